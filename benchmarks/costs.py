@@ -23,12 +23,27 @@ from tcprobe.store.results import Results
 APART = 0.02
 SHOWN = 30
 KNOWN = (
-    "mma.m16n8k8.row.col.f??.f16*", "mma.m16n8k16.row.col.f??.*f16*", "mma.m16n8k?.row.col.f32.tf32*", "mma.m*.f64*",
-    "mma.m16n8k32.row.col.s32.s8.s8*", "mma.m16n8k32.row.col.f32.e4m3.e4m3*", "mma.sp.m16n8k32.row.col.f32.f16*",
-    "wmma.mma.row.col.m16n16k16.f32.f32", "wgmma.mma_async.m64n8k16.f32.bf16*", "wgmma.mma_async.m64n64k16.f32.bf16*",
-    "wgmma.mma_async.m64n256k16.f32.bf16*", "wgmma.mma_async.sp.m64n256k32.f32.bf16*", "ldmatrix*", "stmatrix*",
-    "movmatrix*", "ld.shared*", "st.shared*", "shfl*", "cp.async*", "mma.m8n8k4.row.col.f32.f16.f16.f32",
-)  # fmt: skip
+    "mma.m16n8k8.row.col.f??.f16*",
+    "mma.m16n8k16.row.col.f??.*f16*",
+    "mma.m16n8k?.row.col.f32.tf32*",
+    "mma.m*.f64*",
+    "mma.m16n8k32.row.col.s32.s8.s8*",
+    "mma.m16n8k32.row.col.f32.e4m3.e4m3*",
+    "mma.sp.m16n8k32.row.col.f32.f16*",
+    "wmma.mma.row.col.m16n16k16.f32.f32",
+    "wgmma.mma_async.m64n8k16.f32.bf16*",
+    "wgmma.mma_async.m64n64k16.f32.bf16*",
+    "wgmma.mma_async.m64n256k16.f32.bf16*",
+    "wgmma.mma_async.sp.m64n256k32.f32.bf16*",
+    "ldmatrix*",
+    "stmatrix*",
+    "movmatrix*",
+    "ld.shared*",
+    "st.shared*",
+    "shfl*",
+    "cp.async*",
+    "mma.m8n8k4.row.col.f32.f16.f16.f32",
+)
 IGNORED = ("spread", "mhz", "random", "bytes", "warps", "chains", "passes", "swizzle", "warpgroups", "in_flight")
 
 

@@ -47,8 +47,11 @@ def pairs(program: str, count: int) -> Iterator[Pair]:
     every = list(product(_apart(), targets))
     step = max(1, len(every) // count)
     for form, target in every[::step][:count]:
-        options = inventory.instructions()[form.name].target.options if form.name in inventory.instructions() else (
-            form.kernel.target.options)  # fmt: skip
+        options = (
+            inventory.instructions()[form.name].target.options
+            if form.name in inventory.instructions()
+            else (form.kernel.target.options)
+        )
         yield Pair(form, target, any(arch.covers(target, name) and version(ptx) <= newest for name, ptx in options))
 
 
@@ -56,8 +59,10 @@ def _apart() -> list[Form]:
     """The forms whose names tell them apart; scales of tcgen05 spelled as all of its targets know them."""
     rows = inventory.instructions()
     kept = [form for form in forms() if form.name not in rows or rows[form.name].named_apart]
-    return [form._replace(kernel=tensor_memory.kernel(rows[form.name])) if form.family == "tcgen05" else form
-            for form in kept]  # fmt: skip
+    return [
+        form._replace(kernel=tensor_memory.kernel(rows[form.name])) if form.family == "tcgen05" else form
+        for form in kept
+    ]
 
 
 def _named(target: str, newest: tuple[int, int]) -> bool:

@@ -26,9 +26,15 @@ import scarcity
 ROUNDS = 7  # of every command, so 42 kills and interrupts
 # what a complaint counts as, by a word of it
 KINDS = {
-    "crashed": "crashed", "hung": "hung", "wrong": "wrong accepted", "exit code 0": "wrong accepted", "torn": "torn",
-    "part file": "torn", "not completed": "torn", "left": "left behind",
-}  # fmt: skip
+    "crashed": "crashed",
+    "hung": "hung",
+    "wrong": "wrong accepted",
+    "exit code 0": "wrong accepted",
+    "torn": "torn",
+    "part file": "torn",
+    "not completed": "torn",
+    "left": "left behind",
+}
 
 
 def kind(complaint: str) -> str:

@@ -30,50 +30,79 @@ from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
 from tcprobe.references.shared_memory.tensor_map import packed
 from tcprobe.run import driver
 
-DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32, "f32": torch.float32, "s8": torch.int8,
-          "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "s32": torch.int32}  # fmt: skip
+DTYPES = {
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "tf32": torch.float32,
+    "f32": torch.float32,
+    "s8": torch.int8,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "s32": torch.int32,
+}
 NVCC = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 CUDA = ctypes.CDLL("libcuda.so.1")
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 SHAPES = ((128, 128, 64), (1, 1, 1), (127, 129, 65), (300, 77, 193), (513, 260, 31), (64, 1000, 130))
 FORMS = (
-    *((target, kind, "row", "col") for target, kind in (
-        ("sm_70", "f16"), ("sm_75", "f16"), ("sm_75", "s8"), ("sm_80", "f16"), ("sm_80", "bf16"), ("sm_80", "tf32"),
-        ("sm_80", "s8"), ("sm_89", "e4m3"), ("sm_89", "e5m2"), ("sm_90", "f16"), ("sm_90", "bf16"), ("sm_90", "tf32"),
-        ("sm_90", "e4m3"), ("sm_90", "e5m2"), ("sm_90", "s8"))),
+    *(
+        (target, kind, "row", "col")
+        for target, kind in (
+            ("sm_70", "f16"),
+            ("sm_75", "f16"),
+            ("sm_75", "s8"),
+            ("sm_80", "f16"),
+            ("sm_80", "bf16"),
+            ("sm_80", "tf32"),
+            ("sm_80", "s8"),
+            ("sm_89", "e4m3"),
+            ("sm_89", "e5m2"),
+            ("sm_90", "f16"),
+            ("sm_90", "bf16"),
+            ("sm_90", "tf32"),
+            ("sm_90", "e4m3"),
+            ("sm_90", "e5m2"),
+            ("sm_90", "s8"),
+        )
+    ),
     *(("sm_80", kind, a, b) for kind in ("f16", "tf32", "s8") for a, b in (("col", "row"), ("row", "row"))),
     *(("sm_90", "bf16", a, b) for a, b in (("col", "col"), ("row", "row"), ("col", "row"))),
-    ("sm_75", "f16", "col", "row"), ("sm_70", "f16", "col", "row"),
-)  # fmt: skip
+    ("sm_75", "f16", "col", "row"),
+    ("sm_70", "f16", "col", "row"),
+)
 OTHERS = (
     GemmOptions("sm_90", "bf16", (64, 96, 64), a="col", b="row", out="f32"),
-    GemmOptions("sm_90", "f16", (128, 128, 64)), GemmOptions("sm_90", "e4m3", (192, 128, 64)),
+    GemmOptions("sm_90", "f16", (128, 128, 64)),
+    GemmOptions("sm_90", "e4m3", (192, 128, 64)),
     GemmOptions("sm_80", "f16", (64, 256, 32), (1, 4), 4, out="f32"),
     *(GemmOptions("sm_90", kind, cluster=2) for kind in ("f16", "tf32", "e4m3", "s8")),
     GemmOptions("sm_90", "bf16", (64, 128, 64), a="col", b="row", cluster=2),
     GemmOptions("sm_90", "bf16", (192, 128, 64), out="f32", cluster=2),
-)  # fmt: skip
+)
 RATED = (
-    GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4), GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4),
+    GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4),
+    GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4),
     GemmOptions("sm_90", "bf16", (128, 256, 64), stages=4, cluster=2),
     GemmOptions("sm_90", "bf16", (128, 128, 64), stages=4, cluster=2),
-    GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4), GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
+    GemmOptions("sm_90", "bf16", (128, 192, 64), stages=4),
+    GemmOptions("sm_90", "bf16", (192, 128, 64), stages=4),
     GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16"),
     GemmOptions("sm_90", "e4m3", (128, 256, 128), stages=4, out="bf16", cluster=2),
     GemmOptions("sm_90", "e4m3", (128, 128, 128), stages=4, out="bf16"),
-    GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3), GemmOptions("sm_80", "bf16", (128, 128, 32), stages=4),
+    GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3),
+    GemmOptions("sm_80", "bf16", (128, 128, 32), stages=4),
     GemmOptions("sm_80", "bf16", (128, 128, 64), warps=(2, 4), stages=3),
     GemmOptions("sm_80", "bf16", (128, 256, 64), warps=(2, 4), stages=3),
     GemmOptions("sm_80", "bf16", (256, 128, 64), warps=(4, 2), stages=3),
     GemmOptions("sm_80", "bf16", (128, 256, 32), warps=(2, 4), stages=4),
-)  # fmt: skip
+)
 BOUND = (
     *(GemmOptions("sm_80", "bf16", (128, 128, 32), stages=stages) for stages in (4, 5)),
     GemmOptions("sm_80", "bf16", (128, 128, 64), stages=3),
     *(GemmOptions("sm_80", "bf16", (128, 256, 32), (2, 4), stages) for stages in (4, 6)),
     GemmOptions("sm_80", "bf16", (128, 256, 64), (2, 4), 3),
     GemmOptions("sm_80", "bf16", (256, 128, 64), (4, 2), 3),
-)  # fmt: skip
+)
 # what a kernel does without: a pattern in its text, and what stands there instead
 WITHOUT = {
     "copies": (r'asm volatile\("cp.async.cg[^;]*;[^;]*;', ""),
@@ -101,8 +130,16 @@ def cubin(source: str, stem: Path, variant: str) -> bytes:
     """The machine code of CUDA C++ for the GPU at hand."""
     number = "".join(map(str, torch.cuda.get_device_capability())) + variant
     stem.with_suffix(".cu").write_text(source)
-    command = [NVCC, f"-gencode=arch=compute_{number},code=sm_{number}", "-Xptxas", "-v", "-cubin", "-o",
-               str(stem.with_suffix(".cubin")), str(stem.with_suffix(".cu"))]  # fmt: skip
+    command = [
+        NVCC,
+        f"-gencode=arch=compute_{number},code=sm_{number}",
+        "-Xptxas",
+        "-v",
+        "-cubin",
+        "-o",
+        str(stem.with_suffix(".cubin")),
+        str(stem.with_suffix(".cu")),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or "C75" in done.stderr or "warning" in done.stderr.replace("warning #177", ""):
         print(done.stderr[:2000])
@@ -341,13 +378,21 @@ def rate(sizes: list[int], folder: Path) -> list[dict]:
             mine, other = timed([ours, theirs], 5)
             apart = float((d.get().float() - theirs().float()).abs().max())
             cycles, flops = clock.cycles(ours), 2 * size**3
-            answers.append({
-                "kernel": loaded.kernel.name, "warps": getattr(loaded.options, "warps", None),
-                "cluster": getattr(loaded.options, "cluster", None), "stages": loaded.options.stages, "size": size,
-                "tflops": round(flops / mine / 1e9, 1), "theirs": round(flops / other / 1e9, 1),
-                "ratio": round(other / mine, 3), "cycles": round(cycles),
-                "multiply_adds_a_cycle_an_sm": round(multiply_adds(size, cycles)), "apart": apart,
-            })  # fmt: skip
+            answers.append(
+                {
+                    "kernel": loaded.kernel.name,
+                    "warps": getattr(loaded.options, "warps", None),
+                    "cluster": getattr(loaded.options, "cluster", None),
+                    "stages": loaded.options.stages,
+                    "size": size,
+                    "tflops": round(flops / mine / 1e9, 1),
+                    "theirs": round(flops / other / 1e9, 1),
+                    "ratio": round(other / mine, 3),
+                    "cycles": round(cycles),
+                    "multiply_adds_a_cycle_an_sm": round(multiply_adds(size, cycles)),
+                    "apart": apart,
+                }
+            )
             print(answers[-1], flush=True)
     return answers
 

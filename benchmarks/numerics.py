@@ -22,10 +22,15 @@ from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.forms import types
 from tcprobe.isa import names
 
-SPEED = ("mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.row.col.f32.bf16.bf16.f32",
-         "mma.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32",
-         "wgmma.mma_async.m64n8k32.f32.e4m3.e4m3", "mma.m8n8k4.row.col.f64.f64.f64.f64",
-         "mma.m16n8k32.row.col.s32.s8.s8.s32")  # fmt: skip
+SPEED = (
+    "mma.m16n8k16.row.col.f32.f16.f16.f32",
+    "mma.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "mma.m16n8k8.row.col.f32.tf32.tf32.f32",
+    "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32",
+    "wgmma.mma_async.m64n8k32.f32.e4m3.e4m3",
+    "mma.m8n8k4.row.col.f64.f64.f64.f64",
+    "mma.m16n8k32.row.col.s32.s8.s8.s32",
+)
 K16, K8 = SPEED[0], "mma.m16n8k8.row.col.f32.f16.f16.f32"
 WGMMA, MMA = SPEED[4], SPEED[3]
 LENGTH, SIDE = 4096, 32

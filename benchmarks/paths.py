@@ -41,9 +41,21 @@ from tcprobe.store.choose import default
 F16, HALF = "mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m16n8k16.row.col.f16.f16.f16.f16"
 TF32, S8 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k32.row.col.s32.s8.s8.s32"
 E4M3, F64 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", "mma.m16n8k8.row.col.f64.f64.f64.f64"
-FRAGMENTS = {f"{F16}.a": "64x64", f"{F16}.b": "64x64", f"{TF32}.a": "64x32", f"{TF32}.b": "32x64", f"{S8}.a": "64x64",
-             f"{S8}.b": "64x64", f"{E4M3}.a": "32x64", f"{F64}.a": "32x16", f"{F64}.b": "16x32", f"{F16}.d": "64x32",
-             f"{HALF}.d": "64x64", f"{S8}.d": "32x32", f"{F64}.d": "32x16"}  # fmt: skip
+FRAGMENTS = {
+    f"{F16}.a": "64x64",
+    f"{F16}.b": "64x64",
+    f"{TF32}.a": "64x32",
+    f"{TF32}.b": "32x64",
+    f"{S8}.a": "64x64",
+    f"{S8}.b": "64x64",
+    f"{E4M3}.a": "32x64",
+    f"{F64}.a": "32x16",
+    f"{F64}.b": "16x32",
+    f"{F16}.d": "64x32",
+    f"{HALF}.d": "64x64",
+    f"{S8}.d": "32x32",
+    f"{F64}.d": "32x16",
+}
 PLACES = ("plain", "pad:16", "sw:2,4,3", "sw:3,4,3", "sw:2,5,2")
 COUNTER = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 OF_LOAD, OF_STORE = COUNTER.format("ld"), COUNTER.format("st")
@@ -161,8 +173,9 @@ def cycled(device):
         yield f"| {' | '.join(what)} | {' | '.join(f'{value:.1f}' for value in row)} |"
     said, clock, _ = np.array(list(rows.values())).T
     off = np.abs(said / clock - 1)
-    yield (f"\n{(off <= 0.05).sum()} of {len(off)} plans within 5 %, median {np.median(off):.1%}, "
-           f"at most {off.max():.1%}")  # fmt: skip
+    yield (
+        f"\n{(off <= 0.05).sum()} of {len(off)} plans within 5 %, median {np.median(off):.1%}, at most {off.max():.1%}"
+    )
 
 
 def run_steps(gpu, found):
@@ -199,10 +212,18 @@ def issues_loop(name, count):
     addresses = [f"%at{j}" for j in range(count)]
     names = [v for one in held for v in one]
     return Loop(
-        f"{name}.{count}", "plan", move.target, count, [*body, *(f"add.u32 {a}, {a}, %zero;" for a in addresses)],
-        [*addresses, *names, "%joined"], ["%joined"], (), [f"add.u32 {a}, {a}, %memory;" for a in addresses],
-        threads=WARPS * WARP, shared=True,
-    )  # fmt: skip
+        f"{name}.{count}",
+        "plan",
+        move.target,
+        count,
+        [*body, *(f"add.u32 {a}, {a}, %zero;" for a in addresses)],
+        [*addresses, *names, "%joined"],
+        ["%joined"],
+        (),
+        [f"add.u32 {a}, {a}, %memory;" for a in addresses],
+        threads=WARPS * WARP,
+        shared=True,
+    )
 
 
 # --- by the counters ------------------------------------------------------------------------------------------------
@@ -233,8 +254,19 @@ def run_kernels():
 
 def counted():
     """The table, by the counters of one run of every kernel."""
-    command = [nsight(), "--csv", "--page", "raw", "--kernel-name", "regex:path_[0-9]+", "--metrics",
-               f"{OF_LOAD},{OF_STORE}", sys.executable, __file__, "--kernels"]  # fmt: skip
+    command = [
+        nsight(),
+        "--csv",
+        "--page",
+        "raw",
+        "--kernel-name",
+        "regex:path_[0-9]+",
+        "--metrics",
+        f"{OF_LOAD},{OF_STORE}",
+        sys.executable,
+        __file__,
+        "--kernels",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if not lines:

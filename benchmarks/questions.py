@@ -43,19 +43,28 @@ MANUAL = {
     A: ("i < 2 || (i >= 4 && i < 6) ? group : group + 8", "i < 4 ? member * 2 + (i & 1) : member * 2 + (i & 1) + 8"),
     A.replace(".a", ".b"): ("i < 2 ? member * 2 + (i & 1) : member * 2 + (i & 1) + 8", "group"),
     D: ("i < 2 ? group : group + 8", "member * 2 + (i & 1)"),
-    "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a": ("i == 0 || i == 2 ? group : group + 8",
-                                                "i == 0 || i == 1 ? member : member + 4"),
-    "mma.m16n8k32.row.col.s32.s8.s8.s32.a": ("i < 4 || (i >= 8 && i < 12) ? group : group + 8",
-                                             "i < 8 ? member * 4 + (i & 3) : member * 4 + (i & 3) + 16"),
+    "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a": (
+        "i == 0 || i == 2 ? group : group + 8",
+        "i == 0 || i == 1 ? member : member + 4",
+    ),
+    "mma.m16n8k32.row.col.s32.s8.s8.s32.a": (
+        "i < 4 || (i >= 8 && i < 12) ? group : group + 8",
+        "i < 8 ? member * 4 + (i & 3) : member * 4 + (i & 3) + 16",
+    ),
     "mma.m16n8k32.row.col.s32.s8.s8.s32.b": ("i < 4 ? member * 4 + (i & 3) : member * 4 + (i & 3) + 16", "group"),
-    "mma.m16n8k64.row.col.s32.s4.s4.s32.a": ("i < 8 || (i >= 16 && i < 24) ? group : group + 8",
-                                             "i < 16 ? member * 8 + (i & 7) : member * 8 + (i & 7) + 32"),
+    "mma.m16n8k64.row.col.s32.s4.s4.s32.a": (
+        "i < 8 || (i >= 16 && i < 24) ? group : group + 8",
+        "i < 16 ? member * 8 + (i & 7) : member * 8 + (i & 7) + 32",
+    ),
     "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a": (
         "i < 32 || (i >= 64 && i < 96) ? group : group + 8",
-        "i < 64 ? member * 32 + (i & 0x1F) : member * 32 + (i & 0x1F) + 128"),
+        "i < 64 ? member * 32 + (i & 0x1F) : member * 32 + (i & 0x1F) + 128",
+    ),
     "mma.m8n8k4.row.col.f32.f16.f16.f32.d": (
-        "lane < 16 ? (lane & 1) + (i & 2) : (lane & 1) + (i & 2) + 4", "(i & 4) + (lane & 2) + (i & 1)"),
-}  # fmt: skip
+        "lane < 16 ? (lane & 1) + (i & 2) : (lane & 1) + (i & 2) + 4",
+        "(i & 4) + (lane & 2) + (i & 1)",
+    ),
+}
 KERNEL = """
 extern "C" __global__ void {name}(const {type}* in, {type}* out) {{
   const {type} lane = in[threadIdx.x], i = in[threadIdx.x + 32], group = lane >> 2, member = lane % 4;
@@ -96,8 +105,9 @@ def counts(texts: dict[str, str]) -> dict[str, int]:
         subprocess.run([tools.ptxas, "-arch", "sm_90", str(source), "-o", str(cubin)], check=True)
         for name, (raw, *_) in contents(cubin)[1].items():
             image.write_bytes(raw)
-            done = subprocess.run([tools.nvdisasm, "--binary", "SM90", str(image)], check=True, capture_output=True,
-                                  text=True)  # fmt: skip
+            done = subprocess.run(
+                [tools.nvdisasm, "--binary", "SM90", str(image)], check=True, capture_output=True, text=True
+            )
             opcodes = [opcode_of(m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
             found[name] = sum(opcode not in ("NOP", "BRA") for opcode in opcodes)
     return found

@@ -61,9 +61,11 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    ("sm_80", 64): Form(4, 32, 64), ("sm_80", 128): Form(4, 32, 64),
-    ("sm_90", 64): Form(2, 64, 128), ("sm_90", 128): Form(2, 64, 128),
-}  # fmt: skip
+    ("sm_80", 64): Form(4, 32, 64),
+    ("sm_80", 128): Form(4, 32, 64),
+    ("sm_90", 64): Form(2, 64, 128),
+    ("sm_90", 128): Form(2, 64, 128),
+}
 
 
 class Parts(NamedTuple):
@@ -90,8 +92,9 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
     if step.plan.rows != of_o.plan.rows:
         raise ValueError("S and O have their rows in other lanes.")
     text = [
-        emit("cuda", list({cell.fragment.id: cell for cell in (*scores.values(), *values.values())}.values())
-             ).replace("#pragma once\n", ""),
+        emit("cuda", list({cell.fragment.id: cell for cell in (*scores.values(), *values.values())}.values())).replace(
+            "#pragma once\n", ""
+        ),
         masked(s, "col + col0 <= row + row0", "-inf").code,
         step.code,
         header([convert(s, values["a"])]),
@@ -100,7 +103,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
         *(f"  {of_o.tile.place(i)} *= by[{row}];" for row, group in enumerate(of_o.plan.groups) for i in group),
         "}",
         pieces.store(o, TYPE, arch(asked.arch)),
-    ]  # fmt: skip
+    ]
     return Parts(s, o, "\n".join(text))
 
 
@@ -119,16 +122,23 @@ def by_warps(asked: Attention) -> str:
     form, multiply = FORMS["sm_80", asked.head], "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
     made, both = parts(asked, (multiply, multiply), form.rows), cells(multiply, "sm_80")
     plans = {
-        "q": way(both["a"], (form.rows, asked.head), "row"), "k": way(both["b"], (asked.head, form.keys), "col"),
+        "q": way(both["a"], (form.rows, asked.head), "row"),
+        "k": way(both["b"], (asked.head, form.keys), "col"),
         "v": way(both["b"], (form.keys, asked.head), "row"),
-    }  # fmt: skip
+    }
     return Template((HERE / "attention_sm_80.cu").read_text()).substitute(
-        text=made.text, name=asked.name, head=asked.head, warps=form.warps, rows=form.rows, keys=form.keys,
-        causal=str(asked.causal).lower(), multiply=multiply_of(made.s),
+        text=made.text,
+        name=asked.name,
+        head=asked.head,
+        warps=form.warps,
+        rows=form.rows,
+        keys=form.keys,
+        causal=str(asked.causal).lower(),
+        multiply=multiply_of(made.s),
         paths="\n".join(path_code.source(plan) for plan in plans.values()),
         **{name: path_code.name(plan) for name, plan in plans.items()},
         alignment=max(plan.alignment for plan in plans.values()),
-    )  # fmt: skip
+    )
 
 
 def way(cell: Cell, size: tuple[int, int], contiguous: str) -> PathPlan:
@@ -140,9 +150,11 @@ def way(cell: Cell, size: tuple[int, int], contiguous: str) -> PathPlan:
 def tiles(asked: Attention) -> dict[str, descriptor.SharedTile]:
     """Q, K and V in shared memory on sm_90; V is B of the second multiply, whose k are keys: head is contiguous."""
     form = FORMS["sm_90", asked.head]
-    return {"q": descriptor.tile((form.warps * form.rows, asked.head), TYPE, "k", WIDTH, (form.rows, 32)),
-            "k": descriptor.tile((form.keys, asked.head), TYPE, "k", WIDTH, (form.keys, 32)),
-            "v": descriptor.tile((asked.head, form.keys), TYPE, "mn", WIDTH, (asked.head, 32))}  # fmt: skip
+    return {
+        "q": descriptor.tile((form.warps * form.rows, asked.head), TYPE, "k", WIDTH, (form.rows, 32)),
+        "k": descriptor.tile((form.keys, asked.head), TYPE, "k", WIDTH, (form.keys, 32)),
+        "v": descriptor.tile((asked.head, form.keys), TYPE, "mn", WIDTH, (asked.head, 32)),
+    }
 
 
 def by_warpgroups(asked: Attention) -> str:
@@ -152,18 +164,34 @@ def by_warpgroups(asked: Attention) -> str:
     made = parts(asked, (multiplies[0], multiplies[1]), form.rows)
     bits = {f"bits_{name}": f"{tile.descriptor._replace(start=0).encode():#018x}ull" for name, tile in held.items()}
     both = zip(starts(held["q"]), starts(held["k"]), strict=True)
-    scores = "\n".join(f"    Scores::mma(s[0], q + {at_q // 16}, k + {at_k // 16}, {int(step > 0)});"
-                       for step, (at_q, at_k) in enumerate(both))  # fmt: skip
-    values = "\n".join(f"    Values::mma<1, 1, 0, 1>(o, p[{step}], v + {at // 16});"
-                       for step, at in enumerate(starts(held["v"])))  # fmt: skip
+    scores = "\n".join(
+        f"    Scores::mma(s[0], q + {at_q // 16}, k + {at_k // 16}, {int(step > 0)});"
+        for step, (at_q, at_k) in enumerate(both)
+    )
+    values = "\n".join(
+        f"    Values::mma<1, 1, 0, 1>(o, p[{step}], v + {at // 16});" for step, at in enumerate(starts(held["v"]))
+    )
     return Template((HERE / "attention_sm_90.cu").read_text()).substitute(
-        text=made.text, name=asked.name, head=asked.head, groups=form.warps, keys=form.keys,
-        causal=str(asked.causal).lower(), scores=multiply_of(made.s), values=multiply_of(made.o), **bits,
-        count_s=made.s.fragment.registers, count_o=made.o.fragment.registers, steps=form.keys // 16,
-        q_bytes=held["q"].bytes, bytes=held["k"].bytes, per_group=held["q"].per_block or 0, scores_steps=scores,
-        values_steps=values, alignment=held["q"].alignment,
+        text=made.text,
+        name=asked.name,
+        head=asked.head,
+        groups=form.warps,
+        keys=form.keys,
+        causal=str(asked.causal).lower(),
+        scores=multiply_of(made.s),
+        values=multiply_of(made.o),
+        **bits,
+        count_s=made.s.fragment.registers,
+        count_o=made.o.fragment.registers,
+        steps=form.keys // 16,
+        q_bytes=held["q"].bytes,
+        bytes=held["k"].bytes,
+        per_group=held["q"].per_block or 0,
+        scores_steps=scores,
+        values_steps=values,
+        alignment=held["q"].alignment,
         **{f"copy_{name}": copies(name, tile) for name, tile in held.items()},
-    )  # fmt: skip
+    )
 
 
 def starts(tile: descriptor.SharedTile) -> list[int]:
@@ -176,8 +204,10 @@ def starts(tile: descriptor.SharedTile) -> list[int]:
 def copies(name: str, tile: descriptor.SharedTile) -> str:
     """A tile by TMA, a box after the other, as the descriptor's answer has them."""
     box = descriptor.tma(tile)
-    return " ".join(f"copy(to + {n * box['box_bytes']}, map_{name}, barrier, {n * box['box'][0]}, line);"
-                    for n in range(box["boxes"]))  # fmt: skip
+    return " ".join(
+        f"copy(to + {n * box['box_bytes']}, map_{name}, barrier, {n * box['box'][0]}, line);"
+        for n in range(box["boxes"])
+    )
 
 
 def threads(asked: Attention) -> int:

@@ -155,8 +155,13 @@ def source(asked: Asked) -> str:
     tables, _ = emittable(list(row.fragments), asked.arch, published())
     a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
     plan = weights(asked)
-    parts = [scoped(renamed(text, made, name), "w4a16_parts") for text, made, name in (
-        (path_source(a), struct(path_source(a)), "A"), (cuda.source(plan), cuda.name(plan), "Weights"))]  # fmt: skip
+    parts = [
+        scoped(renamed(text, made, name), "w4a16_parts")
+        for text, made, name in (
+            (path_source(a), struct(path_source(a)), "A"),
+            (cuda.source(plan), cuda.name(plan), "Weights"),
+        )
+    ]
     kernel = KERNEL
     sizes = {"m": M, "n": N, "warps": WARPS, "stages": STAGES}
     for name, value in {"arch": asked.arch, "mma": identifier(row.id), **sizes}.items():
@@ -190,8 +195,17 @@ def assembled(file: Path, arch: str) -> str:
     nvcc = shutil.which("nvcc")
     if not nvcc:
         return f"{file}: no nvcc here to assemble it"
-    command = [nvcc, f"-arch={arch}", "-std=c++17", "-cubin", "-Xptxas", "-v", "-o", str(file.with_suffix(".cubin")),
-               str(file)]  # fmt: skip
+    command = [
+        nvcc,
+        f"-arch={arch}",
+        "-std=c++17",
+        "-cubin",
+        "-Xptxas",
+        "-v",
+        "-o",
+        str(file.with_suffix(".cubin")),
+        str(file),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[:2000])

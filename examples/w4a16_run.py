@@ -62,9 +62,12 @@ class OnGpu:
 
         (m, k), n = a.shape, d.shape[1]
         parts = cupy.empty((splits, m, n) if splits > 1 else 1, np.float32)
-        self.function((m // w4a16.M, n // w4a16.N, splits), (32 * w4a16.WARPS, 1, 1),
-                      (a, words, scales, d, parts, np.int32(n), np.int32(k)),
-                      shared_mem=w4a16.shared_bytes())  # fmt: skip
+        self.function(
+            (m // w4a16.M, n // w4a16.N, splits),
+            (32 * w4a16.WARPS, 1, 1),
+            (a, words, scales, d, parts, np.int32(n), np.int32(k)),
+            shared_mem=w4a16.shared_bytes(),
+        )
         if splits > 1:
             self.sum((-(-d.size // 512), 1, 1), (256, 1, 1), (parts, d, np.int32(splits), np.int64(d.size)))
 
@@ -73,8 +76,10 @@ class OnGpu:
         import cupy
 
         given = problem(self.asked, size, seed)
-        held = [cupy.asarray(one) for one in (given.a.astype(np.float16), self.module.repack(given.w),
-                                              given.scales.astype(np.float16))]  # fmt: skip
+        held = [
+            cupy.asarray(one)
+            for one in (given.a.astype(np.float16), self.module.repack(given.w), given.scales.astype(np.float16))
+        ]
         wanted, wrong, most = (given.a @ given.dense).astype(np.float16), 0, 0.0
         for splits in range(1, min(3, size[2] // w4a16.K) + 1):
             d = cupy.full(size[:2], np.nan, np.float16)
@@ -120,8 +125,10 @@ def run(asked: w4a16.Asked, timed: bool) -> int:
     for seed, size in enumerate(SHAPES):
         count, most = gpu.differing(size, seed)
         wrong += count
-        print(f"{asked.type}, group {asked.group}, {'x'.join(map(str, size))}: "
-              f"{f'{count} elements differ, by at most {most}' if count else 'equal to NumPy'}")  # fmt: skip
+        print(
+            f"{asked.type}, group {asked.group}, {'x'.join(map(str, size))}: "
+            f"{f'{count} elements differ, by at most {most}' if count else 'equal to NumPy'}"
+        )
     for size in TIMED if timed else ():
         ours, theirs = gpu.times(size)
         name = "x".join(map(str, size))

@@ -117,8 +117,10 @@ def tiles(kind: str) -> tuple[descriptor.SharedTile, ...]:
     row = resolve(KINDS[kind].instruction).instruction
     (_, n, _), held = row.shape, row.described[0].held
     k = WIDTH * 8 // held.slot_bits
-    return (*(descriptor.tile((lines, k), held.type, "k", WIDTH, (lines, 32)) for lines in (M, n)),
-            descriptor.tile((M, n), KINDS[kind].out, "k", WIDTH))  # fmt: skip
+    return (
+        *(descriptor.tile((lines, k), held.type, "k", WIDTH, (lines, 32)) for lines in (M, n)),
+        descriptor.tile((M, n), KINDS[kind].out, "k", WIDTH),
+    )
 
 
 def source(kind: str) -> str:
@@ -129,28 +131,44 @@ def source(kind: str) -> str:
     copies = [*_copies("a", a, "x", f"tile * {a.k}"), *_copies("b", b, "y", f"tile * {b.k}")]
     text, inputs = _multiplied(row.name, d.registers, (a, b), whole)
     return KERNEL.format(
-        kind=kind, store=made.conversion.code, alignment=max(one.alignment for one in (a, b, out)), a_bytes=a.bytes,
-        b_bytes=b.bytes, bytes=a.bytes + b.bytes, word="int" if whole else "float", count=d.registers,
-        copies="\n".join(copies), copies_back="\n".join(_copies_back(out)), line_a=descriptor.cuda(a),
-        line_b=descriptor.cuda(b), text=text, inputs=inputs,
+        kind=kind,
+        store=made.conversion.code,
+        alignment=max(one.alignment for one in (a, b, out)),
+        a_bytes=a.bytes,
+        b_bytes=b.bytes,
+        bytes=a.bytes + b.bytes,
+        word="int" if whole else "float",
+        count=d.registers,
+        copies="\n".join(copies),
+        copies_back="\n".join(_copies_back(out)),
+        line_a=descriptor.cuda(a),
+        line_b=descriptor.cuda(b),
+        text=text,
+        inputs=inputs,
         outputs=", ".join(f'"+{"r" if whole else "f"}"(d[0][{j}])' for j in range(d.registers)),
-    )  # fmt: skip
+    )
 
 
 def _copies(to: str, tile: descriptor.SharedTile, block: str, start: str) -> list[str]:
     """A factor, a box after the other, as the descriptor's answer has them."""
     box = descriptor.tma(tile)
     inner, lines = box["box"]
-    return [f"      copy(static_cast<unsigned>(__cvta_generic_to_shared({to})) + {n * box['box_bytes']}, map_{to}, "
-            f"barrier, {start} + {n * inner}, blockIdx.{block} * {lines});" for n in range(box["boxes"])]  # fmt: skip
+    return [
+        f"      copy(static_cast<unsigned>(__cvta_generic_to_shared({to})) + {n * box['box_bytes']}, map_{to}, "
+        f"barrier, {start} + {n * inner}, blockIdx.{block} * {lines});"
+        for n in range(box["boxes"])
+    ]
 
 
 def _copies_back(tile: descriptor.SharedTile) -> list[str]:
     """D, likewise."""
     box = descriptor.tma(tile)
     inner, lines = box["box"]
-    return [f"    copy_back(static_cast<unsigned>(__cvta_generic_to_shared(d_tile)) + {n * box['box_bytes']}, map_d, "
-            f"blockIdx.y * {tile.k} + {n * inner}, blockIdx.x * {lines});" for n in range(box["boxes"])]  # fmt: skip
+    return [
+        f"    copy_back(static_cast<unsigned>(__cvta_generic_to_shared(d_tile)) + {n * box['box_bytes']}, map_d, "
+        f"blockIdx.y * {tile.k} + {n * inner}, blockIdx.x * {lines});"
+        for n in range(box["boxes"])
+    ]
 
 
 def _multiplied(name: str, registers: int, factors: tuple[descriptor.SharedTile, ...], whole: bool) -> tuple[str, str]:
@@ -212,8 +230,11 @@ def differing(kind: str, function, size: tuple[int, int, int], seed: int) -> int
     a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
     bits = np.uint16 if kind == "bf16" else np.uint8
     wanted = rounded(kind, a @ b)
-    held = [patterns(a, matrix(row, "a")).astype(bits), patterns(b.T, matrix(row, "b")).astype(bits),
-            np.zeros_like(wanted)]  # fmt: skip
+    held = [
+        patterns(a, matrix(row, "a")).astype(bits),
+        patterns(b.T, matrix(row, "b")).astype(bits),
+        np.zeros_like(wanted),
+    ]
     memory = [cupy.asarray(np.ascontiguousarray(one)) for one in held]
     maps = [tensor_map(tile, one, *one.shape) for tile, one in zip(tiles(kind), memory, strict=True)]
     steps = k // tiles(kind)[0].k

@@ -16,10 +16,16 @@ from collections.abc import Sequence
 ADVICE = "raise the limits (`ulimit -v`, `ulimit -u`), or end other programs."
 # as Python's threads, locks and calls say it, and the loader of shared libraries
 STARVED_WORDS = (
-    "can't start new thread", "can't allocate", "cannot allocate memory", "Cannot allocate memory",
-    "failed to map segment", "cannot map zero-fill pages", "cannot create shared object descriptor",
-    "without setting an exception", "without exception set",
-)  # fmt: skip
+    "can't start new thread",
+    "can't allocate",
+    "cannot allocate memory",
+    "Cannot allocate memory",
+    "failed to map segment",
+    "cannot map zero-fill pages",
+    "cannot create shared object descriptor",
+    "without setting an exception",
+    "without exception set",
+)
 
 
 class TcprobeError(Exception):

@@ -33,25 +33,29 @@ MEASURED = "sm_90"  # the arch that is meant where none is named
 __all__ = ["dot", "measured", "model", "multiply"]
 
 
-def measured(form: Instruction, arch: str, layers: Layers | None = None) -> Sourced | None:
+def measured(instruction: Instruction, arch: str, layers: Layers | None = None) -> Sourced | None:
     """What was measured of a form's arithmetic on an arch, None if nothing."""
-    return (layers or default()).finding(KIND, arch, subject(form))
+    return (layers or default()).finding(KIND, arch, subject(instruction))
 
 
-def model(form: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
+def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
     """The parameters of a form; UsageError where it has no model that gives every bit."""
     name = arch_row(arch or MEASURED).name
-    sourced = measured(form, name, layers)
+    sourced = measured(instruction, name, layers)
     if sourced is None:
-        raise UsageError(f"{form.id} has no model on {name}: its arithmetic was not measured. "
-                         f"`tcprobe run --family {KIND} '{subject(form)}'` measures it on a GPU.")  # fmt: skip
-    if form.scales:
-        raise UsageError(f"{form.id} has scales: its parameters are known, products of it are not computed here.")
+        raise UsageError(
+            f"{instruction.id} has no model on {name}: its arithmetic was not measured. "
+            f"`tcprobe run --family {KIND} '{subject(instruction)}'` measures it on a GPU."
+        )
+    if instruction.scales:
+        raise UsageError(
+            f"{instruction.id} has scales: its parameters are known, products of it are not computed here."
+        )
     body = sourced.finding.body
     if body.unfit:
-        raise UsageError(f"{form.id} has no model on {name}: no parameters describe it: {body.unfit}")
+        raise UsageError(f"{instruction.id} has no model on {name}: no parameters describe it: {body.unfit}")
     if body.wrong:
-        raise UsageError(f"{form.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
+        raise UsageError(f"{instruction.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
     rule: Arithmetic | Integers = body.floats or body.integers
     return rule
 
@@ -84,22 +88,22 @@ def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = 
     return values_of_d(kinds, of_bits(kinds, rule, bits))
 
 
-def check_length(row: Instruction, *lengths: int) -> None:
+def check_length(instruction: Instruction, *lengths: int) -> None:
     """UsageError unless lists have the k values of one multiply."""
     for length in lengths:
-        if length != row.stored:
-            stored = " stored" if row.metadata else ""
-            raise UsageError(f"{row.id} takes {row.stored}{stored} values of A and of B, not {length}.")
+        if length != instruction.stored:
+            stored = " stored" if instruction.metadata else ""
+            raise UsageError(f"{instruction.id} takes {instruction.stored}{stored} values of A and of B, not {length}.")
 
 
-def of_bits(kinds: ElementTypes, rule: Arithmetic | Integers, bits: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[NDArray[Any], ...]) -> NDArray[Any]:
     """D's bits of dot products."""
     a, b, c = bits
-    if isinstance(rule, Arithmetic):
-        return dot_of_bits(kinds, rule, (a, b, c))
+    if isinstance(arithmetic, Arithmetic):
+        return dot_of_bits(kinds, arithmetic, (a, b, c))
     numbers = [integers.numbers(kind, part) for kind, part in zip((kinds.a, kinds.b, kinds.c), bits, strict=True)]
     d = integers.multiplied(
-        kinds, rule, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
+        kinds, arithmetic, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
     )
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from tcprobe.errors import RowError, TcprobeError
+from tcprobe.values import Json
 
 
 def found(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
@@ -35,7 +36,7 @@ def load(package: str, name: str, names: Sequence[str]) -> Any:
     return module
 
 
-def discover(package: str, names: Sequence[str], apart: Sequence[str] = ()) -> dict[str, Any]:
+def discover(package: str, names: Sequence[str], apart: Sequence[str] = ()) -> Json:
     """All plug-ins of a package by module name, sorted; RowError as `load`."""
     return {name: load(package, name, names) for name in found(package, apart)}
 

@@ -6,7 +6,7 @@ OPS = [
     *(f"{move}.x{n}{end}" for move in ("ldmatrix", "stmatrix") for n in (1, 2, 4) for end in ("", ".trans")),
     *("atom.shared.add.u32", "atom.shared.exch.b32", "red.shared.add.u32"),
     *(f"cp.async.ca.{n}" for n in (4, 8, 16)),
-]  # fmt: skip
+]
 
 
 def bytes_of(op):

@@ -29,10 +29,29 @@ settings.load_profile("tcprobe")
 # The first starts commands whose memory is measured, where a worker that has grown counts in. Then come those that take
 # longest, so that workers end together; the files of the site build it once.
 FIRST = (
-    "smoke", "site", "contradictions", "hostile_text", "header", "wgmma_probes", "foreign", "sparse", "docs",
-    "mutations", "faults", "origin", "runner", "block_scale", "cli", "sass", "options", "toolchain", "path", "names",
-    "acceptance", "json",
-)  # fmt: skip
+    "smoke",
+    "site",
+    "contradictions",
+    "hostile_text",
+    "header",
+    "wgmma_probes",
+    "foreign",
+    "sparse",
+    "docs",
+    "mutations",
+    "faults",
+    "origin",
+    "runner",
+    "block_scale",
+    "cli",
+    "sass",
+    "options",
+    "toolchain",
+    "path",
+    "names",
+    "acceptance",
+    "json",
+)
 CONSUMERS = ("cutlass", "jax", "numba", "tinygrad", "triton")
 
 

@@ -66,12 +66,21 @@ def damaged_text(text, rng):
     exchanged = [*words[:place], rng.choice(lines[other].split(" ")), *words[place + 1 :]]
     line = rng.choice(
         (
-            "", lines[at] * 2, lines[other], "\n", " ".join(exchanged), " ".join(words[:place] + words[place + 1 :]),
-            lines[at][:spot] + rng.choice(ODD) + lines[at][spot:], lines[at][:spot] + lines[at][spot + 1 :],
+            "",
+            lines[at] * 2,
+            lines[other],
+            "\n",
+            " ".join(exchanged),
+            " ".join(words[:place] + words[place + 1 :]),
+            lines[at][:spot] + rng.choice(ODD) + lines[at][spot:],
+            lines[at][:spot] + lines[at][spot + 1 :],
             lines[at][:spot] + rng.choice("0123456789abcdefRUP[]x.-,;!") + lines[at][spot + 1 :],
-            lines[at].lower(), lines[at].replace(" ", "\t"), lines[at].replace(";", ""), lines[at][:spot] + "\n",
+            lines[at].lower(),
+            lines[at].replace(" ", "\t"),
+            lines[at].replace(";", ""),
+            lines[at][:spot] + "\n",
         )
-    )  # fmt: skip
+    )
     if rng.random() < 0.1:
         return "".join(lines[:at])[: rng.randrange(1, len(text))]
     return "".join([*lines[:at], line, *lines[at + 1 :]])

@@ -173,8 +173,14 @@ def reductions(cells_, over_=("row", "col"), op_=("max", "sum"), tiles_=((1, 1),
         wanted = [[join(element(cell, *e) for e in rows[row]) for row in lane] for lane in found.plan.rows]
         shaped = f"[{down * across}][{cell.table.elements}]" if size else f"[{cell.table.elements}]"
         body = REDUCED.format(shaped=shaped, results=len(found.plan.groups))
-        yield Case(f"{fragment.id} over {over}, {size}", uncommented(found.code), body, threads, x.tobytes(),
-                   np.array(wanted, np.float32).tobytes())  # fmt: skip
+        yield Case(
+            f"{fragment.id} over {over}, {size}",
+            uncommented(found.code),
+            body,
+            threads,
+            x.tobytes(),
+            np.array(wanted, np.float32).tobytes(),
+        )
 
 
 def softmaxes(cells_, tiles_=((1, 1), (2, 3)), steps=3):
@@ -198,14 +204,22 @@ def softmaxes(cells_, tiles_=((1, 1), (2, 3)), steps=3):
         base = np.where(np.isinf(running), 0, running)
         before = np.concatenate([np.full((1, len(matrix[0])), -np.inf), running[:-1]])
         numbers, scale = np.exp2(matrix - base[..., None]), np.exp2(before - base)
-        total = sum(numbers[j].sum(1) * np.exp2(np.where(np.isinf(running[j]), 0, running[j]) - running[-1])
-                    for j in range(steps))  # fmt: skip
+        total = sum(
+            numbers[j].sum(1) * np.exp2(np.where(np.isinf(running[j]), 0, running[j]) - running[-1])
+            for j in range(steps)
+        )
         rows = np.array(found.plan.rows)
         parts = [numbers[-1][row, col], running[-1][rows], scale[-1][rows], total[rows]]
         wanted = np.concatenate(parts, axis=1).astype(np.float32)
         given = np.stack([matrix[j][row, col] for j in range(steps)], axis=1)
-        yield Case(f"{fragment.id} softmax {size}", uncommented(found.code), body, fragment.threads, given.tobytes(),
-                   wanted.tobytes())  # fmt: skip
+        yield Case(
+            f"{fragment.id} softmax {size}",
+            uncommented(found.code),
+            body,
+            fragment.threads,
+            given.tobytes(),
+            wanted.tobytes(),
+        )
 
 
 def numbered(table, axis):

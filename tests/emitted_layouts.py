@@ -59,8 +59,14 @@ def headers(cells):
             continue
         read = "L::read(running)" if cell.fragment.role is Role.METADATA else "true"
         wanted = [(*at, 0)[:3] if at else (-1, -1, -1) for at in cell.table.cells]
-        yield Case(f"{cell.fragment.id} as cuda", text, HEADER.format(name=name, read=read), cell.table.threads, b"",
-                   np.array(wanted, np.int32).tobytes())  # fmt: skip
+        yield Case(
+            f"{cell.fragment.id} as cuda",
+            text,
+            HEADER.format(name=name, read=read),
+            cell.table.threads,
+            b"",
+            np.array(wanted, np.int32).tobytes(),
+        )
 
 
 def cute_types(cells):
@@ -95,8 +101,16 @@ def moved(plan, verb):
     size = asked.tile.bits // 8
     swizzle = TMA[step.mode.name][0]
     call = f"{name}::{verb}(0, &map_, {'0, ' if verb == 'fill' else ''}0, 0)"
-    return BOX.format(memory=memory, ld=asked.ld * size, size=size, inner=inner, rows=rows, bits=swizzle,
-                      pitch=16 << swizzle if swizzle else inner * size, call=call)  # fmt: skip
+    return BOX.format(
+        memory=memory,
+        ld=asked.ld * size,
+        size=size,
+        inner=inner,
+        rows=rows,
+        bits=swizzle,
+        pitch=16 << swizzle if swizzle else inner * size,
+        call=call,
+    )
 
 
 def paths(cases):
@@ -112,14 +126,23 @@ def paths(cases):
         data, name, loads = path_cases.data(case, 3), cuda.name(plan), plan.asked.loads
         registers = f"{name}::Word own[{name}::REGISTERS] = {{}};"
         if loads:
-            parts = [moved(plan, "fill"), "meet(0);", f"{name}::load(0, running, own);",
-                     "memcpy(MINE(output, own), own, sizeof own);"]  # fmt: skip
+            parts = [
+                moved(plan, "fill"),
+                "meet(0);",
+                f"{name}::load(0, running, own);",
+                "memcpy(MINE(output, own), own, sizeof own);",
+            ]
         else:
-            parts = ["memcpy(own, MINE(input, own), sizeof own);", f"{name}::store(0, running, own);", "meet(0);",
-                     moved(plan, "drain")]  # fmt: skip
+            parts = [
+                "memcpy(own, MINE(input, own), sizeof own);",
+                f"{name}::store(0, running, own);",
+                "meet(0);",
+                moved(plan, "drain"),
+            ]
         given, wanted = (data.image, data.registers)[:: 1 if loads else -1]
-        yield Case(str(case), text, " ".join([registers, *parts]), path_cases.threads(case), given.tobytes(),
-                   wanted.tobytes())  # fmt: skip
+        yield Case(
+            str(case), text, " ".join([registers, *parts]), path_cases.threads(case), given.tobytes(), wanted.tobytes()
+        )
 
 
 def operand_fills(plans):
@@ -139,8 +162,12 @@ def operand_fills(plans):
 
 def asked_paths(cells):
     """Paths of fragments: what lies together, where, and how it comes there."""
-    shapes = product(("row", "col"), ("plain", "pad:16", "SWIZZLE_128B", "sw:2,4,3"), (None, "ld.shared.b32"),
-                     ("plain", "cp.async", "tma"))  # fmt: skip
+    shapes = product(
+        ("row", "col"),
+        ("plain", "pad:16", "SWIZZLE_128B", "sw:2,4,3"),
+        (None, "ld.shared.b32"),
+        ("plain", "cp.async", "tma"),
+    )
     for cell, (major, shared, access, fill) in product(cells, shapes):
         f = cell.fragment
         yield path_cases.Case(f.id, f"{2 * f.rows}x{2 * f.cols}", major, shared, access, None, fill)
@@ -170,14 +197,21 @@ def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
 
 # calls and single lines
 
-DRIVER = "\n".join([
-    "typedef unsigned long long cuuint64_t; typedef unsigned cuuint32_t; struct CUtensorMap {};",
-    "static unsigned __cvta_generic_to_shared(unsigned address) { return address; }",
-    *(f"enum {{ {', '.join(f'CU_TENSOR_MAP_{kind}_{name} = {number}' for name, number in names.items())} }};"
-      for kind, names in {"DATA_TYPE": {name: number for name, (number, _) in DATA_TYPES.items()},
-                          "INTERLEAVE": INTERLEAVES, "SWIZZLE": SWIZZLES, "L2_PROMOTION": PROMOTIONS,
-                          "FLOAT_OOB_FILL": FILLS}.items()),
-    """typedef int CUresult;
+DRIVER = "\n".join(
+    [
+        "typedef unsigned long long cuuint64_t; typedef unsigned cuuint32_t; struct CUtensorMap {};",
+        "static unsigned __cvta_generic_to_shared(unsigned address) { return address; }",
+        *(
+            f"enum {{ {', '.join(f'CU_TENSOR_MAP_{kind}_{name} = {number}' for name, number in names.items())} }};"
+            for kind, names in {
+                "DATA_TYPE": {name: number for name, (number, _) in DATA_TYPES.items()},
+                "INTERLEAVE": INTERLEAVES,
+                "SWIZZLE": SWIZZLES,
+                "L2_PROMOTION": PROMOTIONS,
+                "FLOAT_OOB_FILL": FILLS,
+            }.items()
+        ),
+        """typedef int CUresult;
 static int cuTensorMapEncodeTiled(CUtensorMap*, int type, unsigned rank, void* address, const cuuint64_t* dims,
                                   const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* steps,
                                   int interleave, int swizzle, int promotion, int fill) {
@@ -188,7 +222,8 @@ static int cuTensorMapEncodeTiled(CUtensorMap*, int type, unsigned rank, void* a
   *out++ = interleave; *out++ = swizzle; *out++ = promotion; *out++ = fill;
   return 0;
 }""",
-])  # fmt: skip
+    ]
+)
 
 
 def calls(options):
@@ -199,8 +234,17 @@ def calls(options):
         except UsageError:
             continue
         made = planned.map
-        numbers = [made.type, made.rank, 1 << 20, *(n for each in zip(made.dims, made.box, made.steps, strict=True)
-                   for n in each), *made.strides, made.interleave, made.swizzle, made.promotion, made.fill]  # fmt: skip
+        numbers = [
+            made.type,
+            made.rank,
+            1 << 20,
+            *(n for each in zip(made.dims, made.box, made.steps, strict=True) for n in each),
+            *made.strides,
+            made.interleave,
+            made.swizzle,
+            made.promotion,
+            made.fill,
+        ]
         body = f"void* address = (void*)(1 << 20); {tensor_map.cuda(planned)}"
         yield Case(str(asked), "", body, 1, b"", np.array(numbers, np.uint64).tobytes())
 

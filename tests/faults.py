@@ -158,7 +158,7 @@ ENVIRONMENTS = (
     Fault("300 MB of memory", around='ulimit -v 300000; "$@"', codes=(0, 3)),
     Fault("results are a file", around=': > {trial}/r; "$@"', codes=(2,)),
     Fault("results lie in /proc", around='ln -s /proc/self/x {trial}/r; "$@"'),
-)  # fmt: skip
+)
 FAULTS = (*TOOLS, *OFFERED, *ENVIRONMENTS)
 
 

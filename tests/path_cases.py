@@ -126,9 +126,10 @@ BEGIN = """
 MAP = '  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map) : "memory");\n'
 FILL = {
     "cp.async": "  {space}::fill(shared, given, lane, {space}::THREADS);\n"
-                '  asm volatile("cp.async.wait_all;" : : : "memory");\n',
+    '  asm volatile("cp.async.wait_all;" : : : "memory");\n',
     "plain": "  {space}::fill(shared, given, lane, {space}::THREADS);\n",
-    "tma": MAP + """
+    "tma": MAP
+    + """
   __shared__ __align__(8) unsigned long long barrier;
   const unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(&barrier));
   if (lane == 0) {{
@@ -144,16 +145,18 @@ FILL = {
     asm volatile("{{.reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], 0; selp.u32 %0, 1, 0, p;}}"
                  : "=r"(done) : "r"(at) : "memory");
 """,
-}  # fmt: skip
+}
 DRAIN = {
     "plain": "  {space}::drain(shared, made, lane, {space}::THREADS);\n",
-    "tma": '  asm volatile("fence.proxy.async;" : : : "memory");\n  __syncthreads();\n' + MAP + """
+    "tma": '  asm volatile("fence.proxy.async;" : : : "memory");\n  __syncthreads();\n'
+    + MAP
+    + """
   if (lane == 0) {{
     {space}::drain(shared, map, 0, 0);
     asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
   }}
 """,
-}  # fmt: skip
+}
 LOAD = (
     """
 extern "C" __global__ void {kernel}(const unsigned char* given, const void* map, {space}::Word* made) {{

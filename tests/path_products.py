@@ -39,25 +39,70 @@ class Product(NamedTuple):
 
 
 PRODUCTS = (
-    Product(F16, (32, 32, 64), ("row", "sw:3,4,3", "ldmatrix.x4"), ("col", "sw:3,4,3", "ldmatrix.x4"),
-            ("row", "sw:2,5,2", "st.shared.b64")),
-    Product(F16, (32, 32, 32), ("col", "pad:16", "ldmatrix.x4.trans"), ("row", "pad:16", "ldmatrix.x4.trans"),
-            ("col", "pad:16", "st.shared.b32")),
-    Product(BF16, (48, 24, 32), ("row", "SWIZZLE_64B", "ldmatrix.x4"), ("row", "pad:16", "ldmatrix.x2.trans"),
-            ("row", "pad:32", "st.shared.b64")),
-    Product(HALF, (32, 64, 32), ("row", "sw:2,4,3", "ldmatrix.x4"), ("col", "sw:2,4,3", "ldmatrix.x2"),
-            ("row", "sw:3,4,3", "stmatrix.x4")),
-    Product(TF32, (32, 32, 32), ("row", "sw:3,4,3", "ldmatrix.x4"), ("row", "pad:32", "ld.shared.b32"),
-            ("row", "sw:2,5,2", "st.shared.b64")),
-    Product(S8, (32, 32, 64), ("row", "sw:2,4,3", "ldmatrix.x4"), ("col", "sw:2,4,3", "ldmatrix.x4"),
-            ("row", "sw:2,5,2", "st.shared.b64")),
-    Product(S8, (16, 32, 64), ("col", "pad:4", "ld.shared.b8"), ("row", "pad:4", "ld.shared.b8"),
-            ("col", "plain", "st.shared.b32")),
-    Product(E4M3, (32, 32, 64), ("row", "sw:2,4,3", "ldmatrix.x4"), ("col", "sw:2,4,3", "ldmatrix.x4"),
-            ("row", "sw:2,5,2", "st.shared.b64")),
-    Product(F64, (32, 16, 16), ("row", "sw:2,4,3", "ld.shared.b64"), ("col", "sw:2,4,3", "ld.shared.b64"),
-            ("row", "sw:2,4,3", "st.shared.b128")),
-)  # fmt: skip
+    Product(
+        F16,
+        (32, 32, 64),
+        ("row", "sw:3,4,3", "ldmatrix.x4"),
+        ("col", "sw:3,4,3", "ldmatrix.x4"),
+        ("row", "sw:2,5,2", "st.shared.b64"),
+    ),
+    Product(
+        F16,
+        (32, 32, 32),
+        ("col", "pad:16", "ldmatrix.x4.trans"),
+        ("row", "pad:16", "ldmatrix.x4.trans"),
+        ("col", "pad:16", "st.shared.b32"),
+    ),
+    Product(
+        BF16,
+        (48, 24, 32),
+        ("row", "SWIZZLE_64B", "ldmatrix.x4"),
+        ("row", "pad:16", "ldmatrix.x2.trans"),
+        ("row", "pad:32", "st.shared.b64"),
+    ),
+    Product(
+        HALF,
+        (32, 64, 32),
+        ("row", "sw:2,4,3", "ldmatrix.x4"),
+        ("col", "sw:2,4,3", "ldmatrix.x2"),
+        ("row", "sw:3,4,3", "stmatrix.x4"),
+    ),
+    Product(
+        TF32,
+        (32, 32, 32),
+        ("row", "sw:3,4,3", "ldmatrix.x4"),
+        ("row", "pad:32", "ld.shared.b32"),
+        ("row", "sw:2,5,2", "st.shared.b64"),
+    ),
+    Product(
+        S8,
+        (32, 32, 64),
+        ("row", "sw:2,4,3", "ldmatrix.x4"),
+        ("col", "sw:2,4,3", "ldmatrix.x4"),
+        ("row", "sw:2,5,2", "st.shared.b64"),
+    ),
+    Product(
+        S8,
+        (16, 32, 64),
+        ("col", "pad:4", "ld.shared.b8"),
+        ("row", "pad:4", "ld.shared.b8"),
+        ("col", "plain", "st.shared.b32"),
+    ),
+    Product(
+        E4M3,
+        (32, 32, 64),
+        ("row", "sw:2,4,3", "ldmatrix.x4"),
+        ("col", "sw:2,4,3", "ldmatrix.x4"),
+        ("row", "sw:2,5,2", "st.shared.b64"),
+    ),
+    Product(
+        F64,
+        (32, 16, 16),
+        ("row", "sw:2,4,3", "ld.shared.b64"),
+        ("col", "sw:2,4,3", "ld.shared.b64"),
+        ("row", "sw:2,4,3", "st.shared.b128"),
+    ),
+)
 
 KERNEL = """
 extern "C" __global__ void {kernel}(const unsigned char* in_a, const unsigned char* in_b, unsigned char* out) {{
@@ -98,8 +143,9 @@ def kernel(product):
 @cache
 def program(product):
     """Three headers and the kernel."""
-    plans = {o: path(request(load(product.case(o).fragment, "sm_90"), PathOptions(*product.case(o).options)))
-             for o in "abd"}  # fmt: skip
+    plans = {
+        o: path(request(load(product.case(o).fragment, "sm_90"), PathOptions(*product.case(o).options))) for o in "abd"
+    }
     instruction = resolve(product.instruction).instruction
     counts = {o: instruction.fragment(o).registers for o in "abcd"}
     letter = {o: "l" if instruction.fragment(o).register_bits == 64 else "r" for o in "abcd"}
@@ -111,11 +157,26 @@ def program(product):
     need = {o: p.asked.shared.bytes(p.asked.tile) for o, p in plans.items()}
     (m, n, k), shape = product.size, instruction.shape
     headers = [source(p) for p in plans.values()]
-    return "\n".join([*headers, KERNEL.format(
-        kernel=kernel(product), **{o: struct(p) for o, p in plans.items()}, second=second,
-        bytes=max(second + need["b"], need["d"]), ks=k // shape.k, ms=m // shape.m, ns=n // shape.n,
-        na=counts["a"], nb=counts["b"], nd=counts["d"], outputs=outputs, inputs=inputs,
-        text=f"{instruction.name} {braces['d']}, {braces['a']}, {braces['b']}, {braces['d']};")])  # fmt: skip
+    return "\n".join(
+        [
+            *headers,
+            KERNEL.format(
+                kernel=kernel(product),
+                **{o: struct(p) for o, p in plans.items()},
+                second=second,
+                bytes=max(second + need["b"], need["d"]),
+                ks=k // shape.k,
+                ms=m // shape.m,
+                ns=n // shape.n,
+                na=counts["a"],
+                nb=counts["b"],
+                nd=counts["d"],
+                outputs=outputs,
+                inputs=inputs,
+                text=f"{instruction.name} {braces['d']}, {braces['a']}, {braces['b']}, {braces['d']};",
+            ),
+        ]
+    )
 
 
 def operands(product, seed):
@@ -128,8 +189,9 @@ def operands(product, seed):
 def image(case, matrix):
     """Bytes of a matrix of whole numbers in global memory."""
     fragment = resolve(case.fragment).fragment
-    bits = multiplicands.patterns(matrix, fragment).astype({8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[
-        fragment.slot_bits])  # fmt: skip
+    bits = multiplicands.patterns(matrix, fragment).astype(
+        {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[fragment.slot_bits]
+    )
     return np.ascontiguousarray(bits if case.major == "row" else bits.T).view(np.uint8).ravel()
 
 
@@ -146,11 +208,22 @@ def numbers(product, raw):
 
 STRAIGHT = tuple(
     (name, major, ld)
-    for name in (F16 + ".a", BF16 + ".b", HALF + ".d", F16 + ".c", TF32 + ".a", S8 + ".a", E4M3 + ".b", F64 + ".a",
-                 F64 + ".d", "wmma.m16n16k16.a.row.f16", "mma.m16n8k64.row.col.s32.s4.s4.s32.a")
+    for name in (
+        F16 + ".a",
+        BF16 + ".b",
+        HALF + ".d",
+        F16 + ".c",
+        TF32 + ".a",
+        S8 + ".a",
+        E4M3 + ".b",
+        F64 + ".a",
+        F64 + ".d",
+        "wmma.m16n16k16.a.row.f16",
+        "mma.m16n8k64.row.col.s32.s4.s4.s32.a",
+    )
     for major, ld in (("row", 64), ("row", 66), ("col", 96))
     if not ("s4" in name and major == "col")
-)  # fmt: skip
+)
 STRAIGHT_KERNEL = """
 extern "C" __global__ void {kernel}(const unsigned char* given, {space}::Word* made) {{
   {space}::Word registers[{space}::REGISTERS];
@@ -189,5 +262,8 @@ def straight_data(number, seed):
 
 def all_sources():
     """Of all kernels."""
-    return [*path_cases.sources(), *(program(p) for p in PRODUCTS),
-            *(straight_program(number) for number in range(len(STRAIGHT)))]  # fmt: skip
+    return [
+        *path_cases.sources(),
+        *(program(p) for p in PRODUCTS),
+        *(straight_program(number) for number in range(len(STRAIGHT))),
+    ]

@@ -4,9 +4,13 @@ import ast
 import operator
 
 BINARY = {
-    ast.BitAnd: operator.and_, ast.BitOr: operator.or_, ast.BitXor: operator.xor,
-    ast.LShift: operator.lshift, ast.RShift: operator.rshift, ast.Add: operator.add,
-}  # fmt: skip
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Add: operator.add,
+}
 
 
 def value(text: str, lane: int, i: int) -> int:

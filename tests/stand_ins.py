@@ -67,8 +67,11 @@ class TiledLayout(NamedTuple):
         for tile in self.tiling.tiles:
             kept, split = dims[: -len(tile)], dims[-len(tile) :]
             assert all(size % t == 0 for (size, _), t in zip(split, tile, strict=True))
-            dims = [*kept, *((size // t, step * t) for (size, step), t in zip(split, tile, strict=True)),
-                    *((t, step) for (_, step), t in zip(split, tile, strict=True))]  # fmt: skip
+            dims = [
+                *kept,
+                *((size // t, step * t) for (size, step), t in zip(split, tile, strict=True)),
+                *((t, step) for (_, step), t in zip(split, tile, strict=True)),
+            ]
         return shared_out(self, dims, threads)
 
 
@@ -99,8 +102,11 @@ PACKAGES = {
     "cutlass.cute": {"make_layout": CuteLayout},
     "tilelang.language": {"Fragment": Fragment},
     "jax.experimental.mosaic.gpu.fragmented_array": {
-        "TiledLayout": TiledLayout, "Tiling": Tiling, "Replicated": Replicated},
-}  # fmt: skip
+        "TiledLayout": TiledLayout,
+        "Tiling": Tiling,
+        "Replicated": Replicated,
+    },
+}
 
 
 @contextmanager

@@ -124,7 +124,7 @@ CHANGES = [
     (LOAD, lambda c: c["provenance"].update(compiler="x\ny"), r"compiler: the text 'x\\ny' has characters"),
     (LOAD, lambda c: c["provenance"].update(compiler="x" * 501), "or more than 500"),
     (LOAD, lambda c: c.update(numbering="\x1b[2J"), "numbering: the text"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("experiment", "change", "words"), CHANGES)
@@ -148,9 +148,13 @@ def test_only_schema_one_is_read(root, schema):
 
 @pytest.mark.parametrize(
     ("key", "twice"),
-    [("status", '"status": "refused",\n "status": "measured"'), ("a", '"a": "000000000000",\n  "a": "111111111111"'),
-     ("schema", '"schema": 1,\n "schema": 1'), ("driver", '"driver": "1",\n  "driver": "2"')],
-)  # fmt: skip
+    [
+        ("status", '"status": "refused",\n "status": "measured"'),
+        ("a", '"a": "000000000000",\n  "a": "111111111111"'),
+        ("schema", '"schema": 1,\n "schema": 1'),
+        ("driver", '"driver": "1",\n  "driver": "2"'),
+    ],
+)
 def test_a_key_that_stands_twice_is_refused(root, key, twice):
     path = Results(root).path("sm_90", "live", LOAD)
     path.write_text(resealed(re.sub(rf'"{key}": [^,\n]+', lambda _: twice, path.read_text(), count=1)))
@@ -254,11 +258,16 @@ def test_only_code_may_leave_addresses_open(tmp_path):
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 5) | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4)
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 5)
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=4)
     | st.sampled_from(["a", "measured", "refused", "live", LOAD, "0" * 12, "0" * 64, 10**400]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 def places(value, path=()):

@@ -15,13 +15,14 @@ ROWS = {r.id: r for r in inventory.instructions().values() if r.id.startswith("t
 F16 = "tcgen05.mma.cta_group::1.kind::f16"
 # CuTe's tmem_frg, (M, N) of a CTA -> lane + 128 column; E and G are those of B and of "1x4", which .ws has
 ATOMS = {
-    "A": lambda m, n: (m // 2, L((128, n), (1, 128))), "D": lambda m, n: (m, L((128, n), (1, 128))),
+    "A": lambda m, n: (m // 2, L((128, n), (1, 128))),
+    "D": lambda m, n: (m, L((128, n), (1, 128))),
     "F": lambda m, n: (m, L(((16, 4), n), ((1, 32), 128))),
     "B": lambda m, n: (m // 2, L((64, (n // 2, 2)), (1, (128, 64)))),
     "C": lambda m, n: (m // 2, L(((16, 4), n), ((1, 32), 128))),  # TVM's; CuTe has it as B
     "E": lambda m, n: (m, L((64, (n // 2, 2)), (1, (128, 64)))),
     "G": lambda m, n: (m, L((32, (n // 4, 4)), (1, (128, 32)))),
-}  # fmt: skip
+}
 
 
 def answered():
@@ -71,10 +72,17 @@ def test_where():
     assert found["status"] == "documented"
 
 
-@pytest.mark.parametrize("words", [
-    ["--row", "128", "--col", "0"], ["--row", "0"], ["--lane", "0"], ["--row", "0", "--col", "0", "--m", "96"],
-    ["--row", "0", "--col", "0", "--ld", "32x32b.x3"], ["--row", "0", "--col", "0", "--arch", "sm_90"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--row", "128", "--col", "0"],
+        ["--row", "0"],
+        ["--lane", "0"],
+        ["--row", "0", "--col", "0", "--m", "96"],
+        ["--row", "0", "--col", "0", "--ld", "32x32b.x3"],
+        ["--row", "0", "--col", "0", "--arch", "sm_90"],
+    ],
+)
 def test_mistakes_in_the_call(words):
     assert "Error: " in tcprobe("where", f"{F16}.d", *words, code=2).output
     assert "--ld goes with D" in tcprobe("where", "tcgen05.ld.32x32b.d", "--row", "0", "--ld", "x", code=2).output

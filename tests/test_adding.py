@@ -40,8 +40,12 @@ def test_no_other_file_knows_it():
 def test_it_is_listed():
     found = json.loads(tcprobe("list", "--family", "drymma", "--json"))
     assert {(f["operand"], f["threads"], f["elements"]) for f in found} == {
-        ("a", 128, 8), ("b", 128, 6), ("c", 128, 12), ("d", 128, 12), ("e", 128, 16)
-    }  # fmt: skip
+        ("a", 128, 8),
+        ("b", 128, 6),
+        ("c", 128, 12),
+        ("d", 128, 12),
+        ("e", 128, 16),
+    }
     assert len(found) == 10
     assert {f["min_arch"] for f in found} == {"sm_90a"}
 
@@ -50,7 +54,7 @@ def test_its_tables_are_shown_and_asked(results):
     shown = json.loads(tcprobe("show", f"{FORM}.d", "--json", "--results", results))
     assert shown["provenance"]["method"] == "live"
     assert len(shown["table"]) == 128
-    (lane, i), = ((lane, row.index([3, 5])) for lane, row in enumerate(shown["table"]) if [3, 5] in row)  # fmt: skip
+    ((lane, i),) = ((lane, row.index([3, 5])) for lane, row in enumerate(shown["table"]) if [3, 5] in row)
     assert f"thread {lane} (warp {lane // 32}, lane {lane % 32}) i {i} " in tcprobe(
         "where", f"{FORM}.d", "--row", 3, "--col", 5, "--results", results
     )
@@ -115,8 +119,12 @@ def test_a_kind_is_checked_when_it_is_read(tmp_path):
 
 def tcprobe_says(folder):
     """What a run says beside its results."""
-    done = subprocess.run([sys.executable, RUN, "run", "--family", "drystride", "--results", folder],
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, RUN, "run", "--family", "drystride", "--results", folder],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stderr
 
 

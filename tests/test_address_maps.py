@@ -118,8 +118,19 @@ def test_the_list_of_names_can_be_asked_for():
     """Each of them, with arguments put in, has a table."""
     listed = tcprobe("table", "help").stdout.split()
     assert listed == names()
-    arguments = {"ElementSize": "16", "Crosswise": "32", "InterleavedK": "32", "KBlock": "32", "Interleave": "4",
-                 "BlockRows": "8", "BlockColumns": "4", "T": "half_t", "B": "1", "M": "4", "S": "3"}  # fmt: skip
+    arguments = {
+        "ElementSize": "16",
+        "Crosswise": "32",
+        "InterleavedK": "32",
+        "KBlock": "32",
+        "Interleave": "4",
+        "BlockRows": "8",
+        "BlockColumns": "4",
+        "T": "half_t",
+        "B": "1",
+        "M": "4",
+        "S": "3",
+    }
     for name in listed:
         plain, _, parameters = name.rstrip(">").partition("<")
         given = ",".join(arguments[parameter] for parameter in parameters.split(",")) if parameters else ""

@@ -68,8 +68,11 @@ def test_trace_is_the_structure_tensor(instruction, data):
     (d,) = found.d
     triples = predict(instruction, {o: tables[o].table for o in "abd"})
     mine = {(slot["a"](m.a[0]), slot["b"](m.b[0])) for m in found.meetings}
-    theirs = {(a, b) for a, b, e in zip(triples.a.tolist(), triples.b.tolist(), triples.d.tolist(), strict=True)
-              if e == slot["d"](d)}  # fmt: skip
+    theirs = {
+        (a, b)
+        for a, b, e in zip(triples.a.tolist(), triples.b.tolist(), triples.d.tolist(), strict=True)
+        if e == slot["d"](d)
+    }
     assert mine == theirs
     assert [m.a[0].col for m in found.meetings] == list(range(instruction.shape.k))
     first = found.meetings[0]

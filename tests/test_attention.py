@@ -24,8 +24,10 @@ def test_it_compiles_without_a_word(asked):
 
 def test_all_layouts_are_answers():
     """The loop names no lane, no register and no swizzle of its own."""
-    for name, answers in (("sm_80", ("Q::load_k", "K::fill", "V::load_k", "Multiply::mma", "convert(", "softmax(")),
-                          ("sm_90", ("Scores::mma", "Values::mma<1, 1, 0, 1>", "convert(", "softmax("))):  # fmt: skip
+    for name, answers in (
+        ("sm_80", ("Q::load_k", "K::fill", "V::load_k", "Multiply::mma", "convert(", "softmax(")),
+        ("sm_90", ("Scores::mma", "Values::mma<1, 1, 0, 1>", "convert(", "softmax(")),
+    ):
         loop = (Path(attention.__file__).parent / f"attention_{name}.cu").read_text()
         assert not any(
             word in loop for word in ("ldmatrix", "shfl", "mma.sync", "wgmma.mma_async", "lane &", "lane >>")

@@ -122,11 +122,20 @@ GOOD = {"name": "x", "fragment": f"{FORM}.a"}
 @pytest.mark.parametrize(
     "answer",
     [
-        {}, 7, [[]], [{"name": 3, "fragment": "x"}], [GOOD | {"more": 1}], [GOOD | {"cells": [[1]]}],
-        [GOOD | {"name": ""}], [GOOD | {"name": "\x1b[2J"}], [GOOD | {"name": "x" * 300}],
-        [GOOD | {"code": "print()\x1b[2J"}], [GOOD | {"code": "x" * 5000}], [GOOD] * 5001,
+        {},
+        7,
+        [[]],
+        [{"name": 3, "fragment": "x"}],
+        [GOOD | {"more": 1}],
+        [GOOD | {"cells": [[1]]}],
+        [GOOD | {"name": ""}],
+        [GOOD | {"name": "\x1b[2J"}],
+        [GOOD | {"name": "x" * 300}],
+        [GOOD | {"code": "print()\x1b[2J"}],
+        [GOOD | {"code": "x" * 5000}],
+        [GOOD] * 5001,
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_is_none_is_refused(answer):
     with pytest.raises(DataError):
         _checked("x", json.dumps(answer).encode())
@@ -135,12 +144,20 @@ def test_an_answer_that_is_none_is_refused(answer):
 @pytest.mark.parametrize(
     "lies",
     [
-        {"threads": 33}, {"threads": 1 << 40}, {"elements": -1}, {"threads": 32, "elements": 1 << 30},
-        {"threads": 1, "elements": 1, "cells": [[-5, 0]]}, {"threads": 1, "elements": 1, "cells": [[1 << 60, 0]]},
-        {"threads": 1, "elements": 2, "cells": [[0, 0]]}, {"arch": "sm_999"}, {"selector": 5}, {"bands": 1 << 40},
-        {"across": 1 << 40}, {"fragment": "../../etc"},
+        {"threads": 33},
+        {"threads": 1 << 40},
+        {"elements": -1},
+        {"threads": 32, "elements": 1 << 30},
+        {"threads": 1, "elements": 1, "cells": [[-5, 0]]},
+        {"threads": 1, "elements": 1, "cells": [[1 << 60, 0]]},
+        {"threads": 1, "elements": 2, "cells": [[0, 0]]},
+        {"arch": "sm_999"},
+        {"selector": 5},
+        {"bands": 1 << 40},
+        {"across": 1 << 40},
+        {"fragment": "../../etc"},
     ],
-)  # fmt: skip
+)
 def test_a_statement_that_lies_is_not_covered(lies):
     (one,) = _checked("x", json.dumps([GOOD | {"threads": 32, "elements": 8, "cells": [[0, 0]] * 256} | lies]).encode())
     assert rule(one)[0][0] == "not covered"

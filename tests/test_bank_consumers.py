@@ -54,8 +54,13 @@ def comparable(cols, swizzle, access, bits):
     return s >= b and (not b or 1 << m >= parse_access(access).row.bytes)
 
 
-CASES = [(cols, swizzle, *how) for cols in (32, 64, 128) for swizzle in SWIZZLES for how in ACCESSES
-         if comparable(cols, swizzle, *how[1:])]  # fmt: skip
+CASES = [
+    (cols, swizzle, *how)
+    for cols in (32, 64, 128)
+    for swizzle in SWIZZLES
+    for how in ACCESSES
+    if comparable(cols, swizzle, *how[1:])
+]
 
 
 @pytest.mark.consumer

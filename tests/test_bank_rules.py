@@ -57,13 +57,21 @@ GOOD_RULE = {"phase": 32, "joined": 32, "passes": "words", "idle": False}
 @pytest.mark.parametrize(
     "broken",
     [
-        {"arch": "sm_80"}, {"method": "derived"}, {"accesses": None}, {"provenance": {}}, {"provenance": None},
-        *({"accesses": EARLIER | {"ld.shared.b8": row}} for row in (
-            None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0, "r2": 1.0})),
-        *({"accesses": EARLIER | {"ld.shared.b8": EARLIER["ld.shared.b8"] | {"rule": GOOD_RULE | bad}}}
-          for bad in ({"phase": 3, "joined": 3}, {"joined": 16}, {"passes": "guess"}, {"idle": 0}, {"phase": True})),
+        {"arch": "sm_80"},
+        {"method": "derived"},
+        {"accesses": None},
+        {"provenance": {}},
+        {"provenance": None},
+        *(
+            {"accesses": EARLIER | {"ld.shared.b8": row}}
+            for row in (None, {}, {"rule": GOOD_RULE}, {"rule": None, "patterns": 1, "misfits": 0, "r2": 1.0})
+        ),
+        *(
+            {"accesses": EARLIER | {"ld.shared.b8": EARLIER["ld.shared.b8"] | {"rule": GOOD_RULE | bad}}}
+            for bad in ({"phase": 3, "joined": 3}, {"joined": 16}, {"passes": "guess"}, {"idle": 0}, {"phase": True})
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_rule_that_is_none_is_refused(broken, tmp_path):
     document(tmp_path, "banks", {"accesses": EARLIER} | broken)
     with pytest.raises(DataError, match=r"banks\.json"):
@@ -85,8 +93,16 @@ def test_a_damaged_rule_is_refused(tmp_path):
         rules_for("sm_90", Results(tmp_path))
 
 
-NONE = [{"arch": "sm_80"}, {"subject": "ld.shared.b128"}, {"method": "sass"}, {"body": None}, {"status": "guessed"},
-        {"words": "why"}, {"extra": 1}, {"provenance": {}}]  # fmt: skip
+NONE = [
+    {"arch": "sm_80"},
+    {"subject": "ld.shared.b128"},
+    {"method": "sass"},
+    {"body": None},
+    {"status": "guessed"},
+    {"words": "why"},
+    {"extra": 1},
+    {"provenance": {}},
+]
 
 
 @pytest.mark.parametrize("change", NONE)
@@ -118,5 +134,7 @@ def test_the_rule_is_shown(tmp_path):
     assert set(shown["accesses"]) == {op for op in reference.OPS if not op.startswith("stmatrix")}
     assert shown["accesses"]["ld.shared.b128"] == {"phase": 8, "joined": 16, "passes": "words", "idle": True}
     save(tmp_path, "banks", MEASURED)
-    assert "ld.shared.b64         phases of 16 lanes; the most words" in tcprobe(
-        "banks", "--rule", "--results", tmp_path).stdout  # fmt: skip
+    assert (
+        "ld.shared.b64         phases of 16 lanes; the most words"
+        in tcprobe("banks", "--rule", "--results", tmp_path).stdout
+    )

@@ -94,10 +94,13 @@ def test_sweeps():
     by = parse_tile("4x40", "b8", "row")
     rows = walk(parse_access("ld.shared.b64@rows"), by, None)
     assert [(int(a), int(b)) for a, b in zip(rows.line[0], rows.byte[0], strict=True)] == [
-        *((i // 5, 8 * (i % 5)) for i in range(20)), *[(-1, -1)] * 12]  # fmt: skip
+        *((i // 5, 8 * (i % 5)) for i in range(20)),
+        *[(-1, -1)] * 12,
+    ]
     cols = walk(parse_access("ld.shared.b64@cols"), by, None)
     assert [(int(a), int(b)) for a, b in zip(cols.line[0, :20], cols.byte[0, :20], strict=True)] == [
-        (i % 4, 8 * (i // 4)) for i in range(20)]  # fmt: skip
+        (i % 4, 8 * (i // 4)) for i in range(20)
+    ]
     matrix = walk(parse_access("ldmatrix.x1@cols"), parse_tile("8x16", "f16", "row"), None)
     assert matrix.line[:, :8].tolist() == [list(range(8))] * 2
     assert matrix.byte[:, :8].tolist() == [[0] * 8, [16] * 8]
@@ -105,13 +108,15 @@ def test_sweeps():
 
 
 FRAGMENTS = [
-    f for f in inventory.of_a_warp().values()
+    f
+    for f in inventory.of_a_warp().values()
     if f.role in WHOLE and f.products == 1 and f.slot_bits >= 8 and "m16n8k" in f.id
-][::9]  # fmt: skip
+][::9]
 
 
-@pytest.mark.parametrize("fragment", [*FRAGMENTS, resolve(MMA + ".b").fragment, resolve(MMA + ".a").fragment],
-                         ids=lambda f: f.id)  # fmt: skip
+@pytest.mark.parametrize(
+    "fragment", [*FRAGMENTS, resolve(MMA + ".b").fragment, resolve(MMA + ".a").fragment], ids=lambda f: f.id
+)
 @pytest.mark.parametrize("contiguous", ["row", "col"])
 @pytest.mark.sampled(5)
 def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, contiguous):
@@ -135,15 +140,22 @@ def test_a_walk_moves_each_slot_once_from_where_its_element_lies(fragment, conti
 @pytest.mark.parametrize(
     ("name", "contiguous", "matrices"),
     [
-        (MMA + ".a", "row", 4), (MMA + ".a", "col", 4), (MMA + ".b", "col", 2), (MMA + ".b", "row", 2),
-        ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "row", 4), ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "col", None),
-        ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "row", 4), ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "col", None),
-        ("mma.m16n8k64.row.col.s32.s4.s4.s32.b", "col", 2), (MMA + ".d", "row", None), (MMA + ".d", "col", None),
+        (MMA + ".a", "row", 4),
+        (MMA + ".a", "col", 4),
+        (MMA + ".b", "col", 2),
+        (MMA + ".b", "row", 2),
+        ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "row", 4),
+        ("mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", "col", None),
+        ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "row", 4),
+        ("mma.m16n8k32.row.col.s32.s8.s8.s32.a", "col", None),
+        ("mma.m16n8k64.row.col.s32.s4.s4.s32.b", "col", 2),
+        (MMA + ".d", "row", None),
+        (MMA + ".d", "col", None),
         ("mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a", "row", 4),
         ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "row", 2),
         ("wmma.m16n16k16.a.row.f16", "row", 8),
     ],
-)  # fmt: skip
+)
 def test_matrices_are_found_where_ldmatrix_can_bring_them(name, contiguous, matrices):
     """Each register's eight rows of 16 bytes are exactly the bytes of the elements that the register holds."""
     cell = load(name, "sm_90")
@@ -179,8 +191,17 @@ def brute_of(op, row):
 def tiles(draw):
     rows, cols = draw(st.sampled_from([4, 8, 16, 24, 32])), draw(st.sampled_from([8, 16, 24, 32, 48, 64]))
     by = Tile(rows, cols, "f32", 32, draw(st.sampled_from(["row", "col"])))
-    ops = ["ld.shared.b32@cols", "ld.shared.b64@cols", "ld.shared.b128@cols", "st.shared.v2@rows", "st.shared.b32@cols",
-           "cp.async.16", "cp.async.4", "st.shared.b16@cols", "ld.shared.b8@rows"]  # fmt: skip
+    ops = [
+        "ld.shared.b32@cols",
+        "ld.shared.b64@cols",
+        "ld.shared.b128@cols",
+        "st.shared.v2@rows",
+        "st.shared.b32@cols",
+        "cp.async.16",
+        "cp.async.4",
+        "st.shared.b16@cols",
+        "ld.shared.b8@rows",
+    ]
     names = draw(st.lists(st.sampled_from(ops), min_size=1, max_size=2, unique=True))
     return by, [walk(parse_access(name), by, None) for name in names]
 
@@ -271,13 +292,18 @@ def test_shared_is_read():
 @pytest.mark.parametrize(
     ("size", "swizzle", "mode"),
     [
-        ("64x64", (3, 4, 3), "SWIZZLE_128B"), ("64x32", (2, 4, 3), "SWIZZLE_64B"), ("64x16", (1, 4, 3), "SWIZZLE_32B"),
+        ("64x64", (3, 4, 3), "SWIZZLE_128B"),
+        ("64x32", (2, 4, 3), "SWIZZLE_64B"),
+        ("64x16", (1, 4, 3), "SWIZZLE_32B"),
         ("64x64", (2, 4, 3), None),  # rows of 128 bytes are wider than the span of that mode
         ("4x64", (2, 4, 3), "SWIZZLE_128B"),  # four rows: the third bit is never set
-        ("64x128", (3, 4, 3), None), ("64x64", (0, 4, 3), "SWIZZLE_NONE"), ("257x64", (3, 4, 3), None),
-        ("64x64", (3, 4, 4), None), ("64x4", (0, 4, 3), None),
+        ("64x128", (3, 4, 3), None),
+        ("64x64", (0, 4, 3), "SWIZZLE_NONE"),
+        ("257x64", (3, 4, 3), None),
+        ("64x64", (3, 4, 4), None),
+        ("64x4", (0, 4, 3), None),
     ],
-)  # fmt: skip
+)
 def test_a_mode_is_named_only_if_it_gives_the_same_offsets(size, swizzle, mode):
     by = parse_tile(size, "f16", "row")
     assert same_mode(by, Shared(swizzle=swizzle)) == mode
@@ -292,8 +318,10 @@ def test_the_proposed_code_gives_the_offsets():
     for arguments, contiguous in (([*F16, "--tile", "64x64"], "row"), (TRANSPOSE + SQUARE, "col"), (packed, "row")):
         answer = tile(*arguments, "--global", contiguous, "--propose")
         by = parse_tile(f"{answer['tile'][0]}x{answer['tile'][1]}", answer["type"], contiguous)
-        for kind, shared in (("swizzle", Shared(swizzle=tuple(answer["swizzle"]["swizzle"]))),
-                             ("padding", Shared(answer["padding"]["bytes"]))):  # fmt: skip
+        for kind, shared in (
+            ("swizzle", Shared(swizzle=tuple(answer["swizzle"]["swizzle"]))),
+            ("padding", Shared(answer["padding"]["bytes"])),
+        ):
             checks = []
             for row, col in itertools.product(range(0, by.rows, 3), range(0, by.cols, 5)):
                 line, place = (row, col) if contiguous == "row" else (col, row)
@@ -304,7 +332,20 @@ def test_the_proposed_code_gives_the_offsets():
 
 
 def test_propose_takes_a_large_tile_with_three_accesses():
-    command = [sys.executable, "-m", "tcprobe", "banks", MMA + ".a", "--tile", "256x208", "--with", "cp.async.4",
-               "ld.shared.b32", "ldmatrix.x4", "--propose", "--json"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "tcprobe",
+        "banks",
+        MMA + ".a",
+        "--tile",
+        "256x208",
+        "--with",
+        "cp.async.4",
+        "ld.shared.b32",
+        "ldmatrix.x4",
+        "--propose",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["swizzle"]["tried"] == 61

@@ -150,8 +150,10 @@ def test_who_collides_adds_up(data):
 
 
 def test_address_answers_like_a_line(tmp_path):
-    for op, text, lane in (("ld.shared.b64", "(lane & 7) << 7", lambda i: (i & 7) << 7),
-                           ("st.shared.b32", "lane * 4 + 3 - 3", lambda i: 4 * i)):  # fmt: skip
+    for op, text, lane in (
+        ("ld.shared.b64", "(lane & 7) << 7", lambda i: (i & 7) << 7),
+        ("st.shared.b32", "lane * 4 + 3 - 3", lambda i: 4 * i),
+    ):
         [line] = lines(tmp_path, {"op": op, "address": [lane(i) for i in range(32)]})
         assert json.loads(tcprobe("banks", "--address", text, "--with", op, "--json").stdout) == line
     text = tcprobe("banks", "--address", "lane * 128", "--with", "ld.shared.v4").stdout
@@ -346,8 +348,12 @@ def test_patterns_do_not_depend_on_their_neighbours(passes):
 
 def test_accesses_are_taken_however_they_are_given():
     head = [A + ".a", "--tile", "64x64", "--global", "row"]
-    ways = (["--with", "cp.async.16", "ldmatrix.x4"], ["--with", "cp.async.16", "--with", "ldmatrix.x4"],
-            ["--with", "cp.async.16,ldmatrix.x4"], ["--with=cp.async.16", "ldmatrix.x4"])  # fmt: skip
+    ways = (
+        ["--with", "cp.async.16", "ldmatrix.x4"],
+        ["--with", "cp.async.16", "--with", "ldmatrix.x4"],
+        ["--with", "cp.async.16,ldmatrix.x4"],
+        ["--with=cp.async.16", "ldmatrix.x4"],
+    )
     for way in ways:
         assert tile(*head, *way)["accesses"] == ["cp.async.16", "ldmatrix.x4"]
     after = tile("--tile", "64x64", "--with", "cp.async.16", "ldmatrix.x4", A + ".a")

@@ -120,9 +120,13 @@ def test_scales_are_those_of_the_documentation():
                     assert lines == {lane // 4 + (8 * (lane % 2) if of_a else 0)}
             picks[fragment.operand, blocks, len(fragment.selectors)] += 1
     assert picks == {
-        ("scale_a", 1, 8): 50, ("scale_b", 1, 16): 50, ("scale_a", 2, 4): 4, ("scale_b", 2, 8): 4,
-        ("scale_a", 4, 2): 4, ("scale_b", 4, 4): 4,
-    }  # fmt: skip
+        ("scale_a", 1, 8): 50,
+        ("scale_b", 1, 16): 50,
+        ("scale_a", 2, 4): 4,
+        ("scale_b", 2, 8): 4,
+        ("scale_a", 4, 2): 4,
+        ("scale_b", 4, 4): 4,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -213,8 +217,10 @@ def test_a_measured_form_is_answered_from_its_measurement(tmp_path):
     shown = json.loads(said("show", a.id, "--selector", "1", "--json"))
     assert (shown["provenance"]["method"], shown["arch"], shown["selector"]) == ("live", "sm_120", 1)
     assert (shown["byte_id"], shown["thread_id"], shown["table"][2][3]) == (0, 1, [8, 3])
-    judged = {(x["id"], x["name"]): x["verdict"] for x in map(json.loads, said(
-        "compare", "--arch", "sm_120", row.id, "--json", "--only", code=1).splitlines())}  # fmt: skip
+    judged = {
+        (x["id"], x["name"]): x["verdict"]
+        for x in map(json.loads, said("compare", "--arch", "sm_120", row.id, "--json", "--only", code=1).splitlines())
+    }
     assert judged[a.id, "CuTe"] == "differs"
     assert judged[row.fragment("scale_b").id, "CuTe"] == "confirmed"
     assert judged[row.fragment("a").id, "PTX ISA"] == "confirmed"

@@ -27,8 +27,18 @@ from tcprobe.store.results import published
 
 RESULTS = published()
 NVRTC_PTX = "8.8"  # of NVRTC 12.9
-FAMILIES = {"wmma", "mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wgmma", "wgmma.sp", "ldmatrix",
-            "stmatrix", "movmatrix"}  # fmt: skip
+FAMILIES = {
+    "wmma",
+    "mma",
+    "mma.sp",
+    "mma.block_scale",
+    "mma.sp.block_scale",
+    "wgmma",
+    "wgmma.sp",
+    "ldmatrix",
+    "stmatrix",
+    "movmatrix",
+}
 ROWS = [row for row in inventory.instructions().values() if call.callable_(row)]
 consumers = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC here")
 gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
@@ -54,8 +64,11 @@ def on(request, name, turn):
     """The instructions that are tried on an arch."""
     row = arch(name)
     chosen = ROWS if request.config.getoption("--all") else one_of_each(lambda i: (i.family, i.target.on(row)), turn)
-    return {i: cells for i in chosen if i.target.on(row) and version(i.target.on(row)[1]) <= version(NVRTC_PTX)
-            and (cells := tables(i, name))}  # fmt: skip
+    return {
+        i: cells
+        for i in chosen
+        if i.target.on(row) and version(i.target.on(row)[1]) <= version(NVRTC_PTX) and (cells := tables(i, name))
+    }
 
 
 def header(found):
@@ -71,14 +84,21 @@ def kernel(row, name):
     """A kernel that takes all operands from memory, and puts out what comes back."""
     struct, held = f"tcprobe::{name}::{identifier(row.id)}", [f for f in row.fragments if not f.selectors]
     lines = [f"typename M::{f.operand.upper()}::word {f.operand}[M::{f.operand.upper()}::registers];" for f in held]
-    lines += [f"for (auto& v : {f.operand}) v = *reinterpret_cast<const volatile typename M::{f.operand.upper()}::word"
-              f"*>(in + 32 * i++ + threadIdx.x);" for f in held]  # fmt: skip
+    lines += [
+        f"for (auto& v : {f.operand}) v = *reinterpret_cast<const volatile typename M::{f.operand.upper()}::word"
+        f"*>(in + 32 * i++ + threadIdx.x);"
+        for f in held
+    ]
     out = next((f for f in held if f.role is Role.RESULT and f.operand == "d"), None)
     if row.described:
         metadata = ", in[7]" if row.metadata else ""
-        lines += ["M::fence_operand(d); M::fence();", f"M::mma(d, a, x{metadata});",
-                  f"M::mma(d, x, x + 2{metadata}, i);", "M::commit_group(); M::wait_group();",
-                  "M::fence_operand(d);"]  # fmt: skip
+        lines += [
+            "M::fence_operand(d); M::fence();",
+            f"M::mma(d, a, x{metadata});",
+            f"M::mma(d, x, x + 2{metadata}, i);",
+            "M::commit_group(); M::wait_group();",
+            "M::fence_operand(d);",
+        ]
     elif row.multiplies:
         extra = ["in[7]" for f in row.spelled if f.selectors]
         lines += [f"M::mma({', '.join(['d', 'a', 'b', 'c', *extra])});"]
@@ -87,8 +107,10 @@ def kernel(row, name):
         lines += [f"M::{row.family}({', '.join(named_)});"]
     lines += [f"for (auto x : {out.operand}) reinterpret_cast<volatile decltype(x)*>(to)[32 * i++] = x;"] if out else []
     body = "\n  ".join(lines)
-    return (f'extern "C" __global__ void {function_name(row)}(const unsigned* in, unsigned* to, unsigned long long x) '
-            f"{{\n  using M = {struct}; int i = 0;\n  {body}\n}}")  # fmt: skip
+    return (
+        f'extern "C" __global__ void {function_name(row)}(const unsigned* in, unsigned* to, unsigned long long x) '
+        f"{{\n  using M = {struct}; int i = 0;\n  {body}\n}}"
+    )
 
 
 def entries(ptx):
@@ -132,11 +154,16 @@ def test_every_family_is_called():
 
 
 @consumers
-@pytest.mark.parametrize(("id_", "compiled"), [
-    ("mma.m16n8k16.row.col.f32.f16.f16.f32", "sm_75"), ("wgmma.mma_async.m64n8k16.f32.f16.f16", "sm_90"),
-    ("ldmatrix.m8n8.x4.shared.b16", "sm_70"), ("stmatrix.m8n8.x4.shared.b16", "sm_89"),
-    ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32", "sm_120"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("id_", "compiled"),
+    [
+        ("mma.m16n8k16.row.col.f32.f16.f16.f32", "sm_75"),
+        ("wgmma.mma_async.m64n8k16.f32.f16.f16", "sm_90"),
+        ("ldmatrix.m8n8.x4.shared.b16", "sm_70"),
+        ("stmatrix.m8n8.x4.shared.b16", "sm_89"),
+        ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32", "sm_120"),
+    ],
+)
 def test_a_target_without_it_is_an_error_that_names_the_target(id_, compiled):
     row = inventory.instructions()[id_]
     name = next(a.name for a in ARCHS if row.target.on(a) and tables(row, a.name))
@@ -148,8 +175,11 @@ def test_a_target_without_it_is_an_error_that_names_the_target(id_, compiled):
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 def test_nvcc_takes_the_same_and_ptxas_does_not_serialise_wgmma(tmp_path):
-    ids = ("wgmma.mma_async.m64n128k16.f32.bf16.bf16", "wgmma.mma_async.m64n64k32.s32.s8.s8",
-           "wgmma.mma_async.sp.m64n64k32.f16.f16.f16")  # fmt: skip
+    ids = (
+        "wgmma.mma_async.m64n128k16.f32.bf16.bf16",
+        "wgmma.mma_async.m64n64k32.s32.s8.s8",
+        "wgmma.mma_async.sp.m64n64k32.f16.f16.f16",
+    )
     found = {row: tables(row, "sm_90") for row in map(inventory.instructions().__getitem__, ids)}
     loops = []
     for row in found:
@@ -233,8 +263,13 @@ def call_case(row, cells, held=True):
     d = row.fragment("d")
     bits = np.arange(1000, 1000 + d.registers, dtype=np.uint64 if d.register_bits == 64 else np.uint32)
     rows = [bits.tobytes() + np.array(values, np.int64).tobytes() for values in wanted]
-    body = BODY.format(name=f"{cells[0].arch}::{identifier(row.id)}", declared=" ".join(declared), call=call_,
-                       count=len(wanted[0]), bytes=len(rows[0]))  # fmt: skip
+    body = BODY.format(
+        name=f"{cells[0].arch}::{identifier(row.id)}",
+        declared=" ".join(declared),
+        call=call_,
+        count=len(wanted[0]),
+        bytes=len(rows[0]),
+    )
     what, code = f"{row.id} {'registers' if held else 'descriptors'}", "#define __CUDACC__\n" + header({row: cells})
     return emitted.Case(what, code, body, row.threads, b"", b"".join(rows))
 
@@ -260,8 +295,10 @@ def move_case(row, cells):
     held = by_operand["d" if row.family == "ldmatrix" else "a"]
     count, image = held.fragment.registers, np.arange(held.fragment.rows * held.fragment.cols, dtype=np.uint16)
     if row.family == "ldmatrix":
-        rest = (f"if (!running) memcpy(memory, input, {image.nbytes}); meet(0); unsigned d[{count}]; "
-                "M::ldmatrix(d, address); memcpy(MINE(output, d), d, sizeof d);")  # fmt: skip
+        rest = (
+            f"if (!running) memcpy(memory, input, {image.nbytes}); meet(0); unsigned d[{count}]; "
+            "M::ldmatrix(d, address); memcpy(MINE(output, d), d, sizeof d);"
+        )
         given, wanted = image.tobytes(), halves(held)
     else:
         rest = f"unsigned a[{count}]; memcpy(a, MINE(input, a), sizeof a); M::stmatrix(address, a);"
@@ -314,8 +351,11 @@ def test_scales_are_where_the_tables_say(tmp_path):
         slots = [0 if place is None else scale[place[0] * f.cols + place[1]] for place in cell.table.cells]
         body = f"const unsigned own[1] = {{tcprobe::scales<tcprobe::{cell.arch}::{named(cell)}>(running, input)}};"
         body += " memcpy(MINE(output, own), own, sizeof own);"
-        cases.append(emitted.Case(named(cell), emit.emit("cuda", [cell]), body, 32, scale.tobytes(),
-                                  np.array(slots, np.uint8).tobytes()))  # fmt: skip
+        cases.append(
+            emitted.Case(
+                named(cell), emit.emit("cuda", [cell]), body, 32, scale.tobytes(), np.array(slots, np.uint8).tobytes()
+            )
+        )
     tried = emitted.tried(tmp_path, cases)
     assert tried.wrong == []
     assert tried.functions >= 20

@@ -85,9 +85,12 @@ def test_the_strongest_method_counts_then_the_nearest_folder_then_the_newest_arc
             saved[name, method] = one if status == "measured" else without_table(one, status)
         layers.append(Layer(Memory(saved), str(number), str(number)))
     archs = data.draw(st.sampled_from([["sm_80"], ["sm_86"], list(ARCHS)]))
-    keys = [(METHODS.index(method), number, -archs.index(name))
-            for number, statuses in enumerate(folders) for (name, method), status in statuses.items()
-            if status == "measured" and name in archs]  # fmt: skip
+    keys = [
+        (METHODS.index(method), number, -archs.index(name))
+        for number, statuses in enumerate(folders)
+        for (name, method), status in statuses.items()
+        if status == "measured" and name in archs
+    ]
     found = Layers(layers).choose(FRAGMENT, archs)
     mine = found and (METHODS.index(found.measured.method), int(found.source), -archs.index(found.measured.arch))
     assert mine == min(keys, default=None)
@@ -228,9 +231,28 @@ def test_answers_over_many_tables_name_their_sources(local, arguments):
             assert set(of["source"].split(", ")) <= {"published", "results"}
 
 
-@pytest.mark.parametrize("name", ["cuda", "cute", "cute-dsl", "json", "latex", "markdown", "mosaic", "numba", "numpy",
-                                  "ptx", "python", "svg", "sympy", "tensor-layouts", "tilelang", "tinygrad",
-                                  "triton"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cuda",
+        "cute",
+        "cute-dsl",
+        "json",
+        "latex",
+        "markdown",
+        "mosaic",
+        "numba",
+        "numpy",
+        "ptx",
+        "python",
+        "svg",
+        "sympy",
+        "tensor-layouts",
+        "tilelang",
+        "tinygrad",
+        "triton",
+    ],
+)
 def test_emitted_text_names_its_source(local, name):
     text = tcprobe("emit", MULTIPLY, "--to", name, "--arch", "sm_80").stdout
     assert "published" in text
@@ -275,8 +297,13 @@ def damage(path):
 def test_a_damaged_local_file_is_left_out_with_a_word(local):
     path = Results(local).path("sm_75", "sass", FRAGMENT.experiment)
     damage(path)
-    for command in (["show", FRAGMENT.id], ["where", FRAGMENT.id, "--row", "0"], ["compare", FRAGMENT.id],
-                    ["emit", FRAGMENT.id, "--to", "python"], ["why-not", FRAGMENT.id]):  # fmt: skip
+    for command in (
+        ["show", FRAGMENT.id],
+        ["where", FRAGMENT.id, "--row", "0"],
+        ["compare", FRAGMENT.id],
+        ["emit", FRAGMENT.id, "--to", "python"],
+        ["why-not", FRAGMENT.id],
+    ):
         done = tcprobe(*command, "--arch", "sm_75")
         assert done.stderr.count("Left out: ") == 1
         assert str(path.relative_to(local.parent)) in done.stderr

@@ -223,11 +223,14 @@ def test_help_and_version_of_every_command():
     ("code", "banned"),
     [
         ("from tcprobe.cli import main; main(['--help'], standalone_mode=False)", ("numpy", "rich", "sympy", "cupy")),
-        (f"from tcprobe.cli import main; main(['show', 'mma.m16n8k16.f32.bf16.bf16.f32.a', *{RESULTS!r}], "
-         "standalone_mode=False)", ("numpy", "sympy", "cupy")),
+        (
+            f"from tcprobe.cli import main; main(['show', 'mma.m16n8k16.f32.bf16.bf16.f32.a', *{RESULTS!r}], "
+            "standalone_mode=False)",
+            ("numpy", "sympy", "cupy"),
+        ),
         ("import tcprobe.run.process", ("numpy", "cupy")),
     ],
-)  # fmt: skip
+)
 def test_slow_imports_are_not_made_where_they_are_not_needed(code, banned):
     check = f"{code}\nimport sys\nassert not set(sys.modules) & set({banned!r}), sys.modules"
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, cwd=Path(__file__).parent)

@@ -24,9 +24,38 @@ from tcprobe.store.cell import load
 D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
 S32 = "mma.m16n8k32.row.col.s32.s8.s8.s32.d"
 OWN = ["lane", "x", "d0", "c12", "thread", "fill"]  # of masks, as arguments
-REFUSED = ["goto", "operator", "or_eq", "main", "xor", "__x", "_X", "a__b", "_", "threadIdx", "warpSize", "int32_t",
-           "size_t", "float4", "dim3", "half", "NULL", "M_PI", "linux", "co_await", "lambda", "def", "nonlocal", "std",
-           "assert", "errno", "cudaError_t", "TCPROBE_X", "T", *OWN]  # fmt: skip
+REFUSED = [
+    "goto",
+    "operator",
+    "or_eq",
+    "main",
+    "xor",
+    "__x",
+    "_X",
+    "a__b",
+    "_",
+    "threadIdx",
+    "warpSize",
+    "int32_t",
+    "size_t",
+    "float4",
+    "dim3",
+    "half",
+    "NULL",
+    "M_PI",
+    "linux",
+    "co_await",
+    "lambda",
+    "def",
+    "nonlocal",
+    "std",
+    "assert",
+    "errno",
+    "cudaError_t",
+    "TCPROBE_X",
+    "T",
+    *OWN,
+]
 FINE = ["row0", "seq", "k", "M", "mask", "kv_start", "rowX", "_".join("abc"), "min", "exp", "f32", "int_", "Mx"]
 HEADERS = ["cmath", "cstdio", "cstdlib", "climits", "cfloat", "cstdint", "cassert", "cstring", "cstddef", "ctime"]
 gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
@@ -91,23 +120,50 @@ def test_names_of_fragments_are_legal_and_differ():
 
 def test_generated_code_has_no_reserved_names():
     path = ["path", D.replace(".d", ".a"), "--tile", "64x64", "--global", "row"]
-    known = {"__device__", "__restrict__", "__shfl_xor_sync", "__byte_perm", "__shfl_sync", "__host__", "__global__",
-             "__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__int_as_float", "__grid_constant__"}  # fmt: skip
+    known = {
+        "__device__",
+        "__restrict__",
+        "__shfl_xor_sync",
+        "__byte_perm",
+        "__shfl_sync",
+        "__host__",
+        "__global__",
+        "__CUDACC__",
+        "__CUDACC_RTC__",
+        "__CUDA_ARCH__",
+        "__int_as_float",
+        "__grid_constant__",
+    }
     placed = [[*path, "--shared", shared, "--code", "cuda"] for shared in ("SWIZZLE_128B", "sw:2,4,3", "pad:16")]
-    for arguments in (["reduce", D, "--over", "row"], ["reduce", D, "--mask", "row > col", "--fill", "-inf"], *placed,
-                      ["convert", D, D.replace(".d", ".a")], ["load", D, "--code"],
-                      ["emit", D, "--to", "cuda"]):  # fmt: skip
+    for arguments in (
+        ["reduce", D, "--over", "row"],
+        ["reduce", D, "--mask", "row > col", "--fill", "-inf"],
+        *placed,
+        ["convert", D, D.replace(".d", ".a")],
+        ["load", D, "--code"],
+        ["emit", D, "--to", "cuda"],
+    ):
         code = tcprobe(*arguments).stdout
         assert set(re.findall(r"\b(?:__\w+|_[A-Z]\w*|\w+__\w*)", code)) <= known
         assert "measured: " not in code
 
 
-@pytest.mark.parametrize(("fill", "text"), [
-    ("-inf", "-__int_as_float(0x7f800000)"), ("-INFINITY", "-__int_as_float(0x7f800000)"),
-    ("inf", "__int_as_float(0x7f800000)"), ("nan", "__int_as_float(0x7fffffff)"), ("NAN", "__int_as_float(0x7fffffff)"),
-    ("1e30", "1e+30f"), ("-1e30", "-1e+30f"), ("0.5", "0.5f"), ("-.5f", "-0.5f"), ("-7", "-7"),
-    ("4000000000", "4000000000.0f"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fill", "text"),
+    [
+        ("-inf", "-__int_as_float(0x7f800000)"),
+        ("-INFINITY", "-__int_as_float(0x7f800000)"),
+        ("inf", "__int_as_float(0x7f800000)"),
+        ("nan", "__int_as_float(0x7fffffff)"),
+        ("NAN", "__int_as_float(0x7fffffff)"),
+        ("1e30", "1e+30f"),
+        ("-1e30", "-1e+30f"),
+        ("0.5", "0.5f"),
+        ("-.5f", "-0.5f"),
+        ("-7", "-7"),
+        ("4000000000", "4000000000.0f"),
+    ],
+)
 def test_a_number_to_fill_with_has_its_type(fill, text):
     for mask in ("row >= col", None):
         code = masked(load(D), mask, fill).code
@@ -115,20 +171,34 @@ def test_a_number_to_fill_with_has_its_type(fill, text):
         assert "int " not in code.splitlines()[1]
 
 
-@pytest.mark.parametrize(("name", "fill", "words"), [
-    (D, "1e39", "out of the range of f32"), (D, "1e-60", "out of the range of f32"),
-    (S32, "-inf", "is no s32"), (S32, "1e30", "is no s32"), (S32, "0.5", "is no s32"),
-    (D, "row * 0.5", "no whole number"), (D, "row + 1e30", "a number above"), (D, "row + inf", "a number above"),
-    ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "1e30", "out of the range of f16, up to 65504"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "fill", "words"),
+    [
+        (D, "1e39", "out of the range of f32"),
+        (D, "1e-60", "out of the range of f32"),
+        (S32, "-inf", "is no s32"),
+        (S32, "1e30", "is no s32"),
+        (S32, "0.5", "is no s32"),
+        (D, "row * 0.5", "no whole number"),
+        (D, "row + 1e30", "a number above"),
+        (D, "row + inf", "a number above"),
+        ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "1e30", "out of the range of f16, up to 65504"),
+    ],
+)
 def test_a_fill_that_elements_cannot_be(name, fill, words):
     assert words in tcprobe("reduce", name, "--mask", "row >= col", "--fill", fill, code=2).stderr
 
 
-@pytest.mark.parametrize(("mask", "words"), [
-    ("1e30", "'1e30' is a number, not a condition"), ("-inf", "is a number, not a condition"),
-    ("row < 1e30", "a number above 1048576"), ("row < 0.5", "no whole number"), ("row < inf", "a number above"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        ("1e30", "'1e30' is a number, not a condition"),
+        ("-inf", "is a number, not a condition"),
+        ("row < 1e30", "a number above 1048576"),
+        ("row < 0.5", "no whole number"),
+        ("row < inf", "a number above"),
+    ],
+)
 def test_numbers_in_conditions_are_numbers(mask, words):
     assert words in tcprobe("reduce", D, "--mask", mask, code=2).stderr
     assert "row < 1e1" in tcprobe("reduce", D, "--mask", "row < 1e1").stderr

@@ -46,7 +46,9 @@ def test_a_version_that_makes_something_else_is_named(tmp_path):
     found = compilers(ptxas(tmp_path / "a", "12.8.93"), ptxas(tmp_path / "b", "13.1.1", turn), code=1)
     by = {fact["id"]: fact["said"] for fact in found["differing"]}
     assert by["mma.m16n8k16.row.col.f32.f16.f16.f32"] == {
-        "ptxas 12.8.93": "HMMA.16816.F32", "ptxas 13.1.1": "HMMA.16816.F32.BF16"}  # fmt: skip
+        "ptxas 12.8.93": "HMMA.16816.F32",
+        "ptxas 13.1.1": "HMMA.16816.F32.BF16",
+    }
     assert all(fact["arch"] == "sm_80" for fact in found["differing"])
 
 

@@ -97,16 +97,19 @@ def test_no_pattern_has_no_answer(tmp_path):
     assert CliRunner().invoke(main, ["banks", "--patterns", str(tmp_path / "none"), "--json"]).stdout == ""
 
 
-@pytest.mark.parametrize(("name", "instruction"), {
-    "SM90_64x24x16_F32F16F16_SS": "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16",
-    "SM90::GMMA::MMA_64x64x32_S32U8S8_RS_TN_SATURATE": "wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.s8",
-    "SM90::GMMA::SPARSE::GMMA_64x8x64_F16E4M3E5M2_SS_TN": "wgmma.mma_async.sp.sync.aligned.m64n8k64.f16.e4m3.e5m2",
-    "HGMMA.64x128x16.F32": "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
-    "hgmma.sp.64x8x16.f32.tf32": "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32",
-    "QGMMA.64x8x32.F16.E4M3.E5M2": "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2",
-    "IGMMA.64x8x32.U8.S8": "wgmma.mma_async.sync.aligned.m64n8k32.s32.u8.s8",
-    "BGMMA.64x8x256.AND.POPC": "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc",
-}.items())  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "instruction"),
+    {
+        "SM90_64x24x16_F32F16F16_SS": "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16",
+        "SM90::GMMA::MMA_64x64x32_S32U8S8_RS_TN_SATURATE": "wgmma.mma_async.sync.aligned.m64n64k32.s32.u8.s8",
+        "SM90::GMMA::SPARSE::GMMA_64x8x64_F16E4M3E5M2_SS_TN": "wgmma.mma_async.sp.sync.aligned.m64n8k64.f16.e4m3.e5m2",
+        "HGMMA.64x128x16.F32": "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16",
+        "hgmma.sp.64x8x16.f32.tf32": "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32",
+        "QGMMA.64x8x32.F16.E4M3.E5M2": "wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2",
+        "IGMMA.64x8x32.U8.S8": "wgmma.mma_async.sync.aligned.m64n8k32.s32.u8.s8",
+        "BGMMA.64x8x256.AND.POPC": "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc",
+    }.items(),
+)
 def test_names_of_warpgroups_that_are_not_ptx(name, instruction):
     """CuTe's atoms, and the opcodes that `lower` shows."""
     assert {entry["instruction"] for entry in answer("list", name)} == {instruction}
@@ -118,11 +121,19 @@ def test_an_opcode_of_two_forms_with_the_same_tables_answers():
         assert len(answers("show", name)) == operands
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("cp.async.cg.shared.global", "`tcprobe banks --with cp.async.16`"), ("cp.async.bulk.tensor.2d", "--fill tma"),
-    ("ld.shared.b32", "`tcprobe banks"), ("redux.sync.add.s32", "`tcprobe reduce`"), ("mbarrier.init", "no matrix"),
-    ("wgmma.commit_group", "no matrix"), ("tcgen05.alloc", "no matrix"), ("dp4a.u32.u32", "no matrix"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cp.async.cg.shared.global", "`tcprobe banks --with cp.async.16`"),
+        ("cp.async.bulk.tensor.2d", "--fill tma"),
+        ("ld.shared.b32", "`tcprobe banks"),
+        ("redux.sync.add.s32", "`tcprobe reduce`"),
+        ("mbarrier.init", "no matrix"),
+        ("wgmma.commit_group", "no matrix"),
+        ("tcgen05.alloc", "no matrix"),
+        ("dp4a.u32.u32", "no matrix"),
+    ],
+)
 def test_what_ptx_has_beside_matrices_is_named_as_such(name, words):
     code, said = refusal("show", name)
     assert (code, "no fragment" in said) == (2, False)
@@ -137,10 +148,14 @@ def test_operands_in_shared_memory_are_known_everywhere():
     assert answer("why-not", name, "--arch", "h100")["measured"]
 
 
-@pytest.mark.parametrize(("options", "reason"), [
-    (("--fill", "cp.async"), "cp.async goes from global to shared memory only"),
-    (("--fill", "tma", "--shared", "pad:16"), "tma: "), (("--fill", "tma", "--ld", "35"), "140 bytes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--fill", "cp.async"), "cp.async goes from global to shared memory only"),
+        (("--fill", "tma", "--shared", "pad:16"), "tma: "),
+        (("--fill", "tma", "--ld", "35"), "140 bytes"),
+    ],
+)
 def test_a_path_without_an_access_is_refused_for_what_is_in_the_way(options, reason):
     """Not because the access that is tried first moves no registers of this type."""
     said = refusal("path", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "--tile", "32x32", *options)[1]
@@ -167,8 +182,9 @@ def test_two_ways_of_one_conversion_fit_into_one_file(tmp_path):
         functions |= set(re.findall(r"void (\w+)\(", (tmp_path / str(number)).read_text()))
     assert len(functions) == 3
     for option in ((), ("--global", "col"), ("--shared", "pad:16")):
-        done = CliRunner().invoke(main, ["convert", "m16n8k16.f16.f16.f16.f16.d", "stmatrix.x2", *option, "-o",
-                                         str(tmp_path / "store")])  # fmt: skip
+        done = CliRunner().invoke(
+            main, ["convert", "m16n8k16.f16.f16.f16.f16.d", "stmatrix.x2", *option, "-o", str(tmp_path / "store")]
+        )
         assert done.exit_code == 0, done.output
         functions |= set(re.findall(r"void (\w+)\(", (tmp_path / "store").read_text()))
     assert len(functions) == 9

@@ -109,9 +109,10 @@ def test_old_archs_go_without_movmatrix_and_the_newest_cvt():
     assert "cvt.rn.f16.f32" in volta.code
     with pytest.raises(UsageError, match="sm_80 has no instruction from f32 to e4m3; sm_89 has"):
         cast(
-            load("wmma.m16n16k16.d.f32").fragment, load("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a").fragment,
+            load("wmma.m16n16k16.d.f32").fragment,
+            load("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a").fragment,
             arch("sm_80"),
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize(
@@ -208,10 +209,14 @@ def test_an_order_of_k_spares_all_exchange(source, target, costs):
     assert (data["k_order"], data["costs"]) == (list(order), costs)
 
 
-@pytest.mark.parametrize(("source", "target", "words"), [
-    (D, f"{E4M3}.c", "has no k"), (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "no order of k spares"),
-    ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "no order of k spares"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        (D, f"{E4M3}.c", "has no k"),
+        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "no order of k spares"),
+        ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "no order of k spares"),
+    ],
+)
 def test_orders_of_k_that_do_not_exist(source, target, words):
     name = "sm_70" if source.startswith("wmma") else None
     with pytest.raises(UsageError, match=words):
@@ -236,10 +241,15 @@ def headers(folder):
     """Files that share helpers, a whole conversion twice, two conversions in one, a namespace, an older arch."""
     a, d = D.replace(".d", ".a"), D
     wide = f"{E4M3}.d"
-    calls = [(d, a, "--name", "p_to_a"), (d, a, "--name", "p_to_a"), (wide, f"{E4M3}.a", "--name", "quad"),
-             (wide, f"{E4M3}.a", "--permute-k", "--name", "free"), (d, a, "--namespace", "mine::deep"),
-             (d, a, d, d.replace(".d", ".b"), "--name", "one", "--name", "two"),
-             ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "--arch", "sm_70")]  # fmt: skip
+    calls = [
+        (d, a, "--name", "p_to_a"),
+        (d, a, "--name", "p_to_a"),
+        (wide, f"{E4M3}.a", "--name", "quad"),
+        (wide, f"{E4M3}.a", "--permute-k", "--name", "free"),
+        (d, a, "--namespace", "mine::deep"),
+        (d, a, d, d.replace(".d", ".b"), "--name", "one", "--name", "two"),
+        ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "--arch", "sm_70"),
+    ]
     for number, call in enumerate(calls):
         done = CliRunner().invoke(main, ["convert", *call, "-o", str(folder / f"{number}.h")])
         assert done.exit_code == 0, done.output
@@ -275,12 +285,16 @@ def test_headers_go_together_in_every_compiler(tmp_path):
             assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ([D], "1 fragment: each FROM needs a TO"), ([D, D, "--name", "a", "--name", "b"], "2 fragments and 2 --name"),
-    ([D, D, "--name", "a b"], "is no name of a function"),
-    ([D, D, "--namespace", "a;b", "-o", "x.h"], "is no namespace"),
-    ([D, D, "--arch", "all"], "one arch is needed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([D], "1 fragment: each FROM needs a TO"),
+        ([D, D, "--name", "a", "--name", "b"], "2 fragments and 2 --name"),
+        ([D, D, "--name", "a b"], "is no name of a function"),
+        ([D, D, "--namespace", "a;b", "-o", "x.h"], "is no namespace"),
+        ([D, D, "--arch", "all"], "one arch is needed"),
+    ],
+)
 def test_mistakes_of_convert(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["convert", *arguments])

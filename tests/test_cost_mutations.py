@@ -11,14 +11,26 @@ from tcprobe.probes.experiment import Context
 from tcprobe.store.kinds.cost import FULL_LOAD
 
 __all__ = ("codes",)
-WORDS = {MMA: "mma.sync", "wmma.mma.row.col.m16n16k16.f32.f32": "wmma.mma", LOAD: "ldmatrix", WGMMA: "wgmma.mma_async",
-         "movmatrix.m8n8.trans.b16": "movmatrix", "ld.shared.b128": "ld.volatile", FP8: "mma.sync",
-         "shfl.sync.idx.b32": "shfl", "cp.async.ca.16": "cp.async.ca",
-         "mma.sp.m16n8k32.row.col.f32.f16.f16.f32": "mma.sp", "mma.m16n8k8.row.col.f64.f64.f64.f64": "mma.sync",
-         "wgmma.mma_async.sp.m64n64k32.f32.f16.f16": "wgmma.mma_async", "stmatrix.m8n8.x4.shared.b16": "stmatrix",
-         "st.shared.b32": "st.volatile", "cp.async.bulk.shared.global": "cp.async.bulk.shared",
-         "cp.async.bulk.tensor.2d.global.shared": "cp.async.bulk.tensor", f"{FULL_LOAD}.{MMA}": "mma.sync",
-         f"{FULL_LOAD}.wgmma.mma_async.m64n256k16.f32.f16.f16": "wgmma.mma_async"}  # fmt: skip
+WORDS = {
+    MMA: "mma.sync",
+    "wmma.mma.row.col.m16n16k16.f32.f32": "wmma.mma",
+    LOAD: "ldmatrix",
+    WGMMA: "wgmma.mma_async",
+    "movmatrix.m8n8.trans.b16": "movmatrix",
+    "ld.shared.b128": "ld.volatile",
+    FP8: "mma.sync",
+    "shfl.sync.idx.b32": "shfl",
+    "cp.async.ca.16": "cp.async.ca",
+    "mma.sp.m16n8k32.row.col.f32.f16.f16.f32": "mma.sp",
+    "mma.m16n8k8.row.col.f64.f64.f64.f64": "mma.sync",
+    "wgmma.mma_async.sp.m64n64k32.f32.f16.f16": "wgmma.mma_async",
+    "stmatrix.m8n8.x4.shared.b16": "stmatrix",
+    "st.shared.b32": "st.volatile",
+    "cp.async.bulk.shared.global": "cp.async.bulk.shared",
+    "cp.async.bulk.tensor.2d.global.shared": "cp.async.bulk.tensor",
+    f"{FULL_LOAD}.{MMA}": "mma.sync",
+    f"{FULL_LOAD}.wgmma.mma_async.m64n256k16.f32.f16.f16": "wgmma.mma_async",
+}
 # volatile, or they write memory: there is nothing to drop
 KEPT_WHOEVER_WANTS = ("cp.async", "ld.shared", "st.shared", "stmatrix", "wgmma", f"{FULL_LOAD}.wgmma")
 
@@ -84,8 +96,11 @@ def test_no_mutation_gives_a_number(id_, change, codes):
     if change is dropped and id_.startswith(KEPT_WHOEVER_WANTS):
         pytest.skip("volatile: it stays, whoever wants what comes")
     experiment = dialogues("cost")[id_]
-    kernels = [mutated(k, change(WORDS[id_])) for k in experiment.kernels() if ".second" not in k.op.variant
-               and "second." not in k.op.variant and "once" not in k.op.variant]  # fmt: skip
+    kernels = [
+        mutated(k, change(WORDS[id_]))
+        for k in experiment.kernels()
+        if ".second" not in k.op.variant and "second." not in k.op.variant and "once" not in k.op.variant
+    ]
     shown = codes([k for k in experiment.kernels() if "once" in k.op.variant or "second." in k.op.variant])
     shown |= codes(kernels)
     reading = experiment.measure(Clock(lambda op, row: 2000.0, shown))

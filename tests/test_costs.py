@@ -32,11 +32,25 @@ from tcprobe.store.results import Results
 __all__ = ("codes",)
 SIMULATED = Path(__file__).parent / "data" / "costs"
 ORIGIN = dict.fromkeys(("device", "driver", "cuda", "compiler", "ptx", "tcprobe"), "x")
-FORMS = [MMA, FP8, WGMMA, LOAD, "mma.m8n8k4.row.col.f64.f64.f64.f64", "wmma.mma.row.col.m16n16k16.f32.f32",
-         "mma.sp.m16n8k32.row.col.f32.f16.f16.f32", "stmatrix.m8n8.x4.shared.b16", "movmatrix.m8n8.trans.b16",
-         "ld.shared.b128", "st.shared.b8", "shfl.sync.idx.b32", "cp.async.ca.16", "cp.async.bulk.shared.global",
-         "cp.async.bulk.tensor.2d.shared.global", "wgmma.mma_async.sp.m64n64k64.s32.u8.u8",
-         "mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc"]  # fmt: skip
+FORMS = [
+    MMA,
+    FP8,
+    WGMMA,
+    LOAD,
+    "mma.m8n8k4.row.col.f64.f64.f64.f64",
+    "wmma.mma.row.col.m16n16k16.f32.f32",
+    "mma.sp.m16n8k32.row.col.f32.f16.f16.f32",
+    "stmatrix.m8n8.x4.shared.b16",
+    "movmatrix.m8n8.trans.b16",
+    "ld.shared.b128",
+    "st.shared.b8",
+    "shfl.sync.idx.b32",
+    "cp.async.ca.16",
+    "cp.async.bulk.shared.global",
+    "cp.async.bulk.tensor.2d.shared.global",
+    "wgmma.mma_async.sp.m64n64k64.s32.u8.u8",
+    "mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc",
+]
 
 
 @pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
@@ -84,9 +98,8 @@ def test_a_warpgroup_is_read_back(codes):
 
     found = concluded(WGMMA, cycles, codes)
     assert {(f.a, f.warpgroups, f.in_flight): f.cycles for f in found.interval} == {
-        (a, w, n): 138 if a == "shared" else 128
-        for a in ("shared", "registers") for w in (1, 2) for n in (2, 4, 8)
-    }  # fmt: skip
+        (a, w, n): 138 if a == "shared" else 128 for a in ("shared", "registers") for w in (1, 2) for n in (2, 4, 8)
+    }
     trips = {(f.a, f.warpgroups, f.in_flight): f.cycles for f in found.round_trip}
     assert trips["shared", 1, 1] == 130
     assert trips["registers", 2, 4] == 120 + 6 * 128
@@ -191,8 +204,13 @@ def test_every_form_has_an_experiment():
 
 
 def test_a_loop_is_found_between_the_clocks():
-    lines = [(0, "CS2R R2, SR_CLOCKLO"), (16, "HMMA.16816.F32 R4, R4, R2, R4"), (32, "@P0 BRA 0x10"),
-             (48, "CS2R R2, SR_CLOCKLO"), (64, "@P1 BRA 0x0")]  # fmt: skip
+    lines = [
+        (0, "CS2R R2, SR_CLOCKLO"),
+        (16, "HMMA.16816.F32 R4, R4, R2, R4"),
+        (32, "@P0 BRA 0x10"),
+        (48, "CS2R R2, SR_CLOCKLO"),
+        (64, "@P1 BRA 0x0"),
+    ]
     assert timed(lines) == TimedCode(("HMMA.16816.F32", "BRA"), ())
     assert timed(lines[1:3]) == TimedCode((), ())
     assert Counter(timed([lines[0], lines[1], lines[3]]).beside) == {"HMMA.16816.F32": 1}
@@ -239,10 +257,13 @@ def test_commands_answer_from_a_folder():
 
 
 def test_what_is_not_there_is_said():
-    for call, words in ((("cost",), "name an INSTRUCTION"), (("cost", "nothing"), "no cost of 'nothing'"),
-                        (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
-                        (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
-                        (("cost", "--table", "--with", "x"), "--with goes with")):  # fmt: skip
+    for call, words in (
+        (("cost",), "name an INSTRUCTION"),
+        (("cost", "nothing"), "no cost of 'nothing'"),
+        (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
+        (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
+        (("cost", "--table", "--with", "x"), "--with goes with"),
+    ):
         done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
         assert done.exit_code == 2
         assert words in done.output

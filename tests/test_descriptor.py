@@ -47,9 +47,17 @@ def said(text, numbers, cols):
     return [value for line in starts for value in values(line)][:cols]
 
 
-@pytest.mark.parametrize("name", ["wgmma.m64n24k16.f32.bf16.bf16.b_smem", "wgmma.m64n24k16.f32.bf16.bf16.a_smem",
-                                  "wgmma.m64n8k256.b1.b_smem", "wgmma.m64n16k32.u8.s8.b_smem",
-                                  "wgmma.sp.m64n8k16.tf32.b_smem", "wgmma.m64n8k8.tf32.a_smem"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wgmma.m64n24k16.f32.bf16.bf16.b_smem",
+        "wgmma.m64n24k16.f32.bf16.bf16.a_smem",
+        "wgmma.m64n8k256.b1.b_smem",
+        "wgmma.m64n16k32.u8.s8.b_smem",
+        "wgmma.sp.m64n8k16.tf32.b_smem",
+        "wgmma.m64n8k8.tf32.a_smem",
+    ],
+)
 def test_the_formula_says_every_offset(name):
     one = resolve(name).shared_operand
     for major, swizzle in product(one.held.majors, SWIZZLES):
@@ -62,9 +70,16 @@ def test_the_formula_says_every_offset(name):
         assert len(set(flat)) == len(flat) // max(1, 8 // one.held.slot_bits)  # no two elements at one place
 
 
-@pytest.mark.parametrize(("kind", "major", "swizzle"), [
-    *product(["bf16"], ["k", "mn"], SWIZZLES), ("tf32", "k", 128), ("e4m3", "k", 64), ("s8", "k", 0), ("b1", "k", 128),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "major", "swizzle"),
+    [
+        *product(["bf16"], ["k", "mn"], SWIZZLES),
+        ("tf32", "k", 128),
+        ("e4m3", "k", 64),
+        ("s8", "k", 0),
+        ("b1", "k", 128),
+    ],
+)
 def test_steps_through_a_tile_lead_to_its_elements(kind, major, swizzle):
     """Every wgmma of a tile reads elements that no other reads, and together they fill it."""
     bits = {"bf16": 16, "tf32": 32, "b1": 1}.get(kind, 8)
@@ -85,9 +100,16 @@ def test_steps_through_a_tile_lead_to_its_elements(kind, major, swizzle):
     assert places.max() < found.bytes
 
 
-@pytest.mark.parametrize(("kind", "major", "swizzle"), [
-    *product(["bf16"], ["k", "mn"], SWIZZLES), ("tf32", "k", 128), ("e4m3", "k", 32), ("s8", "k", 0), ("b1", "k", 64),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "major", "swizzle"),
+    [
+        *product(["bf16"], ["k", "mn"], SWIZZLES),
+        ("tf32", "k", 128),
+        ("e4m3", "k", 32),
+        ("s8", "k", 0),
+        ("b1", "k", 64),
+    ],
+)
 def test_the_formula_of_a_tile_says_every_byte(kind, major, swizzle):
     bits = {"bf16": 16, "tf32": 32, "b1": 1}.get(kind, 8)
     found = tile((72 if major == "k" else 128, 2048 // bits), kind, major, swizzle, (8, 32))
@@ -101,13 +123,20 @@ def test_the_formula_of_a_tile_says_every_byte(kind, major, swizzle):
         assert said[: found.k] == places[line].tolist()
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ((192, 64, "bf16", "mn", 128, (24, 32)), "end in another"),
-    ((128, 32, "bf16", "k", 128), "no whole rows of 128 bytes"), ((128, 64, "e4m3", "mn", 128), "k contiguous only"),
-    ((60, 64, "bf16", "k", 128), "groups of 8"), ((128, 8, "bf16", "k", 0), "a multiple of that is needed"),
-    ((128, 64, "f64", "k", 128), "takes no A or B of 'f64'"), ((96, 64, "bf16", "k", 128), "no multiple of the 64"),
-    ((4096, 1024, "bf16", "k", 128), "of shared memory"), ((8, 64, "bf16", "mn", 128), "take --swizzle none"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((192, 64, "bf16", "mn", 128, (24, 32)), "end in another"),
+        ((128, 32, "bf16", "k", 128), "no whole rows of 128 bytes"),
+        ((128, 64, "e4m3", "mn", 128), "k contiguous only"),
+        ((60, 64, "bf16", "k", 128), "groups of 8"),
+        ((128, 8, "bf16", "k", 0), "a multiple of that is needed"),
+        ((128, 64, "f64", "k", 128), "takes no A or B of 'f64'"),
+        ((96, 64, "bf16", "k", 128), "no multiple of the 64"),
+        ((4096, 1024, "bf16", "k", 128), "of shared memory"),
+        ((8, 64, "bf16", "mn", 128), "take --swizzle none"),
+    ],
+)
 def test_impossible_tiles_say_why(arguments, words):
     with pytest.raises(UsageError, match=words):
         tile(arguments[:2], *arguments[2:])
@@ -125,8 +154,13 @@ def test_descriptor_both_ways():
     }
     made = json.loads(tcprobe("descriptor", "--tile", "128x64", "--type", "bf16", "--json").stdout)
     assert (made["descriptor"], made["advance_k"], made["advance_block"]) == ("0x4000004000010000", [32], 8192)
-    assert made["tma"] == {"data_type": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", "box": [64, 128], "boxes": 1,
-                           "box_bytes": 16384, "swizzle": "CU_TENSOR_MAP_SWIZZLE_128B"}  # fmt: skip
+    assert made["tma"] == {
+        "data_type": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16",
+        "box": [64, 128],
+        "boxes": 1,
+        "box_bytes": 16384,
+        "swizzle": "CU_TENSOR_MAP_SWIZZLE_128B",
+    }
     assert "SBO 1024: from 8 lines" in tcprobe("descriptor", "--tile", "128x64", "--type", "bf16").stdout
     by_name = tcprobe(
         "descriptor", "--tile", "96x32", "--instruction", "wgmma.m64n96k32.f32.e4m3.e4m3", "--swizzle", "32"
@@ -134,24 +168,49 @@ def test_descriptor_both_ways():
     assert "96 x 32 of e4m3" in by_name.stdout
 
 
-@pytest.mark.parametrize("arguments", [
-    ["descriptor"], ["descriptor", "x"], ["descriptor", "0x0000800000000000"], ["descriptor", "1" * 21],
-    ["descriptor", "--tile", "128x64"], ["descriptor", "--tile", "128", "--type", "bf16"],
-    ["descriptor", "--tile", "64x64", "--instruction", "wgmma.m64n64k16.f32.f16.f16", "--type", "bf16"],
-    ["descriptor", "--tile", "64x64", "--instruction", "mma.m16n8k16.f32.f16.f16.f32"],
-    ["show", "wgmma.m64n24k32.u8.u8.b_smem", "--major", "mn"],
-    ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--lbo", "7"],
-    ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--base-offset", "8"], ["show", "wgmma.b_smem"],
-    ["show", "wgmma.m64n24k16.f32.f16.f16.d", "--swizzle", "128"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["descriptor"],
+        ["descriptor", "x"],
+        ["descriptor", "0x0000800000000000"],
+        ["descriptor", "1" * 21],
+        ["descriptor", "--tile", "128x64"],
+        ["descriptor", "--tile", "128", "--type", "bf16"],
+        ["descriptor", "--tile", "64x64", "--instruction", "wgmma.m64n64k16.f32.f16.f16", "--type", "bf16"],
+        ["descriptor", "--tile", "64x64", "--instruction", "mma.m16n8k16.f32.f16.f16.f32"],
+        ["show", "wgmma.m64n24k32.u8.u8.b_smem", "--major", "mn"],
+        ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--lbo", "7"],
+        ["show", "wgmma.m64n24k16.f32.f16.f16.b_smem", "--base-offset", "8"],
+        ["show", "wgmma.b_smem"],
+        ["show", "wgmma.m64n24k16.f32.f16.f16.d", "--swizzle", "128"],
+    ],
+)
 def test_mistakes_in_the_call(arguments):
     assert tcprobe(*arguments, code=2).output
 
 
 def test_show_json_of_an_operand_behind_a_descriptor():
     name = "wgmma.mma_async.m64n24k16.f32.bf16.bf16.b_smem"
-    found = json.loads(tcprobe("show", name, "--swizzle", "128", "--major", "k", "--lbo", "16", "--sbo", "1024",
-                               "--base-offset", "0", "--start", "0", "--json").stdout)  # fmt: skip
+    found = json.loads(
+        tcprobe(
+            "show",
+            name,
+            "--swizzle",
+            "128",
+            "--major",
+            "k",
+            "--lbo",
+            "16",
+            "--sbo",
+            "1024",
+            "--base-offset",
+            "0",
+            "--start",
+            "0",
+            "--json",
+        ).stdout
+    )
     assert (found["operand"], found["threads"], found["rows"], found["cols"]) == ("b_smem", 128, 16, 24)
     assert (len(found["offsets"]), len(found["offsets"][0])) == (16, 24)
     assert found["offsets"][8][1] == 128 + 0  # chunk 1 of row 1 is where chunk 0 would be
@@ -166,8 +225,11 @@ def test_trace_goes_through_shared_memory():
     shown = json.loads(tcprobe("show", "wgmma.m64n24k16.f32.bf16.bf16.b_smem", "--swizzle", "128", "--json").stdout)
     assert [m["b_offsets"] for m in found["meetings"]] == [[row[5]] for row in shown["offsets"]]
     assert [(m["a"][0]["row"], m["a"][0]["col"]) for m in found["meetings"]] == [(3, k) for k in range(16)]
-    sparse = json.loads(tcprobe("trace", "wgmma.sp.m64n8k32.f32.f16.f16", "--row", "0", "--col", "0", "--selector", "0",
-                                "--json").stdout)  # fmt: skip
+    sparse = json.loads(
+        tcprobe(
+            "trace", "wgmma.sp.m64n8k32.f32.f16.f16", "--row", "0", "--col", "0", "--selector", "0", "--json"
+        ).stdout
+    )
     assert [m["k"] for m in sparse["meetings"]] == [[s // 2 * 4 + j for j in range(4)] for s in range(16)]
 
 
@@ -184,11 +246,22 @@ def test_list_has_operands_behind_descriptors():
 CASE = "wgmma.mma_async.m64n64k16.f32.f16.f16.a_smem.k.128"
 PRODUCTS = "wgmma.mma_async.m64n8k16.f32.f16.f16.products"
 SPOILT = [
-    {"agree": 1 << 40}, {"operand": "d"}, {"operand": "b_smem"}, {"major": "mn"}, {"swizzle": 64}, {"swizzle": 3},
-    {"bits": 8}, {"bits": -1}, {"ignored": ["everything"]}, {"base_offset": {}}, {"extra": 1}, {"descriptors": True},
-    {"base_offset": {"subtracted": [2, 1], "added": [0, 1], "ignored": [0, 1]}}, {"elements": "many"},
+    {"agree": 1 << 40},
+    {"operand": "d"},
+    {"operand": "b_smem"},
+    {"major": "mn"},
+    {"swizzle": 64},
+    {"swizzle": 3},
+    {"bits": 8},
+    {"bits": -1},
+    {"ignored": ["everything"]},
+    {"base_offset": {}},
+    {"extra": 1},
+    {"descriptors": True},
+    {"base_offset": {"subtracted": [2, 1], "added": [0, 1], "ignored": [0, 1]}},
+    {"elements": "many"},
     {"instruction": "wgmma.mma_async.m64n128k16.f32.f16.f16"},
-]  # fmt: skip
+]
 
 
 def write(folder, **bodies):
@@ -208,9 +281,14 @@ def test_products_that_cannot_be_are_refused(tmp_path):
     write(tmp_path, **{PRODUCTS: {"products": products}})
     case = published_finding("descriptors", "sm_90", CASE).plain["case"]
     dense = "mma.m16n8k16.row.col.f32.f16.f16.f32.products"
-    for subject, body in ((PRODUCTS, {"products": products | {"wrong": 3}}), (PRODUCTS, {}), (PRODUCTS, {"case": case}),
-                          (PRODUCTS, {"products": products, "case": case}), (CASE, {"products": products}),
-                          (dense, {"products": products})):  # fmt: skip
+    for subject, body in (
+        (PRODUCTS, {"products": products | {"wrong": 3}}),
+        (PRODUCTS, {}),
+        (PRODUCTS, {"case": case}),
+        (PRODUCTS, {"products": products, "case": case}),
+        (CASE, {"products": products}),
+        (dense, {"products": products}),
+    ):
         with pytest.raises(DataError):
             write(tmp_path, **{subject: body})
 

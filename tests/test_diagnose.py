@@ -49,9 +49,11 @@ CASES = [
     ({"slot": lane_bits(0, 2)}, ["lane bits 0 and 2 exchanged"]),
     ({"slot": lane_bits(3, 4)}, ["lane bits 3 and 4 exchanged"]),
     ({"slot": lambda lane, i: (lane ^ 5, i)}, ["lanes XORed with 5"]),
-    ({"cell": lambda r, c: (c + 1, r + 1)}, [
-        "transposed: what it calls row is the column, and the other way round; rows and columns counted from 1"]),
-]  # fmt: skip
+    (
+        {"cell": lambda r, c: (c + 1, r + 1)},
+        ["transposed: what it calls row is the column, and the other way round; rows and columns counted from 1"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("how", "words"), CASES, ids=lambda value: value[0] if isinstance(value, list) else "")
@@ -59,10 +61,13 @@ def test_the_change_that_was_made_is_named(how, words):
     assert diagnose(changed(D.table, **how), D.fragment, D.table) == words
 
 
-@pytest.mark.parametrize(("order", "words"), [
-    ((0, 2, 1, 3), "registers 1 and 2 exchanged"), ((1, 2, 3, 0), "registers in another order: stated 0 is 3, 1 is 0, "
-                                                    "2 is 1, 3 is 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ((0, 2, 1, 3), "registers 1 and 2 exchanged"),
+        ((1, 2, 3, 0), "registers in another order: stated 0 is 3, 1 is 0, 2 is 1, 3 is 2"),
+    ],
+)
 def test_registers(order, words):
     """Of A, two elements a register."""
     stated = changed(A.table, slot=lambda lane, i: (lane, order[i // 2] * 2 + i % 2))
@@ -74,8 +79,9 @@ def test_halves_of_registers_and_both_at_once():
     assert "the other way round" in diagnose(stated, A.fragment, A.table)[0]
     both = changed(A.table, slot=lambda lane, i: lane_bits(0, 1)(lane, i ^ 4))
     assert diagnose(both, A.fragment, A.table) == [
-        "lane bits 0 and 1 exchanged", "registers in another order: stated 0 is 2, 1 is 3, 2 is 0, 3 is 1"
-    ]  # fmt: skip
+        "lane bits 0 and 1 exchanged",
+        "registers in another order: stated 0 is 2, 1 is 3, 2 is 0, 3 is 1",
+    ]
 
 
 def test_what_agrees_and_what_nothing_explains_has_no_diagnosis():
@@ -142,11 +148,16 @@ def test_holes_count_only_where_the_table_must_be_complete():
     assert holes(some, D.table) == ["lanes 3, i = 4..7"]
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("thread,register,row,col\n0,0,0,0\n0,0,0,1\n0,1,0,2\n", "register '1' has 1 lines, another has 2"),
-    ("lane;i;row;col\n0;0;0;\uff10\n", "not all whole numbers"), ("", "empty"), ("# nothing\n", "empty"),
-    ("lane,i,register,row,col\n0,0,0,0,0\n", "5 columns"),
-    (f"lane,i,row,col\n{'9' * 5000000}\n", "standard input has more than"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("thread,register,row,col\n0,0,0,0\n0,0,0,1\n0,1,0,2\n", "register '1' has 1 lines, another has 2"),
+        ("lane;i;row;col\n0;0;0;\uff10\n", "not all whole numbers"),
+        ("", "empty"),
+        ("# nothing\n", "empty"),
+        ("lane,i,register,row,col\n0,0,0,0,0\n", "5 columns"),
+        (f"lane,i,row,col\n{'9' * 5000000}\n", "standard input has more than"),
+    ],
+)
 def test_what_is_no_table_is_refused(text, words):
     assert words in tcprobe("compare", "-", D.fragment.id, text=text, code=4).stderr

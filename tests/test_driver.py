@@ -27,12 +27,15 @@ class Library:
         text._obj.value = b"the driver's words"
 
 
-@pytest.mark.parametrize(("library", "words"), [
-    (Library(complete=218, log=b"line 7; error: no"), "line 7; error: no"),
-    (Library(complete=2, log=b"line 7; error: no"), "line 7; error: no"),
-    (Library(complete=218), "the driver's words (CUresult 218)"),
-    (Library(create=1), "cuLinkCreate: the driver's words (CUresult 1)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("library", "words"),
+    [
+        (Library(complete=218, log=b"line 7; error: no"), "line 7; error: no"),
+        (Library(complete=2, log=b"line 7; error: no"), "line 7; error: no"),
+        (Library(complete=218), "the driver's words (CUresult 218)"),
+        (Library(create=1), "cuLinkCreate: the driver's words (CUresult 1)"),
+    ],
+)
 def test_a_module_is_refused_in_the_compilers_words(library, words, monkeypatch):
     monkeypatch.setattr(driver, "_library", lambda *names: library)
     assert driver.assembled(b"") == (b"", words)

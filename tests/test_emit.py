@@ -35,12 +35,40 @@ from tcprobe.store.results import published
 RESULTS = published()
 
 
-NAMES = ("cuda", "cute", "cute-dsl", "csv", "json", "latex", "markdown", "mosaic", "numba", "numpy", "ptx", "python",
-         "svg", "svg-cute", "svg-ptx", "sympy", "tensor-layouts", "tilelang", "tinygrad", "triton")  # fmt: skip
+NAMES = (
+    "cuda",
+    "cute",
+    "cute-dsl",
+    "csv",
+    "json",
+    "latex",
+    "markdown",
+    "mosaic",
+    "numba",
+    "numpy",
+    "ptx",
+    "python",
+    "svg",
+    "svg-cute",
+    "svg-ptx",
+    "sympy",
+    "tensor-layouts",
+    "tilelang",
+    "tinygrad",
+    "triton",
+)
 
 
-WARPGROUP = ("m64n8k16.f32.f16.f16.d", "m64n24k16.f32.f16.f16.d", "m64n256k16.f32.f16.f16.d", "m64n8k8.*.a",
-             "m64n8k16.*.a", "m64n8k32.*.a", "m64n8k256.*.a", "sp.m64n8k*.a")  # fmt: skip
+WARPGROUP = (
+    "m64n8k16.f32.f16.f16.d",
+    "m64n24k16.f32.f16.f16.d",
+    "m64n256k16.f32.f16.f16.d",
+    "m64n8k8.*.a",
+    "m64n8k16.*.a",
+    "m64n8k32.*.a",
+    "m64n8k256.*.a",
+    "sp.m64n8k*.a",
+)
 
 
 consumers = pytest.mark.consumer
@@ -115,7 +143,9 @@ def test_numpy_gathers_and_scatters():
         lanes = np.array(table.table.values["row"]).reshape(table.table.threads, -1)
         assert np.array_equal(made.ROW, lanes)
         shape = ((table.fragment.products,) if table.fragment.products > 1 else ()) + (
-            table.fragment.rows, table.fragment.cols)  # fmt: skip
+            table.fragment.rows,
+            table.fragment.cols,
+        )
         matrix = np.arange(np.prod(shape)).reshape(shape)
         assert np.array_equal(made.scatter(made.gather(matrix)), matrix)
 
@@ -220,9 +250,17 @@ def test_gluon_takes_the_emitted_text():
 @consumers
 @pytest.mark.parametrize(
     ("instruction", "operand"),
-    [(f"mma.m16n8k{k}.row.col.{types}", o) for k, types in ((16, "f32.f16.f16.f32"), (8, "f32.tf32.tf32.f32"),
-     (32, "s32.s8.s8.s32"), (32, "f32.e4m3.e4m3.f32")) for o in "abd"],
-)  # fmt: skip
+    [
+        (f"mma.m16n8k{k}.row.col.{types}", o)
+        for k, types in (
+            (16, "f32.f16.f16.f32"),
+            (8, "f32.tf32.tf32.f32"),
+            (32, "s32.s8.s8.s32"),
+            (32, "f32.e4m3.e4m3.f32"),
+        )
+        for o in "abd"
+    ],
+)
 def test_tritons_own_mma_layouts_are_the_measured_ones(instruction, operand):
     """One more reference: what Triton's NVMMA and dot-operand layouts say of one instruction's tile."""
     register, lane = triton_mma(instruction, operand)
@@ -264,10 +302,12 @@ def test_tinygrad_has_the_same_rows_and_its_constructor_accepts_all():
     from tinygrad.dtype import dtypes
 
     theirs = {str(t.dims) + t.dtype_in.name: (t.opts, t.swizzle) for t in (*tc.cuda_sm80, *tc.cuda_sm89)}
-    cases = {"(8, 16, 16)half": "mma.m16n8k16.row.col.f32.f16.f16.f32",
-             "(8, 16, 8)half": "mma.m16n8k8.row.col.f32.f16.f16.f32",
-             "(8, 16, 8)float": "mma.m16n8k8.row.col.f32.tf32.tf32.f32",
-             "(8, 16, 32)float8_e4m3": "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"}  # fmt: skip
+    cases = {
+        "(8, 16, 16)half": "mma.m16n8k16.row.col.f32.f16.f16.f32",
+        "(8, 16, 8)half": "mma.m16n8k8.row.col.f32.f16.f16.f32",
+        "(8, 16, 8)float": "mma.m16n8k8.row.col.f32.tf32.tf32.f32",
+        "(8, 16, 32)float8_e4m3": "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32",
+    }
     for key, name in cases.items():
         made = tinygrad_row(name)
         assert (made["opts"], made["swizzle"]) == theirs[key], name
@@ -319,8 +359,10 @@ def test_what_cannot_be_said_is_refused(name, table, words):
 
 
 def test_tinygrad_refuses_copies_and_several_products():
-    for name, words in (("wmma.mma.row.col.m16n16k16.f32.f32", "several times"),
-                        ("mma.m8n8k4.row.col.f32.f16.f16.f32", "4 products")):  # fmt: skip
+    for name, words in (
+        ("wmma.mma.row.col.m16n16k16.f32.f32", "several times"),
+        ("mma.m8n8k4.row.col.f32.f16.f16.f32", "4 products"),
+    ):
         tables = list(operands(resolve(name).instruction, "sm_90", RESULTS).values())
         with pytest.raises(UsageError, match=words):
             emit.emit("tinygrad", tables)
@@ -332,26 +374,42 @@ def test_tinygrad_refuses_copies_and_several_products():
 @pytest.mark.skipif(sys.platform == "darwin", reason="there is no ptxas for this platform")
 @pytest.mark.parametrize(
     "name",
-    ["mma.m16n8k16.row.col.f32.f16.f16.f32", "mma.m8n8k4.col.row.f32.f16.f16.f16", "wmma.mma.row.col.m16n16k16.f16.f32",
-     "mma.m16n8k16.row.col.f64.f64.f64.f64", "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64",
-     "ldmatrix.m8n8.x1.shared.b16", "ldmatrix.m8n8.x4.trans.shared.b16", "stmatrix.m8n8.x2.shared.b16",
-     "movmatrix.m8n8.trans.b16"],
-)  # fmt: skip
+    [
+        "mma.m16n8k16.row.col.f32.f16.f16.f32",
+        "mma.m8n8k4.col.row.f32.f16.f16.f16",
+        "wmma.mma.row.col.m16n16k16.f16.f32",
+        "mma.m16n8k16.row.col.f64.f64.f64.f64",
+        "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64",
+        "ldmatrix.m8n8.x1.shared.b16",
+        "ldmatrix.m8n8.x4.trans.shared.b16",
+        "stmatrix.m8n8.x2.shared.b16",
+        "movmatrix.m8n8.trans.b16",
+    ],
+)
 def test_ptxas_takes_the_snippet(tmp_path, name):
     tables = list(operands(resolve(name).instruction, "sm_90", RESULTS).values())
     text = emit.emit("ptx", tables)
     extra = "\n".join(f".reg .b64 %p{o}; .reg .b32 %ld{o}; mov.b64 %p{o}, 0; mov.b32 %ld{o}, 16;" for o in "abcd")
     declared = [line for line in text.splitlines() if line.startswith(".reg")]
-    zero = "\n".join(f"mov.{line.split()[1][1:]} {line.split()[2].rstrip(';')}, 0{'f00000000' if '.f32' in line else 'd0000000000000000' if '.f64' in line else ''};"  # noqa: E501
-                     for line in declared)  # fmt: skip
+    zero = "\n".join(
+        f"mov.{line.split()[1][1:]} {line.split()[2].rstrip(';')}, 0{'f00000000' if '.f32' in line else 'd0000000000000000' if '.f64' in line else ''};"  # noqa: E501
+        for line in declared
+    )
     source = tmp_path / "snippet.ptx"
     rest = [line for line in text.splitlines() if not line.startswith(".reg")]
     source.write_text(
-        ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry f() {\n" + extra + "\n"
-        + "\n".join([*declared, zero, *rest]) + "\nret;\n}\n"
-    )  # fmt: skip
+        ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry f() {\n"
+        + extra
+        + "\n"
+        + "\n".join([*declared, zero, *rest])
+        + "\nret;\n}\n"
+    )
     tools = toolchain.find()
-    done = subprocess.run([tools.ptxas, "-arch", "sm_90", str(source), "-o", str(tmp_path / "x.cubin")],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [tools.ptxas, "-arch", "sm_90", str(source), "-o", str(tmp_path / "x.cubin")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert ptx.identifier(name)

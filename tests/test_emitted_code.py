@@ -26,8 +26,18 @@ from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
-FAMILIES = {"wmma", "mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale", "wgmma", "wgmma.sp", "ldmatrix",
-            "stmatrix", "movmatrix"}  # fmt: skip
+FAMILIES = {
+    "wmma",
+    "mma",
+    "mma.sp",
+    "mma.block_scale",
+    "mma.sp.block_scale",
+    "wgmma",
+    "wgmma.sp",
+    "ldmatrix",
+    "stmatrix",
+    "movmatrix",
+}
 
 
 def check(folder, what, cases, least, before=""):
@@ -102,19 +112,31 @@ def test_conversions(tmp_path, request, sample, name, every):
     whole = request.config.getoption("--all")
     pairs = sample(convertible(name, 4096 if whole else 1024), every)
     ways = list(itertools.product((False, True), (False, True)))
-    cases = (case for number, pair in enumerate(pairs)
-             for turned, permuted in (ways if whole else [ways[number % 4], ways[0]])
-             for case in emitted.conversions([pair], [turned], [permuted]))  # fmt: skip
+    cases = (
+        case
+        for number, pair in enumerate(pairs)
+        for turned, permuted in (ways if whole else [ways[number % 4], ways[0]])
+        for case in emitted.conversions([pair], [turned], [permuted])
+    )
     check(tmp_path, f"convert on {name}", cases, 15)
 
 
 def test_stores(tmp_path, sample):
-    options = list(itertools.product(
-        ("stmatrix", "stmatrix.x1", "stmatrix.x2.trans"), (None, "bf16", "e4m3", "s8"), ("row", "col"),
-        ("plain", "pad:16", "SWIZZLE_128B", "boxes:64"),
-    ))  # fmt: skip
-    results = [c for c in emitted.on("sm_90") if c.fragment.operand == "d" and c.fragment.cols <= 128
-               and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}]  # fmt: skip
+    options = list(
+        itertools.product(
+            ("stmatrix", "stmatrix.x1", "stmatrix.x2.trans"),
+            (None, "bf16", "e4m3", "s8"),
+            ("row", "col"),
+            ("plain", "pad:16", "SWIZZLE_128B", "boxes:64"),
+        )
+    )
+    results = [
+        c
+        for c in emitted.on("sm_90")
+        if c.fragment.operand == "d"
+        and c.fragment.cols <= 128
+        and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}
+    ]
     cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 4, emitted.spread)
     check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 23)), 10)
 
@@ -131,8 +153,11 @@ def test_types_of_cute(tmp_path, sample):
 
 
 def test_paths(tmp_path, sample):
-    small = {(c.fragment.family, c.fragment.operand, c.fragment.type): c for c in reversed(emitted.cells())
-             if c.fragment.rows * c.fragment.cols <= 1024}  # fmt: skip
+    small = {
+        (c.fragment.family, c.fragment.operand, c.fragment.type): c
+        for c in reversed(emitted.cells())
+        if c.fragment.rows * c.fragment.cols <= 1024
+    }
     asked = sample(emitted_layouts.asked_paths(small.values()), 41)
     check(tmp_path, "path --code cuda", emitted_layouts.paths(asked), 20)
 
@@ -143,10 +168,17 @@ def test_paths_through_tensor_maps(tmp_path):
 
 
 def test_calls_of_the_driver(tmp_path, sample):
-    ways = itertools.product(("bf16", "f32", "u8", "f64"), ((64, 32), (128, 64), (256,), (32, 8, 4), (16, 4, 2, 2, 2)),
-                             ("NONE", "32B", "128B"), ("NONE", "L2_128B"), (16, 32))  # fmt: skip
-    options = [MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
-               for kind, tile, swizzle, promotion, address in ways]  # fmt: skip
+    ways = itertools.product(
+        ("bf16", "f32", "u8", "f64"),
+        ((64, 32), (128, 64), (256,), (32, 8, 4), (16, 4, 2, 2, 2)),
+        ("NONE", "32B", "128B"),
+        ("NONE", "L2_128B"),
+        (16, 32),
+    )
+    options = [
+        MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
+        for kind, tile, swizzle, promotion, address in ways
+    ]
     check(tmp_path, "tensormap", emitted_layouts.calls(sample(options, 5)), 15, emitted_layouts.DRIVER)
 
 

@@ -99,8 +99,14 @@ def test_what_is_not_exact_is_refused(text):
 
 
 def test_routines_come_back_to_where_they_were_called():
-    code = ["MOV R4, 0x20", "CALL.REL.NOINC 0x40", "IADD3 R0, R0, 0x1, RZ", "EXIT",
-            "IADD3 R0, R0, 0x10, RZ", "RET.REL.NODEC R4 0x0"]  # fmt: skip
+    code = [
+        "MOV R4, 0x20",
+        "CALL.REL.NOINC 0x40",
+        "IADD3 R0, R0, 0x1, RZ",
+        "EXIT",
+        "IADD3 R0, R0, 0x10, RZ",
+        "RET.REL.NODEC R4 0x0",
+    ]
     m = machine(R0=0, R5=0)
     m.run({16 * j: instruction(text, 16 * j) for j, text in enumerate(code)}, 0, EMULATION)
     assert (m.word("R", 0) == 0x11).all()

@@ -57,8 +57,17 @@ def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
         given = emitted.as_given(np.array(at).reshape(32, -1), 32, "float")
         body = emitted.STORE.format(type="float", count=table.elements)
         memory = emitted.stored(found, d[row : row + 16])
-        cases.append(emitted.Case(f"rows from {row}", emitted.uncommented(found.conversion.code), body, 32,
-                                  given.tobytes(), memory.tobytes(), "memory"))  # fmt: skip
+        cases.append(
+            emitted.Case(
+                f"rows from {row}",
+                emitted.uncommented(found.conversion.code),
+                body,
+                32,
+                given.tobytes(),
+                memory.tobytes(),
+                "memory",
+            )
+        )
     tried = emitted.tried(tmp_path, cases)
     assert (tried.functions, tried.wrong) == (8, [])
 

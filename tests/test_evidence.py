@@ -215,8 +215,10 @@ def test_a_contradiction_is_reported_withheld_and_takes_the_place_of_what_was_sa
 
 
 def encoded(name):
-    return {o: derive.Encoded(tuple(d["bits"]), tuple(d["forms"]))
-            for o, d in encodings.read(published(), name)["opcodes"].items()}  # fmt: skip
+    return {
+        o: derive.Encoded(tuple(d["bits"]), tuple(d["forms"]))
+        for o, d in encodings.read(published(), name)["opcodes"].items()
+    }
 
 
 def test_an_opcode_has_one_encoding_on_all_archs():
@@ -288,8 +290,10 @@ def test_emulated_code_takes_opcodes_of_other_archs():
 def test_mma_by_machine_code(name, derived, weaker, documented):
     """Of every arch: forms that follow there, that rest on another arch, and that are known by neither."""
     forms = [i for i in inventory.instructions().values() if i.family == "mma" and i.target.on(arch(name))]
-    found = {method: [m for m in published().measurements(name, method) if m.experiment.startswith("mma.")]
-             for method in ("derived", "same-opcode")}  # fmt: skip
+    found = {
+        method: [m for m in published().measurements(name, method) if m.experiment.startswith("mma.")]
+        for method in ("derived", "same-opcode")
+    }
     assert {method: len(ms) for method, ms in found.items()} == {"derived": derived, "same-opcode": weaker}
     assert len(forms) - derived - weaker == documented
     for m in (m for ms in found.values() for m in ms):
@@ -300,8 +304,17 @@ def test_mma_by_machine_code(name, derived, weaker, documented):
 
 
 def test_numbers_come_back_from_registers():
-    for kind, bits in (("f16", 16), ("f32", 32), ("f64", 64), ("s8", 8), ("u8", 8), ("s4", 4), ("u4", 4), ("b1", 1),
-                       ("s32", 32)):  # fmt: skip
+    for kind, bits in (
+        ("f16", 16),
+        ("f32", 32),
+        ("f64", 64),
+        ("s8", 8),
+        ("u8", 8),
+        ("s4", 4),
+        ("u4", 4),
+        ("b1", 1),
+        ("s32", 32),
+    ):
         low = 0 if kind[0] in "ub" else -(1 << min(bits, 10) - 1)
         numbers = np.arange(low, low + 64 if bits > 4 else low + (1 << bits)).repeat(64)[None, :64]
         assert (decode(encode(numbers, kind, bits), kind) == numbers).all(), kind

@@ -12,12 +12,24 @@ from machine_code import needs_tools
 
 pytestmark = [pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell and signals"), needs_tools]
 SOME = (
-    "ptxas hangs with children that ignore SIGTERM", "ptxas dies by SIGSEGV", "ptxas writes a FIFO",
-    "ptxas writes half a cubin", "ptxas has escapes in its words", "ptxas names every kernel, with escapes",
-    "ptxas is slow", "ptxas leaves a child behind", "nvdisasm prints half", "nvdisasm prints without end",
-    "ptxas has no interpreter", "an empty environment", "all streams closed", "10 open files", "files of 512 bytes",
-    "300 MB of memory", "TMPDIR cannot be written",
-)  # fmt: skip
+    "ptxas hangs with children that ignore SIGTERM",
+    "ptxas dies by SIGSEGV",
+    "ptxas writes a FIFO",
+    "ptxas writes half a cubin",
+    "ptxas has escapes in its words",
+    "ptxas names every kernel, with escapes",
+    "ptxas is slow",
+    "ptxas leaves a child behind",
+    "nvdisasm prints half",
+    "nvdisasm prints without end",
+    "ptxas has no interpreter",
+    "an empty environment",
+    "all streams closed",
+    "10 open files",
+    "files of 512 bytes",
+    "300 MB of memory",
+    "TMPDIR cannot be written",
+)
 QUICK = [work for work in kills.WORKS if work.name in ("run", "lower", "pages", "emit")]
 
 

@@ -220,10 +220,18 @@ def test_a_file_to_write_has_a_name(tmp_path, monkeypatch, name):
 @pytest.mark.parametrize("name", ["x" * 300, "y/" * 3000, "loop"])
 @pytest.mark.parametrize(
     "command",
-    [["fit", "NAME"], ["compare", "NAME"], ["compare", "NAME.csv", "wmma.m16n16k16.d.f32"], ["diff", "NAME", "NAME"],
-     ["pages", "--results", "NAME"], ["show", "wmma.m16n16k16.d.f32", "--results", "NAME"], ["show", "NAME"],
-     ["emit", "wmma.m16n16k16.d.f32", "--to", "csv", "-o", "NAME"], ["diff", "sm_80", "sm_90", "--results", "NAME"]],
-)  # fmt: skip
+    [
+        ["fit", "NAME"],
+        ["compare", "NAME"],
+        ["compare", "NAME.csv", "wmma.m16n16k16.d.f32"],
+        ["diff", "NAME", "NAME"],
+        ["pages", "--results", "NAME"],
+        ["show", "wmma.m16n16k16.d.f32", "--results", "NAME"],
+        ["show", "NAME"],
+        ["emit", "wmma.m16n16k16.d.f32", "--to", "csv", "-o", "NAME"],
+        ["diff", "sm_80", "sm_90", "--results", "NAME"],
+    ],
+)
 def test_names_that_no_file_can_have_get_a_message(tmp_path, monkeypatch, name, command):
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")

@@ -66,8 +66,9 @@ def made(folder):
 SLOW = ("site -o pages", "compare m16n8k16 bf16 f32")  # whole sites and archs: tests of their own make them
 EXAMPLES = [
     pytest.param(name, words, marks=[pytest.mark.full] if words in SLOW else [], id=words)
-    for name, both in examples.EXAMPLES.items() for words in both
-]  # fmt: skip
+    for name, both in examples.EXAMPLES.items()
+    for words in both
+]
 NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
 
 
@@ -97,7 +98,8 @@ def test_every_command_has_two_examples_in_its_help_and_a_heading():
     for name in commands:
         text = CliRunner().invoke(main, [name, "--help"], terminal_width=200).stdout.replace("\\\n", " ")
         assert len(re.findall(rf"^ +tcprobe {name} ", text.partition("Examples:")[2] + " ", re.MULTILINE)) >= (
-            2 if name not in ("doctor", "list", "verify") else 1), name  # fmt: skip
+            2 if name not in ("doctor", "list", "verify") else 1
+        ), name
     listed = CliRunner().invoke(main, ["--help"]).stdout
     assert [line for line in listed.splitlines() if line.endswith("commands:")] == list(HEADINGS)
 

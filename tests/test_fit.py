@@ -275,7 +275,10 @@ def test_linear_maps_over_any_axes_are_recovered(data):
 def test_a_formula_answers_for_its_table_alone():
     found = fit(slot_table(32, 8, {"row": tuple(range(256)), "col": (0,) * 256})).formulas["row"]
     assert found(lane=31, i=7) == 255
-    for wrong, words in (((32, 0), "lane 32 is outside 0 to 31"), ((0, 8), "i 8 is outside 0 to 7"),
-                         ((-1, 0), "lane -1 is outside")):  # fmt: skip
+    for wrong, words in (
+        ((32, 0), "lane 32 is outside 0 to 31"),
+        ((0, 8), "i 8 is outside 0 to 7"),
+        ((-1, 0), "lane -1 is outside"),
+    ):
         with pytest.raises(VariableError, match=words):
             found(*wrong)

@@ -36,11 +36,19 @@ def read(tmp_path, data):
 @pytest.mark.parametrize(
     "data",
     [
-        TEXT, TEXT.removeprefix(HEAD), TEXT.replace("\n", "\r\n"), TEXT.replace("\n", "\r"), TEXT.rstrip(),
-        "\n\n" + TEXT.replace("\n", "\n \n"), "\ufeff" + TEXT, TEXT.upper(), TEXT.replace("lane,i", "LANE , i"),
-        TEXT.replace("0,1,0,1", '"0","1","0","1"'), TEXT.replace("1,1,1,1", "01,001,1,000000001"),
+        TEXT,
+        TEXT.removeprefix(HEAD),
+        TEXT.replace("\n", "\r\n"),
+        TEXT.replace("\n", "\r"),
+        TEXT.rstrip(),
+        "\n\n" + TEXT.replace("\n", "\n \n"),
+        "\ufeff" + TEXT,
+        TEXT.upper(),
+        TEXT.replace("lane,i", "LANE , i"),
+        TEXT.replace("0,1,0,1", '"0","1","0","1"'),
+        TEXT.replace("1,1,1,1", "01,001,1,000000001"),
     ],
-)  # fmt: skip
+)
 def test_what_is_meant_is_read(tmp_path, data):
     table = read(tmp_path, data)
     assert {divmod(s, table.elements): c for s, c in enumerate(table.cells)} == SMALL
@@ -48,40 +56,76 @@ def test_what_is_meant_is_read(tmp_path, data):
 
 LINE = "0,0,0,0"
 BAD = [
-    ("", "empty"), ("\n\n \n", "empty"), ("\ufeff", "empty"), (HEAD, "no slots"), (HEAD + "\n\n", "no slots"),
-    (TEXT.encode("utf-16"), "line 1: not UTF-8"), (TEXT.encode("utf-16-le"), "line 1: a zero byte"),
-    (TEXT.encode("utf-16-be"), "line 1: a zero byte"), (TEXT.encode("utf-32"), "not UTF-8"),
-    (b"\xff", "line 1: not UTF-8"), (HEAD.encode() + b"0,0,0,\xe9\n", "line 2: not UTF-8"),
-    (HEAD.encode() + b"\r\r\n0,0,0,\xe9\n", "line 4: not UTF-8"), (HEAD + "0,0,0,0\0\n", "line 2: a zero byte"),
-    ("\0", "line 1: a zero byte"), (HEAD + LINE + "\n\0", "line 3: a zero byte"), (b"\xed\xa0\x80", "not UTF-8"),
-    (HEAD + "\uff10,0,0,0\n", "line 2: .*whole numbers"), (HEAD + "\u0661,0,0,0\n", "line 2: .*whole numbers"),
-    (HEAD + "\u00b2,0,0,0\n", "line 2: .*whole numbers"), (HEAD + "1_0,0,0,0\n", "line 2: .*whole numbers"),
-    (HEAD + "+1,0,0,0\n", "line 2: .*whole numbers"), (HEAD + " 1,0,0,0\n", "line 2: .*whole numbers"),
-    (HEAD + "1 ,0,0,0\n", "line 2: .*whole numbers"), (HEAD + "1.0,0,0,0\n", "line 2: .*whole numbers"),
-    (HEAD + "1e0,0,0,0\n", "line 2: .*whole numbers"), (HEAD + "0x1,0,0,0\n", "line 2: .*whole numbers"),
-    (HEAD + ",0,0,0\n", "line 2: .*whole numbers"), (HEAD + "None,0,0,0\n", "line 2: .*whole numbers"),
-    (HEAD + "-1,0,0,0\n", "line 2: a value is outside"), (HEAD + "-0,0,0,0\n", "line 2: a value is outside"),
-    (HEAD + "0,0,0,4096\n", "line 2: a value is outside 0 to 4095"), (HEAD + "9" * 10000 + ",0,0,0\n", "outside"),
-    (HEAD + "4294967296,0,0,0\n", "outside"), (HEAD + "0,0,18446744073709551616,0\n", "outside"),
-    (HEAD + "0,0,0\n", "line 2: 3 values, expected 4"), (HEAD + "0,0,0,0,\n", "line 2: 5 values"),
+    ("", "empty"),
+    ("\n\n \n", "empty"),
+    ("\ufeff", "empty"),
+    (HEAD, "no slots"),
+    (HEAD + "\n\n", "no slots"),
+    (TEXT.encode("utf-16"), "line 1: not UTF-8"),
+    (TEXT.encode("utf-16-le"), "line 1: a zero byte"),
+    (TEXT.encode("utf-16-be"), "line 1: a zero byte"),
+    (TEXT.encode("utf-32"), "not UTF-8"),
+    (b"\xff", "line 1: not UTF-8"),
+    (HEAD.encode() + b"0,0,0,\xe9\n", "line 2: not UTF-8"),
+    (HEAD.encode() + b"\r\r\n0,0,0,\xe9\n", "line 4: not UTF-8"),
+    (HEAD + "0,0,0,0\0\n", "line 2: a zero byte"),
+    ("\0", "line 1: a zero byte"),
+    (HEAD + LINE + "\n\0", "line 3: a zero byte"),
+    (b"\xed\xa0\x80", "not UTF-8"),
+    (HEAD + "\uff10,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "\u0661,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "\u00b2,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "1_0,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "+1,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + " 1,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "1 ,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "1.0,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "1e0,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "0x1,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + ",0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "None,0,0,0\n", "line 2: .*whole numbers"),
+    (HEAD + "-1,0,0,0\n", "line 2: a value is outside"),
+    (HEAD + "-0,0,0,0\n", "line 2: a value is outside"),
+    (HEAD + "0,0,0,4096\n", "line 2: a value is outside 0 to 4095"),
+    (HEAD + "9" * 10000 + ",0,0,0\n", "outside"),
+    (HEAD + "4294967296,0,0,0\n", "outside"),
+    (HEAD + "0,0,18446744073709551616,0\n", "outside"),
+    (HEAD + "0,0,0\n", "line 2: 3 values, expected 4"),
+    (HEAD + "0,0,0,0,\n", "line 2: 5 values"),
     (HEAD + LINE + "\n" + LINE, "line 3: lane 0 i 0 is stated a second time"),
-    (HEAD + "0;0;0;0\n", "line 2: 1 values"), (HEAD + "0\t0\t0\t0\n", "line 2: 1 values"),
-    (HEAD + '0,0,0,"0\n', "line 2: not CSV|line 3: not CSV"), (HEAD + '"0\n1",0,0,0\n', "line 3: .*whole numbers"),
-    (HEAD + '0,0,0,"0"0\n', "line 2: not CSV"), (HEAD + "x" * 200_000 + ",0,0,0\n", "line 2: not CSV: field larger"),
-    ("lane,i,row\n0,0,0\n", "expected lane,i,row,col"), ("lane,i,row,col,col\n", "expected"),
-    ("lane,i,row,col,k\n0,0,0,0,0", "expected"), ("lane,lane,row,col\n0,0,0,0", "expected"),
-    ("0,0,0\n", "3 columns"), ("0,0,0,0,0,0\n", "line 1: 6 values, expected 5"), ("{}", "1 columns"),
-    ("<html>", "expected"), ("[" * 1000, "expected"), (",".join(["x"] * 100_000), "line 1: 100000 columns 'x, x, x"),
-    (",".join(["0"] * 100_000), "line 1: 100000 values"), (HEAD + ",".join(["0"] * 100_000), "line 2: 100000 values"),
-    (",,,\n", "1 columns|4 columns|empty"), ("\x1b[31mlane\x1b[0m,i,row,col\n0,0,0,0", r"columns '\\x1b\[31m"),
-    ("lane\u202e,i,row,col\n0,0,0,0", r"\\u202e"), ("la\x85ne,i,row,col\n0,0,0,0", r"\\x85"),
-    ("\u2028".join(TEXT.split()), r"\\u2028|expected"), (HEAD + "0,0,0,0\u2028\n", r"line 2: .*\\u2028"),
-    (HEAD + "0,0,0,\x1b]0;owned\x07\n", r"line 2: .*\\x1b\]0;owned\\x07"), (HEAD + "0,0,0,0\x0b1,0,1,0\n", r"line 2: "),
+    (HEAD + "0;0;0;0\n", "line 2: 1 values"),
+    (HEAD + "0\t0\t0\t0\n", "line 2: 1 values"),
+    (HEAD + '0,0,0,"0\n', "line 2: not CSV|line 3: not CSV"),
+    (HEAD + '"0\n1",0,0,0\n', "line 3: .*whole numbers"),
+    (HEAD + '0,0,0,"0"0\n', "line 2: not CSV"),
+    (HEAD + "x" * 200_000 + ",0,0,0\n", "line 2: not CSV: field larger"),
+    ("lane,i,row\n0,0,0\n", "expected lane,i,row,col"),
+    ("lane,i,row,col,col\n", "expected"),
+    ("lane,i,row,col,k\n0,0,0,0,0", "expected"),
+    ("lane,lane,row,col\n0,0,0,0", "expected"),
+    ("0,0,0\n", "3 columns"),
+    ("0,0,0,0,0,0\n", "line 1: 6 values, expected 5"),
+    ("{}", "1 columns"),
+    ("<html>", "expected"),
+    ("[" * 1000, "expected"),
+    (",".join(["x"] * 100_000), "line 1: 100000 columns 'x, x, x"),
+    (",".join(["0"] * 100_000), "line 1: 100000 values"),
+    (HEAD + ",".join(["0"] * 100_000), "line 2: 100000 values"),
+    (",,,\n", "1 columns|4 columns|empty"),
+    ("\x1b[31mlane\x1b[0m,i,row,col\n0,0,0,0", r"columns '\\x1b\[31m"),
+    ("lane\u202e,i,row,col\n0,0,0,0", r"\\u202e"),
+    ("la\x85ne,i,row,col\n0,0,0,0", r"\\x85"),
+    ("\u2028".join(TEXT.split()), r"\\u2028|expected"),
+    (HEAD + "0,0,0,0\u2028\n", r"line 2: .*\\u2028"),
+    (HEAD + "0,0,0,\x1b]0;owned\x07\n", r"line 2: .*\\x1b\]0;owned\\x07"),
+    (HEAD + "0,0,0,0\x0b1,0,1,0\n", r"line 2: "),
     (f"0,0,0,0\n{MOST_INDEX - 1},{MOST_INDEX - 1},0,0\n", "4096 x 4096 slots; at most 65536"),
-    (f"0,0,0,0\n{MOST_INDEX - 1},16,0,0\n", "4096 x 17 slots"), (f"0,0,0,0\n33,{MOST_INDEX - 1},0,0\n", "64 x 4096"),
-    ("\n" * MOST_LINES, "100001 lines; at most 100000"), ("\r" * (MOST_BYTES - 1), "lines; at most 100000"),
+    (f"0,0,0,0\n{MOST_INDEX - 1},16,0,0\n", "4096 x 17 slots"),
+    (f"0,0,0,0\n33,{MOST_INDEX - 1},0,0\n", "64 x 4096"),
+    ("\n" * MOST_LINES, "100001 lines; at most 100000"),
+    ("\r" * (MOST_BYTES - 1), "lines; at most 100000"),
     (b"0" * (MOST_BYTES + 1), f"{MOST_BYTES + 1} bytes"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("data", "words"), BAD, ids=range(len(BAD)))
@@ -98,9 +142,11 @@ def test_what_is_no_table_is_refused_by_file_line_and_reason(tmp_path, data, wor
 
 
 CELL = st.one_of(
-    st.integers(0, 3).map(str), st.integers(-2, 70000).map(str), st.sampled_from(["", " ", "+1", "1_0", "\uff11", "x"]),
+    st.integers(0, 3).map(str),
+    st.integers(-2, 70000).map(str),
+    st.sampled_from(["", " ", "+1", "1_0", "\uff11", "x"]),
     st.text(max_size=3),
-)  # fmt: skip
+)
 
 
 @examples(300)
@@ -218,8 +264,12 @@ def test_the_largest_table_that_is_read_is_compared_and_fitted_within_the_same_b
     """65,536 slots of a map that is not linear anywhere."""
     path = tmp_path / "t.csv"
     lanes, elements = 16, MOST_SLOTS // 16
-    path.write_text("".join(f"{s // elements},{s % elements},{s * 40503 % 4096},{s * s * 30011 % 4093}\n"
-                            for s in range(lanes * elements)))  # fmt: skip
+    path.write_text(
+        "".join(
+            f"{s // elements},{s % elements},{s * 40503 % 4096},{s * s * 30011 % 4093}\n"
+            for s in range(lanes * elements)
+        )
+    )
     assert path.stat().st_size < MOST_BYTES
     (code, said, peak), fit = limited(["compare", path, FRAGMENT], ["fit", path])
     assert (code, "the fragment has 32 x 8" in said) == (4, True)
@@ -254,9 +304,11 @@ def with_a_bad(part, kind, folder):
     (layout,) = results.layouts()
     path = {
         "measurement": results.path("sm_90", "live", "wmma.m16n16k16.accumulator.f32"),
-        "layout": results.layout_path(layout), "opcodes": results.opcodes_path("sm_90"),
-        "lowering": results.lowering_path("sm_90"), "page": folder / "README.md",
-    }[part]  # fmt: skip
+        "layout": results.layout_path(layout),
+        "opcodes": results.opcodes_path("sm_90"),
+        "lowering": results.lowering_path("sm_90"),
+        "page": folder / "README.md",
+    }[part]
     path.unlink(missing_ok=True)
     if kind == "fifo":
         os.mkfifo(path)

@@ -20,8 +20,13 @@ def test_it_compiles_without_a_word(kind):
 
 def test_all_layouts_are_answers():
     text = gemm.source("bf16")
-    lines = ("0x4000004000010000ull", "store_registers", "stmatrix.sync.aligned.m8n8.x4", "desc_b + 6)",
-             "+ 8192, map_d, blockIdx.y * 128 + 64")  # fmt: skip
+    lines = (
+        "0x4000004000010000ull",
+        "store_registers",
+        "stmatrix.sync.aligned.m8n8.x4",
+        "desc_b + 6)",
+        "+ 8192, map_d, blockIdx.y * 128 + 64",
+    )
     for line in lines:
         assert line in text
     assert gemm.shared_bytes("bf16") <= 48 << 10

@@ -52,8 +52,11 @@ def test_a_warpgroup_reaches_the_peak(gpu):
 @pytest.mark.parametrize("id_", [MMA, "ldmatrix.m8n8.x4.shared.b16"])
 def test_the_drivers_compiler_is_read_too(gpu, id_, change):
     experiment = dialogues("cost")[id_]
-    kernels = [mutated(k, change(WORDS[id_])) for k in experiment.kernels()
-               if "second." not in k.op.variant and "once" not in k.op.variant]  # fmt: skip
+    kernels = [
+        mutated(k, change(WORDS[id_]))
+        for k in experiment.kernels()
+        if "second." not in k.op.variant and "once" not in k.op.variant
+    ]
     assert not gpu.load([k for k in experiment.kernels() if "second." in k.op.variant or "once" in k.op.variant])
     assert not gpu.load(kernels)
     with pytest.raises(ProbeError):

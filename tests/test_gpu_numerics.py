@@ -37,7 +37,10 @@ def test_parameters_are_those_of_the_trial(gpu, id_):
     assert backend.load(probe.kernels()) == {}
     body = probe.conclude(probe.measure(bench), None)
     assert (body.floats.groups, body.floats.fraction_bits, body.wrong) == (
-        core.RULES[id_].groups, core.RULES[id_].fraction_bits, 0)  # fmt: skip
+        core.RULES[id_].groups,
+        core.RULES[id_].fraction_bits,
+        0,
+    )
 
 
 @pytest.mark.parametrize("id_", FLOATS)
@@ -48,14 +51,17 @@ def test_the_header_gives_the_same_bits_on_the_device(gpu, id_):
     made = floats(types(row), MultiplySize(1, 8, 8, k), images, seed=5)
     a, b = (np.broadcast_to(x, (images, 1, 8, 8, k)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
     expected = dot(types(row), rule, (a, b, made.c)).reshape(-1).astype(np.uint64)
-    text = header([Entry("form", id_, types(row), rule)]) + """
+    text = (
+        header([Entry("form", id_, types(row), rule)])
+        + """
 extern "C" __global__ void run(const unsigned long long* a, const unsigned long long* b, const unsigned long long* c,
                                unsigned long long* d) {
   using F = tcprobe::numerics::form;
   const int i = blockIdx.x * 32 + threadIdx.x;
   d[i] = tcprobe::numerics::dot<F>(a + i * F::products, b + i * F::products, c[i]);
 }
-"""  # fmt: skip
+"""
+    )
     backend.compile_cuda(text, ["run"])
     given = [np.ascontiguousarray(x.reshape(len(expected), -1), np.uint64) for x in (a, b, made.c)]
     d = np.zeros(len(expected), np.uint64)

@@ -64,11 +64,19 @@ def encoded(step, tile, memory):
     held, size = (ctypes.c_byte * 256)(), step.bits // 8
     start = -(-ctypes.addressof(held) // 64) * 64  # the driver wants the map aligned to 64 bytes
     arguments = (
-        ctypes.c_void_p(start), ctypes.c_int(WORDS[size]), ctypes.c_uint32(2), ctypes.c_void_p(memory.data.ptr),
-        (ctypes.c_uint64 * 2)(tile.length, tile.lines), (ctypes.c_uint64 * 1)(step.ld),
-        (ctypes.c_uint32 * 2)(*step.box), (ctypes.c_uint32 * 2)(1, 1),
-        ctypes.c_int(0), ctypes.c_int(MODES[step.swizzle]), ctypes.c_int(0), ctypes.c_int(0),
-    )  # fmt: skip
+        ctypes.c_void_p(start),
+        ctypes.c_int(WORDS[size]),
+        ctypes.c_uint32(2),
+        ctypes.c_void_p(memory.data.ptr),
+        (ctypes.c_uint64 * 2)(tile.length, tile.lines),
+        (ctypes.c_uint64 * 1)(step.ld),
+        (ctypes.c_uint32 * 2)(*step.box),
+        (ctypes.c_uint32 * 2)(1, 1),
+        ctypes.c_int(0),
+        ctypes.c_int(MODES[step.swizzle]),
+        ctypes.c_int(0),
+        ctypes.c_int(0),
+    )
     code = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(*arguments)
     assert code == 0, f"cuTensorMapEncodeTiled: {code}"
     return cupy.asarray(np.frombuffer(ctypes.string_at(start, 128), np.uint8))

@@ -216,10 +216,14 @@ def program(found, from_, to):
     (c_type, count) = found.code.split("convert(const ")[1].split("]>")[0].split(" (&from)")[0], None
     count = int(found.code.split("(&from)[")[1].split("][")[1].split("]")[0])
     kernel = KERNEL.format(
-        word="u64" if from_.fragment.register_bits == 64 else "unsigned", f=f"tcprobe::{identifier(from_.fragment.id)}",
-        t=f"tcprobe::{identifier(to.fragment.id)}", sources=found.tiling.source_tiles,
-        targets=found.tiling.target_tiles, c_type=c_type, count=count,
-    )  # fmt: skip
+        word="u64" if from_.fragment.register_bits == 64 else "unsigned",
+        f=f"tcprobe::{identifier(from_.fragment.id)}",
+        t=f"tcprobe::{identifier(to.fragment.id)}",
+        sources=found.tiling.source_tiles,
+        targets=found.tiling.target_tiles,
+        c_type=c_type,
+        count=count,
+    )
     tables = {cell.fragment.id: cell for cell in (from_, to)}
     return "\n".join([emit.emit("cuda", list(tables.values())), verify_source.HELPERS, found.code, kernel])
 

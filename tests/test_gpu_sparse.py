@@ -100,8 +100,9 @@ def test_random_products_are_those_that_the_tables_predict(whole, seed):
     _, found = whole
     gpu, generator = Gpu(), np.random.default_rng(seed)
     gpu.open(0)
-    todo = [(row, s) for row in SPARSE.values() if found[row.id].status == "measured"
-            for s in row.fragment("e").selectors]  # fmt: skip
+    todo = [
+        (row, s) for row in SPARSE.values() if found[row.id].status == "measured" for s in row.fragment("e").selectors
+    ]
     assert not gpu.load([product_kernel(row, s) for row, s in todo])
     for row, selector in todo:
         tables, d, e = found[row.id].tables, row.fragment("d"), row.fragment("e")

@@ -46,8 +46,13 @@ def test_descriptors_lead_where_the_formula_says(gpu):
 
 
 def test_products_through_random_descriptors(gpu):
-    names = ("m64n40k16.f32.bf16.bf16", "m64n96k32.f16.e5m2.e4m3", "m64n16k256.s32.b1.b1.and.popc",
-             "sp.m64n72k32.f16.f16.f16", "sp.m64n48k64.s32.s8.u8")  # fmt: skip
+    names = (
+        "m64n40k16.f32.bf16.bf16",
+        "m64n96k32.f16.e5m2.e4m3",
+        "m64n16k256.s32.b1.b1.and.popc",
+        "sp.m64n72k32.f16.f16.f16",
+        "sp.m64n48k64.s32.s8.u8",
+    )
     for name in names:
         found = concluded(ProductExperiment(inventory.instructions()[f"wgmma.mma_async.{name}"], 3), gpu).products
         assert (found.products >= 6, found.wrong) == (True, 0), name

@@ -23,10 +23,12 @@ from tcprobe.store.results import published
 
 RESULTS = published()
 # all but addresses, as far as anybody knows a layout
-MATRICES = list(dict.fromkeys(
-    cell.fragment
-    for cell in for_emit([f for f in inventory.of_a_warp().values() if f.role in WHOLE], "all", RESULTS)
-))  # fmt: skip
+MATRICES = list(
+    dict.fromkeys(
+        cell.fragment
+        for cell in for_emit([f for f in inventory.of_a_warp().values() if f.role in WHOLE], "all", RESULTS)
+    )
+)
 consumers = pytest.mark.skipif(
     sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one"
 )
@@ -137,8 +139,11 @@ def slots(fragment, name):
 
 
 def program(fragments, space="tcprobe"):
-    return f"{MAIN}int main() {{\n" + "".join(
-        f'  print<{space}::{identifier(f.id)}>("{f.id}");\n' for f in fragments) + "}"  # fmt: skip
+    return (
+        f"{MAIN}int main() {{\n"
+        + "".join(f'  print<{space}::{identifier(f.id)}>("{f.id}");\n' for f in fragments)
+        + "}"
+    )
 
 
 @cache
@@ -196,8 +201,9 @@ def test_host_code_without_an_arch_does_not_get_a_layout_that_differs(tmp_path):
     calls = ("row(0, 0)", "col(0, 0)", "product(0, 0)", "lane_of(0, 0)", "i_of(0, 0, 0, 0)")
     both = [f for f in differing() if f.target.on(arch("sm_70"))]
     assert len(both) > 20
-    source = "".join(f"int f{j}() {{ return tcprobe::{identifier(f.id)}::{calls[j % 5]}; }}\n"
-                     for j, f in enumerate(both))  # fmt: skip
+    source = "".join(
+        f"int f{j}() {{ return tcprobe::{identifier(f.id)}::{calls[j % 5]}; }}\n" for j, f in enumerate(both)
+    )
     assert build(tmp_path, source, "-std=c++17", "-c", "-DTCPROBE_ARCH=700").returncode == 0
     done = build(tmp_path, source, "-std=c++17", "-c")
     assert done.returncode != 0

@@ -44,8 +44,9 @@ def test_every_command_that_names_a_slot(table):
         "where ": said("where", D, "--row", "17", "--col", "0"),
         "trace": said("trace", row, "--operand", "a", "--lane", "36", "--i", "0"),
         "trace ": said("trace", row, "--row", "17", "--col", "0"),
-        "show": said("show", D, "--full"), "compare": said("compare", str(table), D, code=1),
-    }  # fmt: skip
+        "show": said("show", D, "--full"),
+        "compare": said("compare", str(table), D, code=1),
+    }
     for command, text in answers.items():
         assert THREAD.search(text), command
         assert not re.search(r"\blane \d+ i \d", text), command
@@ -54,6 +55,8 @@ def test_every_command_that_names_a_slot(table):
 
 
 def test_a_warps_lanes_are_lanes():
-    for words in (["where", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", "--row", "3", "--col", "5"],
-                  ["show", "mma.m16n8k16.row.col.f32.f16.f16.f32.a"]):  # fmt: skip
+    for words in (
+        ["where", "mma.m16n8k16.row.col.f32.f16.f16.f32.a", "--row", "3", "--col", "5"],
+        ["show", "mma.m16n8k16.row.col.f32.f16.f16.f32.a"],
+    ):
         assert not re.search(r"\bthread\b", said(*words))

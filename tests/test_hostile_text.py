@@ -33,20 +33,67 @@ posix = pytest.mark.skipif(os.name != "posix", reason="needs names of files that
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 REFUSED = "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32"
 HOSTILE = [
-    "*/ evil(); /*", '""" + evil() + """', "''' + evil() + '''", "--> <script>evil()</script>",
+    "*/ evil(); /*",
+    '""" + evil() + """',
+    "''' + evil() + '''",
+    "--> <script>evil()</script>",
     "<img src=x onerror=evil()>",
-    "`evil`", "|evil|", "\\", "evil\\", "evil\\ ", "evil??/", "??/", "# evil", "// evil", "/* evil", "{evil}", "{0}",
+    "`evil`",
+    "|evil|",
+    "\\",
+    "evil\\",
+    "evil\\ ",
+    "evil??/",
+    "??/",
+    "# evil",
+    "// evil",
+    "/* evil",
+    "{evil}",
+    "{0}",
     "%s %n",
-    "$evil", "&lt;evil&gt;", "[evil](javascript:evil)", "![x](http://evil)", "[red]evil[/red]", "-*- coding: utf-7 -*-",
-    "*evil*", "\\|evil", "</text><script>evil()</script>", "]]>", "%}evil", "^^M", "\u00e4\u6f22", "x" * MOST_TEXT, "",
-    "# evil\\", "*//*", "*\\/", "/*/", "?\\?/",
-]  # fmt: skip
+    "$evil",
+    "&lt;evil&gt;",
+    "[evil](javascript:evil)",
+    "![x](http://evil)",
+    "[red]evil[/red]",
+    "-*- coding: utf-7 -*-",
+    "*evil*",
+    "\\|evil",
+    "</text><script>evil()</script>",
+    "]]>",
+    "%}evil",
+    "^^M",
+    "\u00e4\u6f22",
+    "x" * MOST_TEXT,
+    "",
+    "# evil\\",
+    "*//*",
+    "*\\/",
+    "/*/",
+    "?\\?/",
+]
 CONTROL = [
-    "a\nevil()", "a\revil()", "\x1b[2J", "\x1b]0;evil\x07", "\x9b31m", "\x7f", "\x00", "\x85evil()", "\u2028evil()",
+    "a\nevil()",
+    "a\revil()",
+    "\x1b[2J",
+    "\x1b]0;evil\x07",
+    "\x9b31m",
+    "\x7f",
+    "\x00",
+    "\x85evil()",
+    "\u2028evil()",
     "\u2029",
-    "\u202eevil", "\u2066evil", "\u200f", "\u200e", "\ud800", "\ufeff", "\x0bevil", "\x0cevil", "\u061c",
+    "\u202eevil",
+    "\u2066evil",
+    "\u200f",
+    "\u200e",
+    "\ud800",
+    "\ufeff",
+    "\x0bevil",
+    "\x0cevil",
+    "\u061c",
     "x" * (MOST_TEXT + 1),
-]  # fmt: skip
+]
 MEASURED = [f"provenance.{name}" for name in PROVENANCE] + ["numbering"]
 FIELDS = [*MEASURED, "words", "opcodes compiler", "lowering compiler", "lowering refused"]
 
@@ -103,13 +150,22 @@ def change(path, keys, text):
 
 def commands(root):
     """What prints of a measured fragment."""
-    yield from (["show", MMA], ["show", MMA, "--arch", "all"], ["show", f"{MMA}.a", "--json"],
-    ["where", f"{MMA}.a", "--lane", "1"],
-                ["where", f"{MMA}.a", "--row", "1", "--json"], ["trace", MMA, "--row", "0", "--col", "0"],
-                ["trace", MMA, "--row", "0", "--col", "0", "--json"], ["convert", f"{MMA}.d", f"{MMA}.a"],
-                ["convert", f"{MMA}.d", f"{MMA}.a", "--json"], ["compare"], ["compare", "--json"],
-                ["diff", "sm_80", "sm_90"],
-                ["why-not", f"{MMA}.a", "--arch", "sm_90"], ["why-not", f"{REFUSED}.a", "--arch", "sm_90"])  # fmt: skip
+    yield from (
+        ["show", MMA],
+        ["show", MMA, "--arch", "all"],
+        ["show", f"{MMA}.a", "--json"],
+        ["where", f"{MMA}.a", "--lane", "1"],
+        ["where", f"{MMA}.a", "--row", "1", "--json"],
+        ["trace", MMA, "--row", "0", "--col", "0"],
+        ["trace", MMA, "--row", "0", "--col", "0", "--json"],
+        ["convert", f"{MMA}.d", f"{MMA}.a"],
+        ["convert", f"{MMA}.d", f"{MMA}.a", "--json"],
+        ["compare"],
+        ["compare", "--json"],
+        ["diff", "sm_80", "sm_90"],
+        ["why-not", f"{MMA}.a", "--arch", "sm_90"],
+        ["why-not", f"{REFUSED}.a", "--arch", "sm_90"],
+    )
     yield from (["emit", f"{MMA}.a" if name == "csv" else MMA, "--to", name] for name in emit.names())
 
 
@@ -274,17 +330,34 @@ def test_names_of_files_and_folders_do_nothing_to_the_terminal(tmp_path, monkeyp
     (root / "layouts" / "\x1b[31m.json").write_text("{}")
     (root / "sm_90" / "live" / "\x1b[31m.json").write_text("{}")
     runs = [
-        ["compare", evil, f"{MMA}.a"], ["compare", f"bad{evil}", f"{MMA}.a"], ["compare", "\x1b.csv", f"{MMA}.a"],
-        ["compare", "none\x1b.csv", f"{MMA}.a"], ["fit", evil], ["fit", f"bad{evil}"], ["fit", "none\x1b"],
+        ["compare", evil, f"{MMA}.a"],
+        ["compare", f"bad{evil}", f"{MMA}.a"],
+        ["compare", "\x1b.csv", f"{MMA}.a"],
+        ["compare", "none\x1b.csv", f"{MMA}.a"],
+        ["fit", evil],
+        ["fit", f"bad{evil}"],
+        ["fit", "none\x1b"],
         ["fit", root],
-        ["fit", "\x1b.json"], ["show", f"{MMA}.a", "--results", root], ["show", REFUSED, "--results", root],
-        ["show", MMA, "--results", "none\x1b[31m"], ["show", "\x1b[31m"], ["show", MMA, "--arch", "\x1b[31m"],
-        ["pages", "--results", root], ["pages", "--results", "none\x1b"], ["diff", root, root],
+        ["fit", "\x1b.json"],
+        ["show", f"{MMA}.a", "--results", root],
+        ["show", REFUSED, "--results", root],
+        ["show", MMA, "--results", "none\x1b[31m"],
+        ["show", "\x1b[31m"],
+        ["show", MMA, "--arch", "\x1b[31m"],
+        ["pages", "--results", root],
+        ["pages", "--results", "none\x1b"],
+        ["diff", root, root],
         ["diff", "\x1b", "\x07"],
-        ["emit", MMA, "--to", "python", "-o", f"{evil}.py"], ["emit", MMA, "--to", "python", "-o", "no\x1b/x"],
-        ["emit", MMA, "--to", "\x1b[31m"], ["show", "--\x1b[31m"], ["\x1b[31m"], ["lower", "--cuda", "none\x1b"],
-        ["compare", "--results", root], ["why-not", "\x1b", "--arch", "sm_90"], ["where", f"{MMA}.a", "--row", "\x1b"],
-    ]  # fmt: skip
+        ["emit", MMA, "--to", "python", "-o", f"{evil}.py"],
+        ["emit", MMA, "--to", "python", "-o", "no\x1b/x"],
+        ["emit", MMA, "--to", "\x1b[31m"],
+        ["show", "--\x1b[31m"],
+        ["\x1b[31m"],
+        ["lower", "--cuda", "none\x1b"],
+        ["compare", "--results", root],
+        ["why-not", "\x1b", "--arch", "sm_90"],
+        ["where", f"{MMA}.a", "--row", "\x1b"],
+    ]
     for command in runs:
         done = invoke(*command)
         assert isinstance(done.exception, SystemExit | None), (command, done.exception)

@@ -27,12 +27,14 @@ for command in json.loads(sys.argv[1]):
 """
 # those that name a file, or a folder, in words of their own
 FILES = {
-    "swizzle fit": ["swizzle", "fit", "X"], "swizzle draw": ["swizzle", "draw", "X", "--bits", "8"],
-    "compare": ["compare", "X", A], "banks --patterns": ["banks", "--patterns", "X"],
+    "swizzle fit": ["swizzle", "fit", "X"],
+    "swizzle draw": ["swizzle", "draw", "X", "--bits", "8"],
+    "compare": ["compare", "X", A],
+    "banks --patterns": ["banks", "--patterns", "X"],
     "banks --address": ["banks", "--address", "@X", "--with", "ld.shared.b64"],
     "banks --source": ["banks", "--address", "lane*4", "--source", "@X", "--with", "cp.async.ca.4"],
     "swizzle draw --svg": ["swizzle", "draw", "128", "--svg", "X"],
-}  # fmt: skip
+}
 FOLDERS = {"fit": ["fit", "X"], "diff": ["diff", "X", "X"], "merge": ["merge", "X"], "site": ["site", "-o", "X"]}
 NAMED = [(name, option) for name, option in OPTIONS if isinstance(option.type, Named)]
 for command, option in NAMED:

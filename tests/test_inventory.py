@@ -31,12 +31,15 @@ def test_counts_of_ptx_isa_9_1():
     new = {"mma.sp": 110, "mma.block_scale": 29, "mma.sp.block_scale": 29, "tcgen05": 56}
     assert {f: families.count(f) for f in new} == new
     assert len({row.id for row in ROWS}) == len(ROWS)
-    shared = {name: ids for name in {row.name for row in ROWS}
-              if len(ids := [row.id for row in ROWS if row.name == name]) > 1}  # fmt: skip
+    shared = {
+        name: ids for name in {row.name for row in ROWS} if len(ids := [row.id for row in ROWS if row.name == name]) > 1
+    }
     assert shared == {
-        f"tcgen05.mma.cta_group::2.kind::{kind}.block_scale{{.scale_vectorsize}}":
-        [f"tcgen05.mma.cta_group::2.kind::{kind}{k}" for k in ("", ".k96")] for kind in ("mxf4", "mxf4nvf4")
-    }  # fmt: skip
+        f"tcgen05.mma.cta_group::2.kind::{kind}.block_scale{{.scale_vectorsize}}": [
+            f"tcgen05.mma.cta_group::2.kind::{kind}{k}" for k in ("", ".k96")
+        ]
+        for kind in ("mxf4", "mxf4nvf4")
+    }
 
 
 def test_every_fragment_holds_its_matrix_a_whole_number_of_times():
@@ -86,9 +89,12 @@ def test_blackwell_moves_have_the_targets_of_their_families():
     row = inventory.instructions()["ldmatrix.m16n16.x1.trans.shared.b8"]
     on = {a.name: row.target.on(a) for a in arch.ARCHS}
     assert {name: target for name, target in on.items() if target} == {
-        "sm_100": ("sm_100a", "8.6"), "sm_103": ("sm_100f", "8.8"), "sm_110": ("sm_110a", "9.0"),
-        "sm_120": ("sm_120a", "8.7"), "sm_121": ("sm_120f", "8.8"),
-    }  # fmt: skip
+        "sm_100": ("sm_100a", "8.6"),
+        "sm_103": ("sm_100f", "8.8"),
+        "sm_110": ("sm_110a", "9.0"),
+        "sm_120": ("sm_120a", "8.7"),
+        "sm_121": ("sm_120f", "8.8"),
+    }
 
 
 def test_a_whole_id_means_that_form_alone():

@@ -112,8 +112,12 @@ def product(tmp_path, options, sizes):
     lds.append(-(-n * 4 // 16) * 16 + 16)
     given = b"".join(image.tobytes() for image in images)
     code, body = on_the_host(made, sizes, lds)
-    calls = [f"if (fread(input, 1, {len(given)}, stdin) != {len(given)}) std::abort();",
-             f"memset(output, 0x55, {m * lds[2]});", *body, f"fwrite(output, 1, {m * lds[2]}, stdout);"]  # fmt: skip
+    calls = [
+        f"if (fread(input, 1, {len(given)}, stdin) != {len(given)}) std::abort();",
+        f"memset(output, 0x55, {m * lds[2]});",
+        *body,
+        f"fwrite(output, 1, {m * lds[2]}, stdout);",
+    ]
     out = np.frombuffer(host_cuda.execute(tmp_path, [code], calls, given), np.uint8).reshape(m, lds[2])
     assert (out[:, n * 4 :] == 0x55).all()
     values = np.ascontiguousarray(out[:, : n * 4])
@@ -206,29 +210,35 @@ def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
         assert f"by block {block} of the cluster for all" in explained(made, (0, col, 0))[1]["steps"][1]
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    (GemmOptions("sm_80", "f16", cluster=2), "the kernel of sm_90 alone"),
-    (GemmOptions("sm_90", "f16", cluster=3), "1 or 2 blocks"),
-    (GemmOptions("sm_90", "tf32", (128, 24, 32), cluster=2), "take a multiple of 16"),
-    (GemmOptions("sm_90", "f16", (128, 64, 64), b="row", cluster=2), "take a multiple of 128"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (GemmOptions("sm_80", "f16", cluster=2), "the kernel of sm_90 alone"),
+        (GemmOptions("sm_90", "f16", cluster=3), "1 or 2 blocks"),
+        (GemmOptions("sm_90", "tf32", (128, 24, 32), cluster=2), "take a multiple of 16"),
+        (GemmOptions("sm_90", "f16", (128, 64, 64), b="row", cluster=2), "take a multiple of 128"),
+    ],
+)
 def test_a_cluster_that_cannot_be_is_refused(options, words):
     with pytest.raises(UsageError, match=words):
         gemm(options)
 
 
 REFUSED = {
-    ("sm_70", "s8"): "sm_75 is the first that multiplies s8", ("sm_61", "f16"): "sm_70 is the first",
+    ("sm_70", "s8"): "sm_75 is the first that multiplies s8",
+    ("sm_61", "f16"): "sm_70 is the first",
     ("sm_86", "e4m3"): "sm_89 is the first that multiplies e4m3",
-    ("sm_80", "f64"): "there are kernels of f16", ("sm_86", "f16", (128, 128, 64), None, 4): "--stages 3 fits",
+    ("sm_80", "f64"): "there are kernels of f16",
+    ("sm_86", "f16", (128, 128, 64), None, 4): "--stages 3 fits",
     ("sm_80", "f16", (256, 128, 64)): "256 of accumulators, 96 of fragments",
     ("sm_90", "f16", (96, 128, 64)): "64, 128",
     ("sm_80", "f16", (128, 128, 16)): "a multiple of 32",
-    ("sm_80", "f16", (100, 128, 64)): "nearest: m 128", ("sm_90", "f16", (128, 128, 64), (2, 2)): "8x1",
+    ("sm_80", "f16", (100, 128, 64)): "nearest: m 128",
+    ("sm_90", "f16", (128, 128, 64), (2, 2)): "8x1",
     ("sm_90", "e4m3", None, None, None, "col"): "k contiguous only",
     ("sm_90", "bf16", (192, 256, 64), None, 3): "nearest: m 128",
     ("sm_80", "f16", None, None, None, "row", "col", "bf16"): "stored as f16 or f32",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("options", REFUSED, ids=str)

@@ -91,8 +91,12 @@ def test_another_compiler_measures_all_of_it_again(kind, whole, tmp_path):
     assert run(folder, kind, compiler="another") == {}
 
 
-LOST = [("die", "ended by signal 11", 30), ("fault", "illegal memory access", 30), ("hang", "no word for 3 s", 3),
-        ("bug", "nobody expects this", 30)]  # fmt: skip
+LOST = [
+    ("die", "ended by signal 11", 30),
+    ("fault", "illegal memory access", 30),
+    ("hang", "no word for 3 s", 3),
+    ("bug", "nobody expects this", 30),
+]
 
 
 @pytest.mark.parametrize(("mode", "words", "limit"), LOST)
@@ -115,8 +119,9 @@ def test_that_a_selector_loses_the_device_is_what_is_found(mode, outcome, limit,
     made = run(tmp_path, "undocumented", mode, last, limit=limit)
     assert {one.status for one in made.values()} == {"measured"}
     assert {subject: one.body.selector.outcome for subject, one in made.items() if one.body.selector} == {
-        TRIED[1]: "runs", TRIED[2]: outcome
-    }  # fmt: skip
+        TRIED[1]: "runs",
+        TRIED[2]: outcome,
+    }
     assert run(tmp_path, "undocumented") == {}
 
 
@@ -288,10 +293,15 @@ def patterns(folder):
     return sum(one.body.patterns for one in findings.every(Results(folder), "banks", "sm_90"))
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (("mma.*",), "mma.*: no subject of banks; one is ld.shared.b8"), (("--method", "sass"), "measured on a GPU"),
-    (("--arch", "sm_80"), "no visible GPU of arch sm_80"), (("--device", "7"), "no visible GPU number 7"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("mma.*",), "mma.*: no subject of banks; one is ld.shared.b8"),
+        (("--method", "sass"), "measured on a GPU"),
+        (("--arch", "sm_80"), "no visible GPU of arch sm_80"),
+        (("--device", "7"), "no visible GPU number 7"),
+    ],
+)
 def test_mistakes_in_the_call(tcprobe, arguments, words):
     assert words in tcprobe("--family", "banks", *arguments, code=2).stderr
 
@@ -316,8 +326,9 @@ def test_what_is_published_of_a_kind_has_its_schema(kind):
 def test_a_method_that_cannot_find_a_kind_is_refused(tmp_path):
     one = found(dialogues("undocumented")[WIDE], TensorCore())
     with pytest.raises(DataError, match="cannot be found by method sass"):
-        findings.write(Results(tmp_path), Finding(one.kind, one.subject, one.arch, "sass", "measured", one.provenance,
-                                                  one.body))  # fmt: skip
+        findings.write(
+            Results(tmp_path), Finding(one.kind, one.subject, one.arch, "sass", "measured", one.provenance, one.body)
+        )
 
 
 def test_words_name_everyone_who_measured(tmp_path):

@@ -37,8 +37,11 @@ def check(answer, cell):
                     at = (line, place // bits) if answer["global"] == "row" else (place // bits, line)
                     assert (lane, i + j) not in found
                     found[lane, i + j] = at
-    expected = {(lane, i): tuple(cell.table.at(lane=lane, i=i).values())
-                for lane in range(32) for i in range(cell.table.elements)}  # fmt: skip
+    expected = {
+        (lane, i): tuple(cell.table.at(lane=lane, i=i).values())
+        for lane in range(32)
+        for i in range(cell.table.elements)
+    }
     assert found == expected
 
 

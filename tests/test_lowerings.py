@@ -17,9 +17,11 @@ from tcprobe.store.results import published
 
 ROWS = inventory.instructions()
 FAMOUS = (
-    "mma.m8n8k4.row.row.f32.f16.f16.f16", "mma.m8n8k4.col.col.f16.f16.f16.f16",
-    "mma.m16n8k32.row.col.kind::f8f6f4.f16.e4m3.e4m3.f16", "mma.m16n8k32.row.col.s32.s4.s4.s32",
-)  # fmt: skip
+    "mma.m8n8k4.row.row.f32.f16.f16.f16",
+    "mma.m8n8k4.col.col.f16.f16.f16.f16",
+    "mma.m16n8k32.row.col.kind::f8f6f4.f16.e4m3.e4m3.f16",
+    "mma.m16n8k32.row.col.s32.s4.s4.s32",
+)
 EVERY = 50
 
 
@@ -70,8 +72,11 @@ def test_code_that_nvdisasm_does_not_print_is_said_to_be_so():
 def main():
     """Assemble every published form; 1 if something differs."""
     tools = toolchain.find(Path(sys.argv[-1]) if "--cuda" in sys.argv else None)
-    found = {row.name: differences(tools, row, published().lowering(row.name)["instructions"])
-             for row in ARCHS if by_its_compiler(tools, row)}  # fmt: skip
+    found = {
+        row.name: differences(tools, row, published().lowering(row.name)["instructions"])
+        for row in ARCHS
+        if by_its_compiler(tools, row)
+    }
     for name, differing in found.items():
         print(f"{name} by {tools.name}: {len(differing)} differ", *differing, sep="\n  ", flush=True)
     return any(found.values())

@@ -43,9 +43,15 @@ def predicate(name, bits):
 def test_a_guarded_predicate_changes_in_active_lanes_only(first, guard):
     """P1 is `first`, then becomes its contrary where `guard` holds."""
     m = run(
-        predicate("P1", 2), predicate("P0", 3), "@P0 ISETP.NE.U32.AND P1, PT, R4, RZ, PT", "SEL R1, R5, RZ, P1",
-        R2=first, R3=guard, R4=np.logical_not(first), R5=1,
-    )  # fmt: skip
+        predicate("P1", 2),
+        predicate("P0", 3),
+        "@P0 ISETP.NE.U32.AND P1, PT, R4, RZ, PT",
+        "SEL R1, R5, RZ, P1",
+        R2=first,
+        R3=guard,
+        R4=np.logical_not(first),
+        R5=1,
+    )
     assert value(m, 1).tolist() == [int(a != b) for a, b in zip(first, guard, strict=True)]
 
 
@@ -61,10 +67,16 @@ def test_a_predicate_written_in_some_lanes_is_unknown_in_the_others(guard):
 def test_one_carry_under_a_guard_is_exact(a, b, c, d):
     """P1 is the carry of a + b, and of c + d in the odd lanes."""
     m = run(
-        predicate("P0", 2), "IADD3 R6, P1, R3, R4, RZ", "@P0 IADD3 R6, P1, R7, R8, RZ",
+        predicate("P0", 2),
+        "IADD3 R6, P1, R3, R4, RZ",
+        "@P0 IADD3 R6, P1, R7, R8, RZ",
         "IADD3.X R1, RZ, RZ, RZ, P1, !PT",
-        R2=LANE & 1, R3=a, R4=b, R7=c, R8=d,
-    )  # fmt: skip
+        R2=LANE & 1,
+        R3=a,
+        R4=b,
+        R7=c,
+        R8=d,
+    )
     assert value(m, 1).tolist() == [(c + d if lane & 1 else a + b) >> 32 for lane in range(32)]
     assert value(m, 6).tolist() == [(c + d if lane & 1 else a + b) % 2**32 for lane in range(32)]
 

@@ -216,8 +216,9 @@ def test_encodings_of_other_opcodes_by_the_same_compiler_stay(tmp_path):
     assert encodings.write(results, "sm_90", "d", {"DMMA.884": (("23f",), (form,))}) == []
     encodings.write(results, "sm_90", "d", {"HMMA.1": (("1",), ()), "DMMA.884": (("23f",), ())})
     assert encodings.read(results, "sm_90")["opcodes"] == {
-        "DMMA.884": {"bits": ["23f"], "forms": [form]}, "HMMA.1": {"bits": ["1"], "forms": []},
-    }  # fmt: skip
+        "DMMA.884": {"bits": ["23f"], "forms": [form]},
+        "HMMA.1": {"bits": ["1"], "forms": []},
+    }
     encodings.write(results, "sm_90", "d", {"DMMA.884": (("23e",), ())})
     assert encodings.read(results, "sm_90")["opcodes"]["DMMA.884"] == {"bits": ["23e"], "forms": []}
     encodings.write(results, "sm_90", "another", {"HMMA.2": (("2",), ())})

@@ -31,8 +31,9 @@ def test_archs_side_by_side():
     assert [json.loads(line)["arch"] for line in lines] == ["sm_70", "sm_90"]
     both = tcprobe("where", D, "--row", 3, "--col", 9, "--arch", "v100,h100", "--json").stdout.splitlines()
     assert [(json.loads(line)["arch"], json.loads(line)["holders"][0]["lane"]) for line in both] == [
-        ("sm_70", 9), ("sm_90", 12),
-    ]  # fmt: skip
+        ("sm_70", 9),
+        ("sm_90", 12),
+    ]
     lacking = tcprobe("show", "wmma.m16n16k16.a.row.bf16", "--arch", "sm_75,sm_80")
     assert "sm_75 does not have it" in lacking.stderr
     assert "unknown arch" in tcprobe("show", D, "--arch", "sm_90,sm_1", code=2).stderr
@@ -52,17 +53,23 @@ def test_emit_leaves_out_what_an_arch_lacks_and_says_so():
     assert "left out, v100 has no table of them: wmma.m16n16k16.a.row.bf16" in done.stderr
     here = select("wmma.m16n16k16.*", device=arch("sm_70"))
     assert {f.id for f in here} == set(re.findall(r'"id": "(.*?)"', done.stdout))
-    assert "no table of wmma.m16n16k16.a.row.bf16 on sm_70" in tcprobe(
-        "emit", "wmma.m16n16k16.a.row.bf16", "--to", "json", "--arch", "sm_70", code=2).stderr  # fmt: skip
+    assert (
+        "no table of wmma.m16n16k16.a.row.bf16 on sm_70"
+        in tcprobe("emit", "wmma.m16n16k16.a.row.bf16", "--to", "json", "--arch", "sm_70", code=2).stderr
+    )
     assert "cuda " in tcprobe("emit", "--to", "help").stdout
     assert "Missing argument" in tcprobe("emit", "--to", "cuda", code=2).stderr
 
 
-@pytest.mark.parametrize(("name", "at", "known"), [
-    (D, "sm_90", "measured live"), (D, "sm_70", "from machine code"),
-    (f"{MULTIPLY}.a", "sm_80", "derived from machine code"),
-    ("mma.m16n8k32.row.col.s32.u4.s4.s32.b", "sm_87", "documented only"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "at", "known"),
+    [
+        (D, "sm_90", "measured live"),
+        (D, "sm_70", "from machine code"),
+        (f"{MULTIPLY}.a", "sm_80", "derived from machine code"),
+        ("mma.m16n8k32.row.col.s32.u4.s4.s32.b", "sm_87", "documented only"),
+    ],
+)
 def test_the_first_line_says_how_a_table_is_known(name, at, known):
     assert tcprobe("show", name, "--arch", at).stdout.splitlines()[0] == f"{name} on {at}, {known}"
 

@@ -37,8 +37,11 @@ def test_links_to_places_lead_somewhere(path):
 
 def test_every_page_of_results_is_linked():
     """From the README, docs/ or the overview: nobody reads what nothing leads to."""
-    linked = {(page.parent / target).resolve() for page in PAGES for target in
-              re.findall(r"\]\(([^)#:]+\.md)", page.read_text("utf-8"))}  # fmt: skip
+    linked = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#:]+\.md)", page.read_text("utf-8"))
+    }
     assert {page.resolve() for page in (ROOT / "results").rglob("*.md")} <= linked
 
 

@@ -28,11 +28,17 @@ RESULTS = published()
 # one of each map and index width
 METADATA = [
     inventory.fragment(f"mma.sp.{name}.e")
-    for name in ("m16n8k8.row.col.f32.tf32.tf32.f32", "m16n8k16.row.col.f32.tf32.tf32.f32",
-                 "m16n8k16.row.col.f32.f16.f16.f32", "m16n8k32.row.col.f16.f16.f16.f16",
-                 "m16n8k32.row.col.s32.s8.u8.s32", "m16n8k64.row.col.f32.e4m3.e5m2.f32",
-                 "m16n8k64.row.col.s32.u4.u4.s32", "m16n8k128.row.col.s32.s4.s4.s32")
-]  # fmt: skip
+    for name in (
+        "m16n8k8.row.col.f32.tf32.tf32.f32",
+        "m16n8k16.row.col.f32.tf32.tf32.f32",
+        "m16n8k16.row.col.f32.f16.f16.f32",
+        "m16n8k32.row.col.f16.f16.f16.f16",
+        "m16n8k32.row.col.s32.s8.u8.s32",
+        "m16n8k64.row.col.f32.e4m3.e5m2.f32",
+        "m16n8k64.row.col.s32.u4.u4.s32",
+        "m16n8k128.row.col.s32.s4.s4.s32",
+    )
+]
 CELLS = [one for e in METADATA for one in selections(cell(e, "sm_90", RESULTS))]
 consumers = pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel is a Linux one")
 gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
@@ -77,15 +83,18 @@ def test_host_code_builds_the_registers(tmp_path):
     lines, wanted = [], []
     for one in CELLS:
         index, rule = drawn(one), sparsity(one.fragment)
-        lines += [f"  {{ const int index[] = {{{', '.join(map(str, index.ravel()))}}};",
-                  f"    print<tcprobe::{named(one)}>(index); }}"]  # fmt: skip
+        lines += [
+            f"  {{ const int index[] = {{{', '.join(map(str, index.ravel()))}}};",
+            f"    print<tcprobe::{named(one)}>(index); }}",
+        ]
         wanted += expected(one, index)
         wanted += [rule.k(col, int(v)) for col, v in enumerate(spread(one, index)[0])]
     (tmp_path / "layouts.h").write_text(header())
     (tmp_path / "main.cpp").write_text("\n".join(['#include "layouts.h"', PRINT, "int main() {", *lines, "}"]))
     program = tmp_path / "main"
-    done = subprocess.run(["g++", *STRICT, str(tmp_path / "main.cpp"), "-o", str(program)], capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        ["g++", *STRICT, str(tmp_path / "main.cpp"), "-o", str(program)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[:2000]
     printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
     assert list(map(int, printed)) == wanted
@@ -184,8 +193,9 @@ def test_show_draws_the_lanes_that_are_read_bit_by_bit(monkeypatch):
         assert heads.split() == [f"{low}-{low + bits - 1}" for low in range(0, 32, bits)]
         assert {int(line.split()[0]): line.split()[1:] for line in lines} == {
             lane: [f"{h.row},{h.col}" + (f"-{h.col + 1}" if one.fragment.span > 1 else "") for h in held]
-            for lane in range(32) if (held := trace.held(one, [lane]))
-        }  # fmt: skip
+            for lane in range(32)
+            if (held := trace.held(one, [lane]))
+        }
 
 
 def test_a_csv_of_metadata_is_read_back(tmp_path):

@@ -20,8 +20,12 @@ from tcprobe.store.results import published
 
 pytestmark = needs_tools
 FORMS = [row for row in inventory.executed_by(32) if not row.multiplies]
-PLAIN = ("ldmatrix.m8n8.x1.shared.b16", "ldmatrix.m8n8.x2.shared.b16", "ldmatrix.m8n8.x2.trans.shared.b16",
-         "movmatrix.m8n8.trans.b16")  # fmt: skip
+PLAIN = (
+    "ldmatrix.m8n8.x1.shared.b16",
+    "ldmatrix.m8n8.x2.shared.b16",
+    "ldmatrix.m8n8.x2.trans.shared.b16",
+    "movmatrix.m8n8.trans.b16",
+)
 WIDE = ("ldmatrix.m8n8.x4.shared.b16", "ldmatrix.m8n8.x4.trans.shared.b16")
 EXPECTED = {"sm_70": (), "sm_75": PLAIN, "sm_80": PLAIN + WIDE, "sm_90": PLAIN + WIDE, "sm_121": PLAIN + WIDE}
 
@@ -157,7 +161,7 @@ def outcome(witnesses, load, at, text):
         ("[%g0]", "[%g0+16]"),  # another address
         ("%d1, %d2, %d3};", "%d1, %d2, %g0};"),  # another word stored
     ],
-)  # fmt: skip
+)
 def test_a_form_is_an_opcode_only_with_everything_in_order(before, after):
     form = inventory.instructions()["ldmatrix.m8n8.x4.shared.b16"]
     kernel = move_trace.form_kernel(form)

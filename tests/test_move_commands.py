@@ -139,7 +139,7 @@ def test_a_csv_of_ldmatrix_is_compared_by_slots(root, tmp_path):
         (["show", "ldmatrix.m16n16.x1.trans.shared.b8.d", "--arch", "sm_90"], "no table of"),
         (["list", "--family", "ldmatric"], "no family is called 'ldmatric'; known: wmma, mma, mma.sp, mma.block_scale"),
     ],
-)  # fmt: skip
+)
 def test_what_moves_do_not_have_is_said(arguments, words):
     assert words in tcprobe(*arguments, code=2).stderr
 

@@ -285,8 +285,10 @@ def test_a_lane_that_counts_though_nobody_says_so_is_a_difference():
 def test_a_renumbered_movmatrix_is_still_confirmed():
     """Rows and columns of a register-only move are a convention."""
     tables = {f.operand: documented(MOVMATRIX)[f.id] for f in MOVMATRIX.fragments}
-    turned = {o: t.with_values({"row": tuple(7 - r for r in t.values["row"]), "col": t.values["col"]})
-              for o, t in tables.items()}  # fmt: skip
+    turned = {
+        o: t.with_values({"row": tuple(7 - r for r in t.values["row"]), "col": t.values["col"]})
+        for o, t in tables.items()
+    }
     a = MOVMATRIX.fragments[0]
     assert [v.verdict for v in verdicts(a, measured(MOVMATRIX, turned))][:2] == [CONFIRMED, CONFIRMED]
     ldmatrix = MEMORY_MOVES[0]

@@ -40,13 +40,38 @@ def tcprobe(*arguments, code=0):
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("h100", 90), ("NVIDIA H200", 90), ("A100", 80), ("rtx4090", 89), ("RTX 4090", 89), ("4090", 89),
-        ("NVIDIA GeForce RTX 3090 Ti", 86), ("RTX A6000", 86), ("RTX 6000 Ada", 89), ("Tesla T4", 75), ("v100", 70),
-        ("NVIDIA_A100-SXM4-80GB", 80), ("Jetson AGX Orin", 87), ("B200", 100), ("b300", 103), ("thor", 110),
-        ("5090", 120), ("GB10", 121), ("hopper", 90), ("Turing", 75), ("ada", 89), ("sm_90a", 90), ("90a", 90),
-        ("9.0", 90), ("compute_80", 80), ("sm_101", 110), ("sm_101a", 110), ("SM_90", 90), ("12.0", 120), ("sm90", 90),
+        ("h100", 90),
+        ("NVIDIA H200", 90),
+        ("A100", 80),
+        ("rtx4090", 89),
+        ("RTX 4090", 89),
+        ("4090", 89),
+        ("NVIDIA GeForce RTX 3090 Ti", 86),
+        ("RTX A6000", 86),
+        ("RTX 6000 Ada", 89),
+        ("Tesla T4", 75),
+        ("v100", 70),
+        ("NVIDIA_A100-SXM4-80GB", 80),
+        ("Jetson AGX Orin", 87),
+        ("B200", 100),
+        ("b300", 103),
+        ("thor", 110),
+        ("5090", 120),
+        ("GB10", 121),
+        ("hopper", 90),
+        ("Turing", 75),
+        ("ada", 89),
+        ("sm_90a", 90),
+        ("90a", 90),
+        ("9.0", 90),
+        ("compute_80", 80),
+        ("sm_101", 110),
+        ("sm_101a", 110),
+        ("SM_90", 90),
+        ("12.0", 120),
+        ("sm90", 90),
     ],
-)  # fmt: skip
+)
 def test_archs_by_any_name(name, wanted):
     assert arch(name).number == wanted
 
@@ -64,12 +89,21 @@ def test_what_is_shown_of_gpus_is_understood():
                 assert arch(name).number == number
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("ampere", "several archs: sm_80 (A100, A30), sm_86"), ("blackwell", "sm_121 (GB10"), ("sm_80a", "unknown arch"),
-    ("sm_90f", "unknown arch"), ("sm_99", "did you mean sm_90"),
-    ("sm_62", "has no tensor cores"), ("", "unknown arch"), ("٩٠", "unknown arch"),
-    ("90 0", "unknown arch"), ("x" * 5000, "unknown arch"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ampere", "several archs: sm_80 (A100, A30), sm_86"),
+        ("blackwell", "sm_121 (GB10"),
+        ("sm_80a", "unknown arch"),
+        ("sm_90f", "unknown arch"),
+        ("sm_99", "did you mean sm_90"),
+        ("sm_62", "has no tensor cores"),
+        ("", "unknown arch"),
+        ("٩٠", "unknown arch"),
+        ("90 0", "unknown arch"),
+        ("x" * 5000, "unknown arch"),
+    ],
+)
 def test_what_is_no_arch(name, words):
     with pytest.raises(UsageError) as error:
         arch(name)
@@ -107,25 +141,34 @@ def test_atoms_of_cute_are_their_instructions():
                 assert kinds in name, (name, row.id)
 
 
-@pytest.mark.parametrize(("name", "id_"), [
-    ("SM75_U32x4_LDSM_N", "ldmatrix.m8n8.x4.shared.b16"), ("SM75_U16x8_LDSM_T", "ldmatrix.m8n8.x4.trans.shared.b16"),
-    ("SM90_U32x2_STSM_N", "stmatrix.m8n8.x2.shared.b16"), ("LDSM.16.M88.4", "ldmatrix.m8n8.x4.shared.b16"),
-    ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"), ("MOVM.16.MT88", "movmatrix.m8n8.trans.b16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "id_"),
+    [
+        ("SM75_U32x4_LDSM_N", "ldmatrix.m8n8.x4.shared.b16"),
+        ("SM75_U16x8_LDSM_T", "ldmatrix.m8n8.x4.trans.shared.b16"),
+        ("SM90_U32x2_STSM_N", "stmatrix.m8n8.x2.shared.b16"),
+        ("LDSM.16.M88.4", "ldmatrix.m8n8.x4.shared.b16"),
+        ("LDSM.16.MT88", "ldmatrix.m8n8.x1.trans.shared.b16"),
+        ("MOVM.16.MT88", "movmatrix.m8n8.trans.b16"),
+    ],
+)
 def test_moves_by_the_names_of_cute_and_sass(name, id_):
     assert [row.id for row in resolve(name).some_instructions] == [id_]
 
 
-@pytest.mark.parametrize(("name", "at", "id_"), [
-    ("accumulator wmma 16x16x16 f32", "v100", "wmma.m16n16k16.c.f32"),
-    ("wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major>", "a100", "wmma.m16n16k16.b.col.f16"),
-    ("mma.m16n8k16*.f16.f16.*.a", None, "mma.m16n8k16.row.col.f16.f16.f16.f16.a"),
-    ("HMMA.16816.F32 b", "h100", "mma.m16n8k16.row.col.f32.f16.f16.f32.b"),
-    ("HMMA.16816 d", "h100", None),
-    ("SM80_16x8x16_F32BF16BF16F32_TN d", None, "mma.m16n8k16.row.col.f32.bf16.bf16.f32.d"),
-    ("mma m16n8k32 fp8 a", "sm_89", "mma.m16n8k32.row.col.f16.e4m3.e4m3.f16.a"),
-    ("m16n8k16 a", None, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "at", "id_"),
+    [
+        ("accumulator wmma 16x16x16 f32", "v100", "wmma.m16n16k16.c.f32"),
+        ("wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major>", "a100", "wmma.m16n16k16.b.col.f16"),
+        ("mma.m16n8k16*.f16.f16.*.a", None, "mma.m16n8k16.row.col.f16.f16.f16.f16.a"),
+        ("HMMA.16816.F32 b", "h100", "mma.m16n8k16.row.col.f32.f16.f16.f32.b"),
+        ("HMMA.16816 d", "h100", None),
+        ("SM80_16x8x16_F32BF16BF16F32_TN d", None, "mma.m16n8k16.row.col.f32.bf16.bf16.f32.d"),
+        ("mma m16n8k32 fp8 a", "sm_89", "mma.m16n8k32.row.col.f16.e4m3.e4m3.f16.a"),
+        ("m16n8k16 a", None, None),
+    ],
+)
 def test_a_name_of_several_answers_where_their_tables_agree(name, at, id_, tables):
     if id_ is None:
         with pytest.raises(UsageError, match=r"means \d+ fragments with \d different tables"):
@@ -147,10 +190,14 @@ def test_every_opcode_means_the_multiplies_that_become_it(tables):
             assert len({row.shape for row in found}) == 1
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("shfl.sync.bfly.b32", "exchanges between lanes) is PTX's, but holds no matrix. See `tcprobe convert`"),
-    ("cp.async.bulk", "--fill tma"), ("tcgen05.alloc", "synchronisation and resources"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("shfl.sync.bfly.b32", "exchanges between lanes) is PTX's, but holds no matrix. See `tcprobe convert`"),
+        ("cp.async.bulk", "--fill tma"),
+        ("tcgen05.alloc", "synchronisation and resources"),
+    ],
+)
 def test_what_ptx_has_beside_is_named(name, words):
     assert words in tcprobe("show", name, code=2).stderr
 
@@ -168,10 +215,15 @@ def test_what_is_said_of_names_that_mean_nothing():
         assert words in tcprobe("where", *name.split(" "), "--lane", 0, code=2).stderr
 
 
-@pytest.mark.parametrize(("pattern", "operands"), [
-    ("wgmma.m64n24k16.f32.bf16.bf16.*", "ad"), ("wgmma.m64n24k16.f32.bf16*", "ad"),
-    ("wgmma.m64n24k16.f32.b*.[cd]", "d"), ("wgmma.sp.*n24k32.f32.bf16*", "ade"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "operands"),
+    [
+        ("wgmma.m64n24k16.f32.bf16.bf16.*", "ad"),
+        ("wgmma.m64n24k16.f32.bf16*", "ad"),
+        ("wgmma.m64n24k16.f32.b*.[cd]", "d"),
+        ("wgmma.sp.*n24k32.f32.bf16*", "ade"),
+    ],
+)
 def test_a_pattern_may_leave_parts_of_a_name_out(pattern, operands):
     form = "wgmma.mma_async.sp.m64n24k32" if ".sp." in pattern else "wgmma.mma_async.m64n24k16"
     assert [f.id for f in select(pattern)] == [f"{form}.f32.bf16.bf16.{one}" for one in operands]
@@ -239,15 +291,22 @@ def test_one_command_answers_what_a_person_types():
     assert "means 2 fragments, all with this table on sm_70" in done.stderr
     asked = ["HMMA.16816.F32", "a", "--row", 3, "--col", 9, "--json"]
     assert [h["lane"] for h in json.loads(tcprobe("where", *asked).stdout)["holders"]] == [12]
-    assert "in mma.m16n8k16.row.col.f32.bf16.bf16.f32 on" in tcprobe(
-        "trace", "mma", "m16n8k16", "bf16", "--row", 0, "--col", 0).stdout  # fmt: skip
+    assert (
+        "in mma.m16n8k16.row.col.f32.bf16.bf16.f32 on"
+        in tcprobe("trace", "mma", "m16n8k16", "bf16", "--row", 0, "--col", 0).stdout
+    )
     shown = tcprobe("show", "matrix_a", "half", "16x16x16", "row_major", "--arch", "V100").stdout
     assert shown.startswith("wmma.m16n16k16.a.row.f16 on sm_70")
 
 
-SCALES = [(operand, kind, vector, scale) for kind, operand, cases in (
-    ("mxf8f6f4", "e5m2", [("1X", "ue8m0")]), ("mxf4nvf4", "e2m1", [("2X", "ue8m0"), ("4X", "ue8m0"), ("4X", "ue4m3")]),
-) for vector, scale in cases]  # fmt: skip
+SCALES = [
+    (operand, kind, vector, scale)
+    for kind, operand, cases in (
+        ("mxf8f6f4", "e5m2", [("1X", "ue8m0")]),
+        ("mxf4nvf4", "e2m1", [("2X", "ue8m0"), ("4X", "ue8m0"), ("4X", "ue4m3")]),
+    )
+    for vector, scale in cases
+]
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -259,8 +318,9 @@ def test_scaled_atoms_of_cute_are_their_instructions(operand, kind, vector, scal
     types = f"float_{operand}_t, cute::float_{operand}_t, float, float_{scale}_t, {k // int(vector[0])}"
     (row,) = resolve(f"{atom}<{types}>").some_instructions
     op = "mma.sp::ordered_metadata" if sparse else "mma"
-    assert row.id == (f"{op}.m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{vector}."
-                      f"f32.{operand}.{operand}.f32.{scale}")  # fmt: skip
+    assert row.id == (
+        f"{op}.m16n8k{k}.row.col.kind::{kind}.block_scale.scale_vec::{vector}.f32.{operand}.{operand}.f32.{scale}"
+    )
     assert resolve(f"{atom}<{types}> scale_b").fragment.id == f"{row.id}.scale_b"
 
 
@@ -304,8 +364,11 @@ def spelled():
     rows = [*inventory.fragments().values(), *inventory.instructions().values()]
     yield from ((row.id, row.id) for row in rows)
     yield from ((row.name, row.id) for row in inventory.instructions().values() if "{" not in row.name)
-    yield from ((f.instruction if f.shared else f"{f.instruction}.{f.operand}", f.id)
-                for f in inventory.fragments().values() if "{" not in f.instruction)  # fmt: skip
+    yield from (
+        (f.instruction if f.shared else f"{f.instruction}.{f.operand}", f.id)
+        for f in inventory.fragments().values()
+        if "{" not in f.instruction
+    )
 
 
 def mutated(name, chance):
@@ -358,29 +421,37 @@ def test_a_dotted_name_keeps_its_order_in_full(capsys):
     assert silent == []
 
 
-@pytest.mark.parametrize(("name", "meant"), [
-    ("mma.m16n8k16.row.col.f32.f32.bf16.bf16.d", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.d"),
-    ("mma.m16n8k16.col.row.f32.bf16.bf16.f32.a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
-    ("wmma.wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.a.row.f16"),
-    ("mma.aligned.sync.m16n8k16.row.col.f32.bf16.bf16.f32.a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
-    ("mma.m16n8k16.col.row.f32.bf16.bf16.f32 a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mma.m16n8k16.row.col.f32.f32.bf16.bf16.d", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.d"),
+        ("mma.m16n8k16.col.row.f32.bf16.bf16.f32.a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+        ("wmma.wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.a.row.f16"),
+        ("mma.aligned.sync.m16n8k16.row.col.f32.bf16.bf16.f32.a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+        ("mma.m16n8k16.col.row.f32.bf16.bf16.f32 a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+    ],
+)
 def test_parts_in_another_order_are_refused_with_the_name_that_was_meant(name, meant):
     for command in (["where", name, "--lane", 0], ["show", name], ["load", name], ["why-not", name, "--arch", "sm_90"]):
         assert f"keep their order. Did you mean {meant}?" in tcprobe(*command, code=2).stderr
 
 
-@pytest.mark.parametrize(("name", "id_"), [
-    ("m16n8k16 bf16 A", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
-    ("mma.m16n8k16.row.col.f32.bf16.bf16.f32 a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
-    ("sparse m16n8k32 bf16 A ordered_metadata", "mma.sp::ordered_metadata.m16n8k32.row.col.f32.bf16.bf16.f32.a"),
-    ("sparse mma.sp m16n8k32 f32 bf16 accumulator D", "mma.sp.m16n8k32.row.col.f32.bf16.bf16.f32.d"),
-    ("m16n8k64 mxfp4 A", "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0.a"),
-    ("m16n8k64 nvfp4 scale_a",
-     "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3.scale_a"),
-    ("m64n64k16 f32 bf16 D", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.d"),
-    ("SM90_64x64x16_F32BF16BF16_SS<Major::K, Major::MN> d", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.d"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "id_"),
+    [
+        ("m16n8k16 bf16 A", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+        ("mma.m16n8k16.row.col.f32.bf16.bf16.f32 a", "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a"),
+        ("sparse m16n8k32 bf16 A ordered_metadata", "mma.sp::ordered_metadata.m16n8k32.row.col.f32.bf16.bf16.f32.a"),
+        ("sparse mma.sp m16n8k32 f32 bf16 accumulator D", "mma.sp.m16n8k32.row.col.f32.bf16.bf16.f32.d"),
+        ("m16n8k64 mxfp4 A", "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0.a"),
+        (
+            "m16n8k64 nvfp4 scale_a",
+            "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3.scale_a",
+        ),
+        ("m64n64k16 f32 bf16 D", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.d"),
+        ("SM90_64x64x16_F32BF16BF16_SS<Major::K, Major::MN> d", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.d"),
+    ],
+)
 def test_words_mean_one_fragment(name, id_):
     assert resolve(name).fragment.id == id_
 
@@ -412,25 +483,32 @@ A, D = (f"mma.m16n8k16.row.col.f32.bf16.bf16.f32.{operand}" for operand in "ad")
 MULTIPLY = A.removesuffix(".a")
 
 
-@pytest.mark.parametrize(("words", "quoted"), [
-    (["path", "m16n8k16", "bf16", "A", "--tile", "64x64"], ["path", A, "--tile", "64x64"]),
-    (["load", "m16n8k16", "bf16", "A", "h100"], ["load", A, "--arch", "h100"]),
-    (["banks", "m16n8k16", "A", "bf16", "--tile", "16x64", "--with", "ldmatrix.x4"],
-     ["banks", A, "--tile", "16x64", "--with", "ldmatrix.x4"]),
-    (["lower", "mma", "m16n8k16", "bf16", "--arch", "sm_80,sm_90"], ["lower", MULTIPLY, "A100", "H100"]),
-    (["show", "m16n8k16", "bf16", "f32", "D"], ["show", D]),
-    (["where", "m16n8k16", "bf16", "A", "RTX", "4090", "--lane", 0], ["where", A, "--arch", "4090", "--lane", 0]),
-    (["trace", "m16n8k16", "bf16", "--row", 0, "--col", 0, "--arch", "sm_80"],
-     ["trace", MULTIPLY, "sm_80", "--row", 0, "--col", 0]),
-    (["convert", "m16n8k16", "bf16", "f32", "D", "m16n8k16", "bf16", "A", "--json"], ["convert", D, A, "--json"]),
-    (["convert", "D", "m16n8k16", "bf16", "f32", "A", "m16n8k16", "bf16", "--json"], ["convert", D, A, "--json"]),
-    (["reduce", "m16n8k16", "bf16", "f32", "D", "--over", "row"], ["reduce", D, "--over", "row"]),
-    (["emit", "m16n8k16", "bf16", "A", "--to", "csv"], ["emit", A, "--to", "csv"]),
-    (["why-not", "m16n8k16", "bf16", "A", "v100"], ["why-not", A, "--arch", "sm_70"]),
-    (["list", "m16n8k16", "bf16", "A"], ["list", A]),
-    (["diff", "sm_80", "sm_90", "m16n8k16", "bf16", "A"], ["diff", "sm_80", "sm_90", A]),
-    (["compare", "m16n8k16", "bf16", "A", "a100"], ["compare", A, "--arch", "sm_80"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "quoted"),
+    [
+        (["path", "m16n8k16", "bf16", "A", "--tile", "64x64"], ["path", A, "--tile", "64x64"]),
+        (["load", "m16n8k16", "bf16", "A", "h100"], ["load", A, "--arch", "h100"]),
+        (
+            ["banks", "m16n8k16", "A", "bf16", "--tile", "16x64", "--with", "ldmatrix.x4"],
+            ["banks", A, "--tile", "16x64", "--with", "ldmatrix.x4"],
+        ),
+        (["lower", "mma", "m16n8k16", "bf16", "--arch", "sm_80,sm_90"], ["lower", MULTIPLY, "A100", "H100"]),
+        (["show", "m16n8k16", "bf16", "f32", "D"], ["show", D]),
+        (["where", "m16n8k16", "bf16", "A", "RTX", "4090", "--lane", 0], ["where", A, "--arch", "4090", "--lane", 0]),
+        (
+            ["trace", "m16n8k16", "bf16", "--row", 0, "--col", 0, "--arch", "sm_80"],
+            ["trace", MULTIPLY, "sm_80", "--row", 0, "--col", 0],
+        ),
+        (["convert", "m16n8k16", "bf16", "f32", "D", "m16n8k16", "bf16", "A", "--json"], ["convert", D, A, "--json"]),
+        (["convert", "D", "m16n8k16", "bf16", "f32", "A", "m16n8k16", "bf16", "--json"], ["convert", D, A, "--json"]),
+        (["reduce", "m16n8k16", "bf16", "f32", "D", "--over", "row"], ["reduce", D, "--over", "row"]),
+        (["emit", "m16n8k16", "bf16", "A", "--to", "csv"], ["emit", A, "--to", "csv"]),
+        (["why-not", "m16n8k16", "bf16", "A", "v100"], ["why-not", A, "--arch", "sm_70"]),
+        (["list", "m16n8k16", "bf16", "A"], ["list", A]),
+        (["diff", "sm_80", "sm_90", "m16n8k16", "bf16", "A"], ["diff", "sm_80", "sm_90", A]),
+        (["compare", "m16n8k16", "bf16", "A", "a100"], ["compare", A, "--arch", "sm_80"]),
+    ],
+)
 def test_words_without_quotes_in_every_command(words, quoted):
     assert tcprobe(*words).stdout == tcprobe(*quoted).stdout
 

@@ -183,8 +183,14 @@ def call(folder, *arguments):
 def test_what_other_programs_rely_on(folder):
     found = json.loads(call(folder, "wgmma.mma_async.m64n128k32.f32.e4m3.e4m3", "--json").output)
     assert {k: found[k] for k in ("group", "fraction_bits", "alignment", "c", "exponent_floor", "nan", "emulated")} == {
-        "group": 32, "fraction_bits": 13, "alignment": "truncate", "c": IN_GROUP, "exponent_floor": None,
-        "nan": "0x7fffffff", "emulated": False}  # fmt: skip
+        "group": 32,
+        "fraction_bits": 13,
+        "alignment": "truncate",
+        "c": IN_GROUP,
+        "exponent_floor": None,
+        "nan": "0x7fffffff",
+        "emulated": False,
+    }
     assert found["result"] == {"bits": 13, "rounding": "toward zero"}
     assert found["subnormals"] == {"a": True, "b": True, "c": True, "d": True}
     assert "0 wrong bits" in found["evidence"]

@@ -91,15 +91,28 @@ def test_a_form_that_no_parameters_describe_is_saved_with_cases():
 @pytest.mark.parametrize(
     ("id_", "given", "words"),
     [
-        ("wmma.mma.row.row.m16n16k16.f16.f32", ("1,1,1" + ",0" * 13, "1,0x1000,0x0001" + ",0" * 13, "0"),
-         ["rounded toward zero: 0x3f801000 = 1.0004883", "rounded to f16, nearest even", "D = 0x3c00 = 1.0"]),
-        ("mma.m8n8k4.row.row.f16.f16.f16.f16", ("1,2,3,0.5", "1,1,1,-1", "100"),
-         ["k 1: sum 0x40400000 = 3.0", "k 3: sum 0x40200000 = 2.5",
-          "C plus the sum of k 0 to 1, plus that of k 2 to 3, to nearest even", "D = 0x5698 = 105.5"]),
-        (core.F64, ("1,0.1,1,1", "1,0.1,1,-2", "5"),
-         ["k 1: sum 0x40180a3d70a3d70a = 6.01", "D = 0x40140a3d70a3d70a = 5.01"]),
+        (
+            "wmma.mma.row.row.m16n16k16.f16.f32",
+            ("1,1,1" + ",0" * 13, "1,0x1000,0x0001" + ",0" * 13, "0"),
+            ["rounded toward zero: 0x3f801000 = 1.0004883", "rounded to f16, nearest even", "D = 0x3c00 = 1.0"],
+        ),
+        (
+            "mma.m8n8k4.row.row.f16.f16.f16.f16",
+            ("1,2,3,0.5", "1,1,1,-1", "100"),
+            [
+                "k 1: sum 0x40400000 = 3.0",
+                "k 3: sum 0x40200000 = 2.5",
+                "C plus the sum of k 0 to 1, plus that of k 2 to 3, to nearest even",
+                "D = 0x5698 = 105.5",
+            ],
+        ),
+        (
+            core.F64,
+            ("1,0.1,1,1", "1,0.1,1,-2", "5"),
+            ["k 1: sum 0x40180a3d70a3d70a = 6.01", "D = 0x40140a3d70a3d70a = 5.01"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_steps_of_sums_that_are_not_of_d(id_, given, words):
     """Every line is of the sums that there are: f32 ahead of an f16 D, products that are added one by one."""
     row = names.resolve(id_).instruction

@@ -96,19 +96,27 @@ WIDE = {"exponent_floor": -133, "overflow": "infinity"}
 @pytest.mark.parametrize(
     ("id_", "rule"),
     [
-        (SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e5m2.e4m3.f32.ue8m0"),
-         core.rule(chained(32, 32), 25, 23, **WIDE)),
-        (SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e4m3.e2m1.f32.ue8m0"),
-         core.rule(chained(32, 16), 25, 23, overflow="infinity")),
-        (SCALED.format(k=64, kind="mxf4", tail="2X.f32.e2m1.e2m1.f32.ue8m0"),
-         core.rule(chained(64, 64), 35, 23, overflow="infinity")),
+        (
+            SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e5m2.e4m3.f32.ue8m0"),
+            core.rule(chained(32, 32), 25, 23, **WIDE),
+        ),
+        (
+            SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e4m3.e2m1.f32.ue8m0"),
+            core.rule(chained(32, 16), 25, 23, overflow="infinity"),
+        ),
+        (
+            SCALED.format(k=64, kind="mxf4", tail="2X.f32.e2m1.e2m1.f32.ue8m0"),
+            core.rule(chained(64, 64), 35, 23, overflow="infinity"),
+        ),
         (SCALED.format(k=64, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3"), core.rule(chained(64, 64), 35, 23)),
         (SPARSE.format(k=128, kind="mxf4nvf4", tail="4X.f32.e2m1.e2m1.f32.ue4m3"), core.rule(chained(64, 32), 30, 23)),
-        (SPARSE.format(k=64, kind="mxf8f6f4", tail="1X.f32.e3m2.e2m3.f32.ue8m0"),
-         core.rule(chained(32, 32), 25, 23, overflow="largest")),
+        (
+            SPARSE.format(k=64, kind="mxf8f6f4", tail="1X.f32.e3m2.e2m3.f32.ue8m0"),
+            core.rule(chained(32, 32), 25, 23, overflow="largest"),
+        ),
     ],
     ids=lambda given: given.split("::", 1)[1][:24] if isinstance(given, str) else "",
-)  # fmt: skip
+)
 def test_a_form_with_scales_is_measured_as_a_gpu_of_it_would_be(id_, rule):
     """Products take scales of any size as factors; every random case follows."""
     probe = core.experiment(id_)
@@ -226,9 +234,10 @@ def test_a_form_with_scales_is_answered_from_a_source_that_speaks_of_it():
     assert "16 products at a time are summed exactly" in found["evidence"]
     eight = SCALED.format(k=32, kind="mxf8f6f4", tail="1X.f32.e4m3.{b}.f32.ue8m0")
     for asked in (
-        [four, "--arch", "sm_121"], [four, "--arch", "sm_120", "--header"],
+        [four, "--arch", "sm_121"],
+        [four, "--arch", "sm_120", "--header"],
         [four, "--arch", "sm_120", "--a", "1", "--b", "1"],
         [eight.format(b="e2m1"), "--arch", "sm_120"],
-    ):  # fmt: skip
+    ):
         assert CliRunner().invoke(main, ["numerics", *asked]).exit_code == 2, asked
     assert CliRunner().invoke(main, ["numerics", eight.format(b="e5m2"), "--arch", "sm_120"]).exit_code == 0

@@ -31,8 +31,12 @@ from tcprobe.store.cell import load, operands
 from tcprobe.store.results import published
 
 RESULTS = published()
-INSTRUCTIONS = ("mma.m16n8k16.row.col.f32.f16.f16.f32", "wmma.mma.row.col.m16n16k16.f32.f32",
-                "mma.m8n8k4.row.col.f32.f16.f16.f32", "mma.m16n8k32.row.col.s32.s4.s4.s32")  # fmt: skip
+INSTRUCTIONS = (
+    "mma.m16n8k16.row.col.f32.f16.f16.f32",
+    "wmma.mma.row.col.m16n16k16.f32.f32",
+    "mma.m8n8k4.row.col.f32.f16.f16.f32",
+    "mma.m16n8k32.row.col.s32.s4.s4.s32",
+)
 
 
 @cache

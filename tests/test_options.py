@@ -17,31 +17,53 @@ SLOT = ["--operand", "a", "--lane", "0", "--i", "0"]
 TILE = ["banks", "--tile", "8x8", "--type", "f16", "--with", "cp.async.16"]
 # what each command is asked beside the option in question
 ASKED = {
-    "run": CODES, "reduce": ["reduce", f"{MULTIPLY}.d", "--fill", "0"],
-    "fit": ["fit"], "compare": ["compare", A], "list": ["list"], "show": ["show", A],
-    "why-not": ["why-not", A, "--arch", "sm_70"], "where": ["where", A, "--row", "0"], "verify": ["verify"],
+    "run": CODES,
+    "reduce": ["reduce", f"{MULTIPLY}.d", "--fill", "0"],
+    "fit": ["fit"],
+    "compare": ["compare", A],
+    "list": ["list"],
+    "show": ["show", A],
+    "why-not": ["why-not", A, "--arch", "sm_70"],
+    "where": ["where", A, "--row", "0"],
+    "verify": ["verify"],
     "trace": ["trace", MULTIPLY, "--row", "0", "--col", "0"],
-    "convert": ["convert", f"{MULTIPLY}.d", f"{MULTIPLY}.a"], "emit": ["emit", A],
-    "swizzle fit": ["swizzle", "fit", "no.csv"], "swizzle draw": ["swizzle", "draw", "no.csv"],
-    "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"], "banks": TILE,
-    "cost": ["cost", MULTIPLY], "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
-    "diff": ["diff", "sm_70", "sm_80", A], "merge": ["merge", "no"], "lower": ["lower", MULTIPLY],
+    "convert": ["convert", f"{MULTIPLY}.d", f"{MULTIPLY}.a"],
+    "emit": ["emit", A],
+    "swizzle fit": ["swizzle", "fit", "no.csv"],
+    "swizzle draw": ["swizzle", "draw", "no.csv"],
+    "swizzle table": ["swizzle", "table", "SWIZZLE_128B", "--extent", "64,8"],
+    "banks": TILE,
+    "cost": ["cost", MULTIPLY],
+    "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
+    "diff": ["diff", "sm_70", "sm_80", A],
+    "merge": ["merge", "no"],
+    "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
     "audit": ["audit", "no.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
-    "doctor": ["doctor"], "pages": ["pages"], "site": ["site"],
+    "doctor": ["doctor"],
+    "pages": ["pages"],
+    "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
     "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
-    "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"], "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
+    "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"],
+    "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
     "scales": ["scales", "nvfp4 scale_a"],
     "kernel gemm": ["kernel", "gemm", "--arch", "sm_80", "--type", "f16"],
-}  # fmt: skip
+}
 NOWHERE = ("", "a\0b", "\ud800")
 NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 30, "9" * 6000, "\x1b[31m", "3\n4")
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
-WRONG = {Named: NOWHERE, Given: ("", " "), Number: NO_NUMBERS, Numbers: NO_NUMBERS, Seconds: NO_SECONDS,
-         ElementType: ("", " "), SwizzleType: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
-         Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1")}  # fmt: skip
+WRONG = {
+    Named: NOWHERE,
+    Given: ("", " "),
+    Number: NO_NUMBERS,
+    Numbers: NO_NUMBERS,
+    Seconds: NO_SECONDS,
+    ElementType: ("", " "),
+    SwizzleType: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
+    Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1"),
+}
 
 
 def commands(group=main, path=()):
@@ -113,8 +135,14 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch)
     filled(tmp_path / "no")
     (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
-    needs = {"emit": ["--to", "python"], "swizzle draw": ["--bits", "16"], "swizzle table": ["--bits", "16"],
-             "pages": ["--results", "no"], "site": ["--results", "no"], "lower": ["--arch", "sm_80"]}  # fmt: skip
+    needs = {
+        "emit": ["--to", "python"],
+        "swizzle draw": ["--bits", "16"],
+        "swizzle table": ["--bits", "16"],
+        "pages": ["--results", "no"],
+        "site": ["--results", "no"],
+        "lower": ["--arch", "sm_80"],
+    }
     for name, words in ASKED.items():
         if name not in ("run", "verify"):
             done = CliRunner().invoke(main, [*words, *needs.get(name, [])])

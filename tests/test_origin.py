@@ -20,8 +20,12 @@ from tcprobe.store.results import Results
 
 H200 = Device(0, "NVIDIA H200", "sm_90", "580.1", "13.0", "driver's PTX compiler, CUDA 13.0", "emulated")
 OTHERS = {
-    "name": "NVIDIA H100", "driver": "590.1", "cuda": "13.1", "compiler": "another compiler", "method": "live",
-}  # fmt: skip
+    "name": "NVIDIA H100",
+    "driver": "590.1",
+    "cuda": "13.1",
+    "compiler": "another compiler",
+    "method": "live",
+}
 WMMA = "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64"
 
 

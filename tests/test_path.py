@@ -94,7 +94,9 @@ def placed(answer, table, found):
 def test_the_example_of_the_manual():
     answer = answered(F16 + ".b", "--tile", "64x64", "--global", "col", "--shared", "sw:3,4,3", "--with", "ldmatrix.x4")
     assert [(s["kind"], s["instruction"], s["wavefronts"], len(s["issues"])) for s in answer["steps"]] == [
-        ("global->shared", "cp.async.16", 64, 16), ("shared->registers", "ldmatrix.x4", 64, 16)]  # fmt: skip
+        ("global->shared", "cp.async.16", 64, 16),
+        ("shared->registers", "ldmatrix.x4", 64, 16),
+    ]
     first, second = (step["issues"][1] for step in answer["steps"])
     assert (first["bytes"], first["global"][:2], first["shared"][:2]) == (16, [512, 528], [576, 592])
     assert second["slots"] == [[0, 16, 0], [0, 16, 2], [0, 24, 0], [0, 24, 2]]
@@ -122,8 +124,9 @@ def test_worked_figures(name, size, places, access, figures):
 @pytest.mark.parametrize(("place", "fill"), [("plain", 32), ("sw:5,2,5", 32), ("pad:4", 32)])
 def test_the_transpose_of_f32_fills_without_conflicts(place, fill):
     """32 x 32 of f32 by cp.async.4; the read across the lines is `tcprobe banks`'s alone, and tested there."""
-    answer = answered(TF32 + ".a", "--tile", "32x32", "--shared", place, "--fill", "cp.async.4", "--with",
-                      "ld.shared.b32")  # fmt: skip
+    answer = answered(
+        TF32 + ".a", "--tile", "32x32", "--shared", place, "--fill", "cp.async.4", "--with", "ld.shared.b32"
+    )
     assert answer["steps"][0]["wavefronts"] == fill
     check(answer, load(TF32 + ".a", "sm_90"))
 
@@ -141,14 +144,35 @@ def test_more_than_forty_cases():
 
 
 NAMES = [
-    F16 + ".a", F16 + ".b", F16 + ".c", HALF + ".d", TF32 + ".b", S8 + ".a", S8 + ".d", F64 + ".a", F64 + ".d",
-    "mma.m16n8k64.row.col.s32.s4.s4.s32.b", "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a",
-    "wmma.m16n16k16.b.col.f16", "wmma.m32n8k16.a.row.f16", "mma.m8n8k4.row.col.f64.f64.f64.f64.b",
+    F16 + ".a",
+    F16 + ".b",
+    F16 + ".c",
+    HALF + ".d",
+    TF32 + ".b",
+    S8 + ".a",
+    S8 + ".d",
+    F64 + ".a",
+    F64 + ".d",
+    "mma.m16n8k64.row.col.s32.s4.s4.s32.b",
+    "mma.m16n8k256.row.col.s32.b1.b1.s32.and.popc.a",
+    "wmma.m16n16k16.b.col.f16",
+    "wmma.m32n8k16.a.row.f16",
+    "mma.m8n8k4.row.col.f64.f64.f64.f64.b",
     "mma.m16n8k4.row.col.f32.tf32.tf32.f32.a",
-]  # fmt: skip
+]
 PLACES = ["plain", "pad:16", "pad:20", "sw:2,4,3", "SWIZZLE_128B", "sw:1,5,-2"]
-OPS = ["ldmatrix.x1", "ldmatrix.x2", "ldmatrix.x4.trans", "ld.shared.b32", "ld.shared.v2", "stmatrix.x2",
-       "stmatrix.x1.trans", "st.shared.b16", "st.shared.b64", None]  # fmt: skip
+OPS = [
+    "ldmatrix.x1",
+    "ldmatrix.x2",
+    "ldmatrix.x4.trans",
+    "ld.shared.b32",
+    "ld.shared.v2",
+    "stmatrix.x2",
+    "stmatrix.x1.trans",
+    "st.shared.b16",
+    "st.shared.b64",
+    None,
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -201,11 +225,23 @@ def test_tiles_that_are_no_power_of_two(size, place, major):
 
 
 def test_without_an_access_the_most_matrices_are_taken():
-    found = {name: plan(name, "64x64", major).registers.instruction
-             for name, major in ((F16 + ".a", "row"), (F16 + ".b", "row"), (HALF + ".d", "col"), (F16 + ".d", "row"),
-                                 (S8 + ".a", "col"))}  # fmt: skip
-    assert list(found.values()) == ["ldmatrix.x4", "ldmatrix.x4.trans", "stmatrix.x4.trans", "st.shared.b64",
-                                    "ld.shared.b8"]  # fmt: skip
+    found = {
+        name: plan(name, "64x64", major).registers.instruction
+        for name, major in (
+            (F16 + ".a", "row"),
+            (F16 + ".b", "row"),
+            (HALF + ".d", "col"),
+            (F16 + ".d", "row"),
+            (S8 + ".a", "col"),
+        )
+    }
+    assert list(found.values()) == [
+        "ldmatrix.x4",
+        "ldmatrix.x4.trans",
+        "stmatrix.x4.trans",
+        "st.shared.b64",
+        "ld.shared.b8",
+    ]
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_120"])
@@ -259,7 +295,9 @@ def test_boxes_of_one_line_where_lines_are_wider_than_the_span():
 def test_the_way_back_by_tensor_map():
     answer = described(plan(HALF + ".d", "64x64", "row", "SWIZZLE_128B", fill="tma"))
     assert [(s["kind"], s.get("swizzle")) for s in answer["steps"]] == [
-        ("registers->shared", None), ("shared->global", "SWIZZLE_128B")]  # fmt: skip
+        ("registers->shared", None),
+        ("shared->global", "SWIZZLE_128B"),
+    ]
     check(answer, load(HALF + ".d", "sm_90"))
 
 
@@ -311,8 +349,15 @@ def test_headers_compile_without_a_warning():
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 def test_nvcc_compiles_a_header_and_its_kernel(tmp_path):
     (tmp_path / "path.cu").write_text(path_cases.program(0))
-    command = ["nvcc", "-arch=sm_90", "-std=c++17", "-cubin", "-o", str(tmp_path / "path.cubin"),
-               str(tmp_path / "path.cu")]  # fmt: skip
+    command = [
+        "nvcc",
+        "-arch=sm_90",
+        "-std=c++17",
+        "-cubin",
+        "-o",
+        str(tmp_path / "path.cubin"),
+        str(tmp_path / "path.cu"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -46,11 +46,18 @@ def cases():
 def planned():
     """Every place and major that an operand has, and fills, of tiles of several operands."""
     for (name, size), fill in product(
-        ((f"{BF16}.a_smem", "128x64"), (f"{BF16}.b_smem", "64x48"), (f"{E4M3}.a_smem", "64x128"),
-         (f"{E4M3}.b_smem", "128x64"), (f"{TF32}.b_smem", "32x32"), (f"{S8}.a_smem", "64x64"),
-         (f"{SPARSE}.a_smem", "64x64"), (f"{SPARSE}.b_smem", "64x64")),
+        (
+            (f"{BF16}.a_smem", "128x64"),
+            (f"{BF16}.b_smem", "64x48"),
+            (f"{E4M3}.a_smem", "64x128"),
+            (f"{E4M3}.b_smem", "128x64"),
+            (f"{TF32}.b_smem", "32x32"),
+            (f"{S8}.a_smem", "64x64"),
+            (f"{SPARSE}.a_smem", "64x64"),
+            (f"{SPARSE}.b_smem", "64x64"),
+        ),
         ("tma", "cp.async", "plain.4"),
-    ):  # fmt: skip
+    ):
         for major, placed in product(("row", "col"), PLACES):
             try:
                 yield plan(name, size, major, placed, fill=fill)

@@ -139,8 +139,9 @@ def test_what_does_not_exist_says_why_and_what_does(arguments, words):
         assert word in said, said
 
 
-@pytest.mark.parametrize("arguments", [a for a, words in REFUSED if any(w.startswith("--") for w in words)],
-                         ids=lambda a: " ".join(a)[:70])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments", [a for a, words in REFUSED if any(w.startswith("--") for w in words)], ids=lambda a: " ".join(a)[:70]
+)
 def test_the_nearest_exists(arguments):
     """Each way that a refusal names is a path, if it is taken."""
     hint = " ".join(refused(*arguments).split()).partition("Nearest that exists: ")[2].rstrip(".")

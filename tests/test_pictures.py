@@ -129,11 +129,14 @@ def resvg(text):
 
 
 PICTURES = {
-    "split between two threads": ("wmma.m16n16k16.a.row.f16", "sm_70"), "halves of registers": (f"{MMA}.a", None),
-    "four products": ("mma.m8n8k4.row.col.f32.f16.f16.f32.a", None), "warps": ("wgmma.m64n8k16.f32.f16.f16.d", None),
+    "split between two threads": ("wmma.m16n16k16.a.row.f16", "sm_70"),
+    "halves of registers": (f"{MMA}.a", None),
+    "four products": ("mma.m8n8k4.row.col.f32.f16.f16.f32.a", None),
+    "warps": ("wgmma.m64n8k16.f32.f16.f16.d", None),
     "four selectors": ("mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e", None),
-    "no columns": ("ldmatrix.m8n8.x4.shared.b16.address", None), "pieces": ("wmma.m8n8k128.a.row.b1", None),
-}  # fmt: skip
+    "no columns": ("ldmatrix.m8n8.x4.shared.b16.address", None),
+    "pieces": ("wmma.m8n8k128.a.row.b1", None),
+}
 
 
 def boxes(root, x=0.0, y=0.0):

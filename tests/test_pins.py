@@ -37,8 +37,13 @@ def published_bytes():
     """(number of files, hash) of the measured tables by folder, and the ids of their layouts."""
     root = published().root
     folders = sorted({p.parent for p in root.rglob("*.json")})
-    return {f.relative_to(root).as_posix(): [len(files := sorted(f.glob("*.json"))), digest(
-        part for p in files for part in (p.name, p.read_bytes()))] for f in folders}  # fmt: skip
+    return {
+        f.relative_to(root).as_posix(): [
+            len(files := sorted(f.glob("*.json"))),
+            digest(part for p in files for part in (p.name, p.read_bytes())),
+        ]
+        for f in folders
+    }
 
 
 def probe_texts():

@@ -65,14 +65,27 @@ def test_a_print_out_says_what_its_layout_is(name):
 def test_the_three_published_ones():
     """The last was cut off before its last line."""
     assert fitted(DATA / "visualize_tensoropmultiplicand_16_32_32x32.txt", "--bits", 16) == {
-        "kind": "swizzle", "swizzle": [2, 3, 3], "unit": "elements", "shape": [32, 32], "stride": [1, 32], "base": 0,
-        "cells": 1024, "proven": True, "others": [], "bytes": [2, 4, 3],
+        "kind": "swizzle",
+        "swizzle": [2, 3, 3],
+        "unit": "elements",
+        "shape": [32, 32],
+        "stride": [1, 32],
+        "base": 0,
+        "cells": 1024,
+        "proven": True,
+        "others": [],
+        "bytes": [2, 4, 3],
         "names": [
-            "Sw<2,3,3>", "TensorOpMultiplicand<16,32>", "TensorOpMultiplicandCongruous<16,32>",
-            "TensorOpMultiplicandCrosswise<16,32>", "ColumnMajorTensorOpMultiplicandCongruous<16,32>",
-            "ColumnMajorTensorOpMultiplicandCrosswise<16,32>", "Layout_MN_SW64_Atom<half_t>", "SWIZZLE_64B",
+            "Sw<2,3,3>",
+            "TensorOpMultiplicand<16,32>",
+            "TensorOpMultiplicandCongruous<16,32>",
+            "TensorOpMultiplicandCrosswise<16,32>",
+            "ColumnMajorTensorOpMultiplicandCongruous<16,32>",
+            "ColumnMajorTensorOpMultiplicandCrosswise<16,32>",
+            "Layout_MN_SW64_Atom<half_t>",
+            "SWIZZLE_64B",
         ],
-    }  # fmt: skip
+    }
     found = fitted(DATA / "visualize_tensoropmultiplicand_16_64_64x16.txt")
     assert (found["swizzle"], found["shape"], found["stride"]) == ([3, 3, 3], [64, 16], [1, 64])
     assert {"Sw<3,3,3>", "TensorOpMultiplicandCrosswise<16,64>", "SWIZZLE_128B"} <= set(found["names"])
@@ -130,8 +143,12 @@ def test_trimmed_lines_of_one_cell_are_refused(write):
 def test_comments_prompts_and_continued_commands(write):
     body = lines_of("visualize_tensoropmultiplicand_16_32_32x32.txt")[1:]
     body = [line + "   # a comment" if line.startswith("(24") else line for line in body]
-    head = ['$ ./examples/03_visualize_layout "TensorOpMultiplicand<16,32>" \\', "   --extent=32,32 \\",
-            "   --vectorize 8 --output-shape=64,4", "// what it prints"]  # fmt: skip
+    head = [
+        '$ ./examples/03_visualize_layout "TensorOpMultiplicand<16,32>" \\',
+        "   --extent=32,32 \\",
+        "   --vectorize 8 --output-shape=64,4",
+        "// what it prints",
+    ]
     source = read(write("\r\n".join([*head, *body])))
     assert source.command.extent == (32, 32)
     assert source.address.cells == 1024
@@ -233,9 +250,17 @@ def test_ways_to_write_offsets(text, write):
     address = read(write(text)).address
     assert address.grid.tolist() == [[0, 1, 2], [4, 5, 6]]
     assert fitted(write(text)) == {
-        "kind": "affine", "swizzle": None, "unit": "elements", "shape": [2, 3], "stride": [4, 1], "base": 0, "cells": 6,
-        "proven": True, "others": [], "names": ["RowMajor"],
-    }  # fmt: skip
+        "kind": "affine",
+        "swizzle": None,
+        "unit": "elements",
+        "shape": [2, 3],
+        "stride": [4, 1],
+        "base": 0,
+        "cells": 6,
+        "proven": True,
+        "others": [],
+        "names": ["RowMajor"],
+    }
 
 
 def test_offsets_may_repeat_and_a_box_may_begin_anywhere(write):

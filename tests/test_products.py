@@ -24,9 +24,13 @@ def test_a_run_without_a_gpu_says_so(monkeypatch):
     assert (done.exit_code, done.output) == (3, "Error: no usable NVIDIA GPU: none is visible.\n")
 
 
-@pytest.mark.parametrize(("target", "there", "words"), [
-    ("sm_90", "sm_80", "runs on sm_90 alone: take --arch sm_80"), ("sm_89", "sm_86", "older than sm_89"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "there", "words"),
+    [
+        ("sm_90", "sm_80", "runs on sm_90 alone: take --arch sm_80"),
+        ("sm_89", "sm_86", "older than sm_89"),
+    ],
+)
 def test_a_gpu_that_a_kernel_is_not_for_is_refused(monkeypatch, target, there, words):
     class Other:
         def devices(self):
@@ -40,12 +44,15 @@ def test_a_gpu_that_a_kernel_is_not_for_is_refused(monkeypatch, target, there, w
 OUTCOME = ProductRun("A GPU", (523, 389, 331), 0, 0, (512, 512, 512), 100.0, 200.0, 0.5, 0)
 
 
-@pytest.mark.parametrize(("outcome", "code", "words"), [
-    (OUTCOME, 0, "523x389x331 equal to NumPy's\n512x512x512: 100.0 TFLOP/s, cuBLAS 200.0: ratio 0.5\n"),
-    (replace(OUTCOME, wrong=3, outside=2), 1, "3 elements differ from NumPy's, 2 bytes written outside D\n"),
-    (replace(OUTCOME, apart=7), 1, "ratio 0.5; 7 elements differ from its\n"),
-    (replace(OUTCOME, cublas=None, ratio=None, apart=None), 0, "cublasGemmEx has no product of f16 into f16\n"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("outcome", "code", "words"),
+    [
+        (OUTCOME, 0, "523x389x331 equal to NumPy's\n512x512x512: 100.0 TFLOP/s, cuBLAS 200.0: ratio 0.5\n"),
+        (replace(OUTCOME, wrong=3, outside=2), 1, "3 elements differ from NumPy's, 2 bytes written outside D\n"),
+        (replace(OUTCOME, apart=7), 1, "ratio 0.5; 7 elements differ from its\n"),
+        (replace(OUTCOME, cublas=None, ratio=None, apart=None), 0, "cublasGemmEx has no product of f16 into f16\n"),
+    ],
+)
 def test_what_a_run_says(monkeypatch, outcome, code, words):
     monkeypatch.setattr("tcprobe.run.products.product", lambda kernel, size: outcome)
     asked = ["kernel", "gemm", "--arch", "sm_80", "--type", "f16", "--run"]
@@ -65,9 +72,17 @@ def test_whole_numbers_are_stored_as_their_type_has_them(out):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("target", "kind"), [
-    ("sm_75", "f16"), ("sm_80", "bf16"), ("sm_80", "tf32"), ("sm_80", "s8"), ("sm_90", "f16"), ("sm_90", "e4m3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("sm_75", "f16"),
+        ("sm_80", "bf16"),
+        ("sm_80", "tf32"),
+        ("sm_80", "s8"),
+        ("sm_90", "f16"),
+        ("sm_90", "e4m3"),
+    ],
+)
 def test_products_are_exact_on_a_gpu(target, kind):
     made = gemm(GemmOptions(target, kind))
     try:

@@ -83,15 +83,19 @@ def test_the_header_is_the_least_that_allows_all():
 
 def test_a_target_with_a_suffix_wins_over_a_newer_plain_one():
     """On sm_103 a form of family sm_100f is compiled for that, beside one that sm_103 does not have."""
-    kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32",
-                                             "ldmatrix_m16n16_x1_trans_shared_b8"))  # fmt: skip
+    kind, move = (
+        KERNELS[name]
+        for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32", "ldmatrix_m16n16_x1_trans_shared_b8")
+    )
     assert module([kind, move], arch("sm_103")).splitlines()[1] == ".target sm_100f"
 
 
 def test_a_gpu_compiles_what_its_arch_does_not_have_apart(monkeypatch):
     """On sm_100 the header of an ldmatrix would let a form of sm_120 pass, which the driver then emulates."""
-    kind, move = (KERNELS[name] for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32",
-                                             "ldmatrix_m16n16_x1_trans_shared_b8"))  # fmt: skip
+    kind, move = (
+        KERNELS[name]
+        for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32", "ldmatrix_m16n16_x1_trans_shared_b8")
+    )
     gpu, texts = Gpu.__new__(Gpu), []
     gpu._arch = arch("sm_100")
     monkeypatch.setattr(gpu, "_load_module", lambda ks: texts.append(module(ks, gpu._arch)))

@@ -35,8 +35,9 @@ def test_files_keep_their_schemas(schema):
 
 @pytest.mark.skipif(not shutil.which("actionlint"), reason="no actionlint here")
 def test_actionlint_finds_nothing():
-    done = subprocess.run(["actionlint", *map(str, SCHEMAS["vendor.github-workflows"])], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        ["actionlint", *map(str, SCHEMAS["vendor.github-workflows"])], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 

@@ -148,8 +148,18 @@ def test_layouts_of_opcodes_are_stored_whole():
                 assert len(table.inverse) == rows * cols * shape.products
                 assert {len(h) for h in table.inverse.values()} == {1}
             met.add(opcode.split(".")[0] + "." + opcode.split(".")[1])
-    assert met >= {"HMMA.884", "HMMA.1688", "HMMA.16816", "HMMA.1684", "IMMA.8816", "IMMA.16816", "IMMA.8832",
-                   "BMMA.88128", "DMMA.884", "DMMA.8x8x4"}  # fmt: skip
+    assert met >= {
+        "HMMA.884",
+        "HMMA.1688",
+        "HMMA.16816",
+        "HMMA.1684",
+        "IMMA.8816",
+        "IMMA.16816",
+        "IMMA.8832",
+        "BMMA.88128",
+        "DMMA.884",
+        "DMMA.8x8x4",
+    }
 
 
 def test_what_is_not_measured_on_an_arch_is_documented_there():

@@ -20,8 +20,10 @@ from tcprobe.layout.swizzle import Swizzle
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 A, D = (f"mma.m16n8k16.row.col.f32.f16.f16.f32.{operand}" for operand in "ad")
-OFFERED = {*("fragment", "instruction", "arch", "banks", "path", "descriptor", "tensormap"),
-           *("swizzle", "convert", "reduce", "compare", "cost", "numerics", "kernel")}  # fmt: skip
+OFFERED = {
+    *("fragment", "instruction", "arch", "banks", "path", "descriptor", "tensormap"),
+    *("swizzle", "convert", "reduce", "compare", "cost", "numerics", "kernel"),
+}
 
 
 def test_import_loads_nothing_else():

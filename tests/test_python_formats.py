@@ -118,8 +118,9 @@ def test_numba_builds_metadata(cell):
     row, col, read, field = (scope[f"{named(cell)}_{name}"] for name in ("row", "col", "read", "field"))
     index = drawn(cell)
     whole, fields = spread(cell, index), range(cell.fragment.elements)
-    built = [sum(field(i, int(whole[row(lane, i), col(lane, i)])) for i in fields) if read(lane) else 0
-             for lane in range(32)]  # fmt: skip
+    built = [
+        sum(field(i, int(whole[row(lane, i), col(lane, i)])) for i in fields) if read(lane) else 0 for lane in range(32)
+    ]
     assert built == expected(cell, index)
 
 
@@ -162,9 +163,13 @@ def test_mosaic_has_jaxs_own_layouts():
 # layouts that nobody has
 
 
-BASES = (("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90"), ("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "sm_90"),
-         ("mma.m8n8k4.row.col.f64.f64.f64.f64.b", "sm_90"), ("wmma.m16n16k16.a.row.f16", "sm_70"),
-         ("wgmma.m64n16k16.f32.f16.f16.d", "sm_90"))  # fmt: skip
+BASES = (
+    ("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90"),
+    ("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "sm_90"),
+    ("mma.m8n8k4.row.col.f64.f64.f64.f64.b", "sm_90"),
+    ("wmma.m16n16k16.a.row.f16", "sm_70"),
+    ("wgmma.m64n16k16.f32.f16.f16.d", "sm_90"),
+)
 
 
 @st.composite

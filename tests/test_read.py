@@ -84,8 +84,11 @@ def test_a_cubin(made):
 @pytest.mark.parametrize("on", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
 def test_registers_and_stack_are_what_ptxas_says(tmp_path, on):
     """Headers of both ABI versions."""
-    names = [name for name in (MULTIPLY, "mma.m16n8k8.row.col.f32.f16.f16.f32", "wmma.mma.row.col.m16n16k16.f32.f32")
-             if inventory.instructions()[name].target.on(arch(on))]  # fmt: skip
+    names = [
+        name
+        for name in (MULTIPLY, "mma.m16n8k8.row.col.f32.f16.f16.f32", "wmma.mma.row.col.m16n16k16.f32.f32")
+        if inventory.instructions()[name].target.on(arch(on))
+    ]
     path = fatbins.cubin(tmp_path, *names, on=on)
     call = [TOOLS.ptxas, "-v", "-arch", on, str(path.with_suffix(".ptx")), "-o", str(tmp_path / "v")]
     words = subprocess.run(call, check=True, capture_output=True, text=True).stderr

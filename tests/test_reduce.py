@@ -80,8 +80,13 @@ int main() {{
   for (auto& lane : out) {{ for (double v : lane) std::printf("%.0f ", v); std::puts(""); }}
 }}"""
     (tmp_path / "run.cpp").write_text(text)
-    built = subprocess.run(["g++", "-std=c++20", "-O0", "-pthread", "run.cpp", "-o", "run"], cwd=tmp_path,
-                           capture_output=True, text=True, check=False)  # fmt: skip
+    built = subprocess.run(
+        ["g++", "-std=c++20", "-O0", "-pthread", "run.cpp", "-o", "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert built.returncode == 0, built.stderr[:3000]
     done = subprocess.run([str(tmp_path / "run")], capture_output=True, text=True, check=True)
     return [list(map(int, line.split())) for line in done.stdout.splitlines()]
@@ -113,8 +118,10 @@ def test_every_accumulator_on_the_host(tmp_path):
             found = reduce(cell, over, op, f"f{number}{over}")
             functions.append(found.code)
             parts = len(found.plan.groups)
-            calls.append(f"{{ {filled(cell, 't')} float o[{parts}]; f{number}{over}(x, o); "
-                         "for (float v : o) out[tid].push_back(v); }")  # fmt: skip
+            calls.append(
+                f"{{ {filled(cell, 't')} float o[{parts}]; f{number}{over}(x, o); "
+                "for (float v : o) out[tid].push_back(v); }"
+            )
             rows = numbered(cell.table, axis)
             for lane in range(LANES):
                 join = max if op == "max" else sum
@@ -135,8 +142,10 @@ def test_masks_and_fills_on_the_host(tmp_path):
             functions.append(found.code)
             given = list(dict.fromkeys(re.findall("row0|col0", mask + (fill or ""))))
             arguments = ["x", *(["-1.f"] if fill is None else []), *(str(VALUES[name]) for name in given)]
-            calls.append(f"{{ {filled(cell, 't')} m{number}_{at}({', '.join(arguments)}); "
-                         "for (float v : x) out[tid].push_back(v); }")  # fmt: skip
+            calls.append(
+                f"{{ {filled(cell, 't')} m{number}_{at}({', '.join(arguments)}); "
+                "for (float v : x) out[tid].push_back(v); }"
+            )
             for slot, (row, col) in enumerate(cell.table.cells):
                 values = {"row": row, "col": col, **VALUES}
                 other = -1 if fill is None else linear(fill).at(values)
@@ -147,8 +156,11 @@ def test_masks_and_fills_on_the_host(tmp_path):
 
 def test_the_code_compiles_for_a_gpu():
     d = load(D)
-    parts = [reduce(d, "row", "max", "a").code, masked(d, "row >= col", None, "b").code,
-             masked(load("wmma.m16n16k16.d.f32", "sm_90"), None, "row * 16 + col", "c").code]  # fmt: skip
+    parts = [
+        reduce(d, "row", "max", "a").code,
+        masked(d, "row >= col", None, "b").code,
+        masked(load("wmma.m16n16k16.d.f32", "sm_90"), None, "row * 16 + col", "c").code,
+    ]
     use = """
     __global__ void k(float* p) {
       float x[4], o[2], y[8];
@@ -178,23 +190,41 @@ def test_known_cases():
     assert np.size(copies.plan.groups) == 16
 
 
-@pytest.mark.parametrize(("mask", "costs"), [
-    ("row >= col", {"compare": 2, "select": 2}), ("row < 8", {"compare": 0, "select": 0}),
-    ("row >= col + off", {"compare": 4, "select": 4}), ("row >= 0", {"compare": 0, "select": 0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mask", "costs"),
+    [
+        ("row >= col", {"compare": 2, "select": 2}),
+        ("row < 8", {"compare": 0, "select": 0}),
+        ("row >= col + off", {"compare": 4, "select": 4}),
+        ("row >= 0", {"compare": 0, "select": 0}),
+    ],
+)
 def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
     assert masked(load(D), mask, None).costs == costs
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("row", "is a number, not a condition"), ("row >=", "where a number"), ("row * col > 3", "not linear"),
-    ("row > 3 > col", "two comparisons"), ("(row > 3", "not closed"), ("row > a.b('os')", "belongs to no condition"),
-    ("row > 1e9", "belongs to no condition"), ("row > 99999999", "belongs to no condition"),
-    ("row > lane", "cannot be"),
-    ("(" * 100 + "row > 1", "more than 30 levels"), ("row > 1 " * 100, "at most 500"), ("", "where a number"),
-    ("row > 1048577", "a number above"), ("row; col", "belongs to no condition"), ("row > int", "cannot be arguments"),
-    ("row > x", "cannot be arguments"), ("row and col > 1", "a number where a condition"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("row", "is a number, not a condition"),
+        ("row >=", "where a number"),
+        ("row * col > 3", "not linear"),
+        ("row > 3 > col", "two comparisons"),
+        ("(row > 3", "not closed"),
+        ("row > a.b('os')", "belongs to no condition"),
+        ("row > 1e9", "belongs to no condition"),
+        ("row > 99999999", "belongs to no condition"),
+        ("row > lane", "cannot be"),
+        ("(" * 100 + "row > 1", "more than 30 levels"),
+        ("row > 1 " * 100, "at most 500"),
+        ("", "where a number"),
+        ("row > 1048577", "a number above"),
+        ("row; col", "belongs to no condition"),
+        ("row > int", "cannot be arguments"),
+        ("row > x", "cannot be arguments"),
+        ("row and col > 1", "a number where a condition"),
+    ],
+)
 def test_what_is_no_condition(text, words):
     with pytest.raises(UsageError, match=re.escape(words)):
         condition(text)
@@ -216,15 +246,22 @@ def tcprobe(*arguments, code=0):
     return done
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ((W, "--over", "col"), "over row there is a plan"), ((D, "--over", "row", "--tile", "60x128"), "next is 64x128"),
-    ((D, "--over", "row", "--tile", "64"), "is no tile such as 16x16"),
-    ((D, "--over", "row", "--tile", "64x512"), "at most"),
-    ((D, "--mask", "row > 1", "--tile", "64x64"), "--tile goes with --over"),
-    (("wmma.m16n16k16.a.row.f16", "--arch", "sm_80", "--over", "row", "--op", "softmax"), "holds elements twice"),
-    (("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--arch", "sm_70", "--over", "row", "--tile", "16x8"), "of 4 products"),
-    ((D, "--over", "row", "--name", "x"), "another use"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((W, "--over", "col"), "over row there is a plan"),
+        ((D, "--over", "row", "--tile", "60x128"), "next is 64x128"),
+        ((D, "--over", "row", "--tile", "64"), "is no tile such as 16x16"),
+        ((D, "--over", "row", "--tile", "64x512"), "at most"),
+        ((D, "--mask", "row > 1", "--tile", "64x64"), "--tile goes with --over"),
+        (("wmma.m16n16k16.a.row.f16", "--arch", "sm_80", "--over", "row", "--op", "softmax"), "holds elements twice"),
+        (
+            ("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--arch", "sm_70", "--over", "row", "--tile", "16x8"),
+            "of 4 products",
+        ),
+        ((D, "--over", "row", "--name", "x"), "another use"),
+    ],
+)
 def test_what_has_no_plan(arguments, words):
     assert words in " ".join(tcprobe("reduce", *arguments, code=2).stderr.split())
 
@@ -245,13 +282,22 @@ def test_the_command():
     done = tcprobe("reduce", D, "--over", "row", "--op", "max")
     assert done.stdout.startswith("template <class T>")
     assert "2 shuffles, no scheme of words between lanes has fewer" in done.stderr
-    data = json.loads(tcprobe("reduce", "accumulator", "wmma", "16x16x16", "float", "--arch", "v100", "--over", "row",
-                              "--json").stdout)  # fmt: skip
-    assert (data["arch"], data["shuffles"], data["groups"]) == ("sm_70", {"combine": 2, "back": 1},
-                                                                [[0, 1, 4, 5], [2, 3, 6, 7]])  # fmt: skip
+    data = json.loads(
+        tcprobe(
+            "reduce", "accumulator", "wmma", "16x16x16", "float", "--arch", "v100", "--over", "row", "--json"
+        ).stdout
+    )
+    assert (data["arch"], data["shuffles"], data["groups"]) == (
+        "sm_70",
+        {"combine": 2, "back": 1},
+        [[0, 1, 4, 5], [2, 3, 6, 7]],
+    )
     assert len(data["results"]) == 32
     assert "keeps where row >= col; a lane: 2 comparisons" in tcprobe("reduce", D, "--mask", "row >= col").stderr
-    for arguments, words in {(): "give --over", ("--over", "row", "--fill", "0"): "give --over",
-                             ("--over", "row", "--name", "a b"): "is no name"}.items():  # fmt: skip
+    for arguments, words in {
+        (): "give --over",
+        ("--over", "row", "--fill", "0"): "give --over",
+        ("--over", "row", "--name", "a b"): "is no name",
+    }.items():
         assert words in tcprobe("reduce", D, *arguments, code=2).stderr
     assert "has unused slots" in tcprobe("reduce", "ldmatrix.m8n8.x1.shared.b16.address", "--fill", "0", code=2).stderr

@@ -102,10 +102,15 @@ def test_a_spoilt_word_is_noticed(tmp_path):
     assert emitted.tried(tmp_path, [wrong]).wrong == [wrong.of]
 
 
-CONVERSIONS = list({dequantize.conversion(stored, target, arch)._replace(needs=None): None
-                    for arch, (stored, target) in itertools.product(ARCHS, itertools.product(
-                        dequantize.STORED, ("f16", "bf16", "s8", "u8")))
-                    if target in dequantize.targets(stored) and target != stored})  # fmt: skip
+CONVERSIONS = list(
+    {
+        dequantize.conversion(stored, target, arch)._replace(needs=None): None
+        for arch, (stored, target) in itertools.product(
+            ARCHS, itertools.product(dequantize.STORED, ("f16", "bf16", "s8", "u8"))
+        )
+        if target in dequantize.targets(stored) and target != stored
+    }
+)
 
 
 def functions(way):
@@ -140,8 +145,10 @@ def test_conversions_are_all_there():
     """Two ways each for the types that later archs convert themselves."""
     names = sorted((way.source, way.target) for way in CONVERSIONS)
     assert len(set(names)) == 13
-    assert [name for name in set(names) if names.count(name) == 2] in ([("e4m3", "f16"), ("e2m1", "f16")],
-                                                                      [("e2m1", "f16"), ("e4m3", "f16")])  # fmt: skip
+    assert [name for name in set(names) if names.count(name) == 2] in (
+        [("e4m3", "f16"), ("e2m1", "f16")],
+        [("e2m1", "f16"), ("e4m3", "f16")],
+    )
     counts = {(way.source, way.target): (way.instructions, way.codes) for way in reversed(CONVERSIONS)}
     assert counts["s4", "f16"] == (9, 8)
     assert counts["s4", "s8"] == (5, 8)
@@ -171,8 +178,12 @@ def kernels(name):
     cells = of_every_kind(arch(name).name)
     for number, plan in enumerate(itertools.chain(plans(cells), plans(cells, group=True))):
         struct = cuda.name(plan)
-        scale = f"unsigned h[{struct}::GROUPS][{struct}::SCALES]; {struct}::load_scales(w, 64, 1, 2, t, h); " \
-                f"{struct}::scale(h, r);" if plan.group else ""  # fmt: skip
+        scale = (
+            f"unsigned h[{struct}::GROUPS][{struct}::SCALES]; {struct}::load_scales(w, 64, 1, 2, t, h); "
+            f"{struct}::scale(h, r);"
+            if plan.group
+            else ""
+        )
         yield (
             cuda.source(plan)
             + f"""

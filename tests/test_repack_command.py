@@ -93,15 +93,20 @@ def asked(*arguments, code=0):
         (["mma.m8n8k4.row.col.f32.f16.f16.f32.b", "--repack", "--type", "s8", "--arch", "sm_70"], "holds 4 products"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--packer", "numpy", "--code"], "does not go with --packer"),
     ],
-)  # fmt: skip
+)
 def test_refusals(arguments, words):
     assert words in asked(*arguments, code=2)
 
 
 def test_the_answer():
     text = asked(f"{F16}.b", "--repack", "--type", "s4", "--group", "128", "--arch", "sm_80")
-    for words in ("8 k steps in one 16-byte load", "9 instructions for 8 elements, 1.125 an element", "Marlin",
-                  "each group of k has its scale", "one to one"):  # fmt: skip
+    for words in (
+        "8 k steps in one 16-byte load",
+        "9 instructions for 8 elements, 1.125 an element",
+        "Marlin",
+        "each group of k has its scale",
+        "one to one",
+    ):
         assert words in text
     assert "ldmatrix" not in text
 

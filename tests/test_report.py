@@ -111,9 +111,11 @@ LIES = {
     "no files": (lambda b: b.update(files=[]), "not the keys of a report"),
     "a document that is none": (lambda b: b["files"].update({"sm_90/live/x.json": 3}), "no document of a finding"),
     "another probe": (
-        lambda b: reseal_inside(b, "live", lambda d: d["provenance"].update(ptx="0" * 16)), "not that of the probe"),
+        lambda b: reseal_inside(b, "live", lambda d: d["provenance"].update(ptx="0" * 16)),
+        "not that of the probe",
+    ),
     "a layout gone": (lambda b: b["files"].pop(next(n for n in b["files"] if n.startswith("layouts"))), "layout"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -145,8 +147,9 @@ def test_a_kind_of_device_counts_once(tmp_path):
     """Five uploads of one kind say what one says: two other kinds decide."""
     same = [
         dataclasses.replace(m, provenance={**m.provenance, "driver": str(n)})
-        for n in range(5) for m in [measured(MMA, "NVIDIA H200", seed=3)]
-    ]  # fmt: skip
+        for n in range(5)
+        for m in [measured(MMA, "NVIDIA H200", seed=3)]
+    ]
     others = [measured(MMA, device) for device in ("NVIDIA H100", "NVIDIA GH200")]
     target = Results(tmp_path / "all")
     for n, one in enumerate([*same, *others]):

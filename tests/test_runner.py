@@ -122,8 +122,9 @@ def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
 def test_the_worker_ends_with_the_tool(tmp_path):
     session = runner.Session(worker("hang", CULPRIT))
     device = runner.choose(session.devices)
-    messages = session.work({"device": device.index, "kind": "table", "experiments": [CULPRIT], "folder": None,
-                             "careful": True})  # fmt: skip
+    messages = session.work(
+        {"device": device.index, "kind": "table", "experiments": [CULPRIT], "folder": None, "careful": True}
+    )
     assert next(messages)[0]["event"] == "compiled"
     assert next(messages)[0]["event"] == "begin"
     session._process.stdin.close()  # what the kernel does when the tool is killed

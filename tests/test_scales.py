@@ -14,9 +14,13 @@ from tcprobe.errors import UsageError
 from tcprobe.references import scale_atom
 from tcprobe.store.cell import load, selections
 
-NAMES = ["nvfp4 scale_a", "nvfp4 scale_b", "mxfp4 scale_a", "mxfp4 scale_b",
-         *(f"mma.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e2m1.f32.ue8m0.scale_{x}"
-           for x in "ab")]  # fmt: skip
+NAMES = [
+    "nvfp4 scale_a",
+    "nvfp4 scale_b",
+    "mxfp4 scale_a",
+    "mxfp4 scale_b",
+    *(f"mma.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e2m1.f32.ue8m0.scale_{x}" for x in "ab"),
+]
 BLOCKS, LINES = 6, 300
 MAIN = """#include <cstdio>
 #include <cstdint>
@@ -47,8 +51,9 @@ def test_as_cute_dsl_tiles_it(monkeypatch):
     @cute.jit
     def compare():
         layout = tile_atom_to_shape_SF((256, 16 * 8, 1), 16)
-        found.extend((line, block, layout((line, 16 * block, 0))) for line, block in
-                     itertools.product(range(256), range(8)))  # fmt: skip
+        found.extend(
+            (line, block, layout((line, 16 * block, 0))) for line, block in itertools.product(range(256), range(8))
+        )
 
     compare()
     assert [at for line, block, at in found] == [scale_atom.offset(line, block, 8) for line, block, _ in found]
@@ -78,8 +83,10 @@ def test_registers_hold_what_every_selector_reads(name):
 def test_the_code_on_the_host(name, tmp_path):
     """Offsets of all scales, and the words of all lanes of a tile, of whose bytes each is the one at its offset."""
     found = in_registers(load(name))
-    probe = found.code("f", "").replace("*reinterpret_cast<const unsigned*>(host + f_offset(line, block, blocks))",
-                                        "(unsigned)f_offset(line, block, blocks)")  # fmt: skip
+    probe = found.code("f", "").replace(
+        "*reinterpret_cast<const unsigned*>(host + f_offset(line, block, blocks))",
+        "(unsigned)f_offset(line, block, blocks)",
+    )
     probe = probe.replace("const unsigned char* host", "const unsigned char*")
     assert "reinterpret_cast" not in probe
     words = "".join(f'  printf("%u\\n", f(0, 16, 4, {BLOCKS}, {lane}));\n' for lane in range(32))
@@ -92,11 +99,15 @@ def test_the_code_on_the_host(name, tmp_path):
     assert list(map(int, out)) == wanted
 
 
-@pytest.mark.parametrize(("name", "m", "n", "vector"), [
-    ("tcgen05.mma.cta_group::1.kind::mxf8f6f4", 128, 256, 1), ("tcgen05.mma.cta_group::1.kind::mxf4", 128, 200, 2),
-    ("tcgen05.mma.cta_group::2.kind::mxf4nvf4", 256, 128, 4),
-    ("tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4", 128, 64, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "m", "n", "vector"),
+    [
+        ("tcgen05.mma.cta_group::1.kind::mxf8f6f4", 128, 256, 1),
+        ("tcgen05.mma.cta_group::1.kind::mxf4", 128, 200, 2),
+        ("tcgen05.mma.cta_group::2.kind::mxf4nvf4", 256, 128, 4),
+        ("tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4", 128, 64, 1),
+    ],
+)
 def test_copied_atoms_lie_where_the_multiply_reads_them(name, m, n, vector):
     for which in ("scale_a", "scale_b"):
         in_memory = operand(f"{name}.{which}")
@@ -119,16 +130,19 @@ def test_code_is_compiled():
         assert (done, log) == (True, "")
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["mma.m16n8k16.row.col.f32.f16.f16.f32.a"], "holds no scales"),
-    (["tcgen05.mma.cta_group::1.kind::f16.d"], "holds no scales"),
-    (["tcgen05.mma.cta_group::2.kind::mxf4.scale_b", "--m", "128"], "is not in all lanes alike"),
-    (["tcgen05.mma.cta_group::1.kind::mxf4nvf4.scale_b"], "--scale-vec"),
-    (["tcgen05.mma.cta_group::2.kind::mxf4.k96.scale_a"], "no part of an atom"),
-    (["nvfp4", "scale_a", "--line", "0", "--block", "4"], "has 4 blocks"),
-    (["nvfp4", "scale_a", "--m", "128"], "goes with"),
-    (["tcgen05.mma.cta_group::1.kind::mxf4.scale_a", "--line", "128"], "has no line"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mma.m16n8k16.row.col.f32.f16.f16.f32.a"], "holds no scales"),
+        (["tcgen05.mma.cta_group::1.kind::f16.d"], "holds no scales"),
+        (["tcgen05.mma.cta_group::2.kind::mxf4.scale_b", "--m", "128"], "is not in all lanes alike"),
+        (["tcgen05.mma.cta_group::1.kind::mxf4nvf4.scale_b"], "--scale-vec"),
+        (["tcgen05.mma.cta_group::2.kind::mxf4.k96.scale_a"], "no part of an atom"),
+        (["nvfp4", "scale_a", "--line", "0", "--block", "4"], "has 4 blocks"),
+        (["nvfp4", "scale_a", "--m", "128"], "goes with"),
+        (["tcgen05.mma.cta_group::1.kind::mxf4.scale_a", "--line", "128"], "has no line"),
+    ],
+)
 def test_mistakes(words, said):
     assert said in tcprobe("scales", *words, code=2).output
 

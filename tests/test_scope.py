@@ -12,13 +12,18 @@ from tcprobe.cli import main
 D, A = (f"mma.m16n8k16.row.col.f32.f16.f16.f32.{operand}" for operand in "da")
 LOADS = ("load", A, "--arch", "sm_90", "--code")
 COMMANDS = [
-    ("reduce", D, "--over", "row", "--op", "max"), ("reduce", D, "--mask", "row >= col + col0"),
-    LOADS, ("path", A, "--tile", "64x64", "--code", "cuda"), ("path", "wgmma.m64n64k16.f32.f16.f16.b_smem", "--tile",
-    "64x64", "--global", "col", "--code", "cuda"), ("convert", D, A), ("convert", D, "stmatrix.x4"),
-    ("emit", D, "--to", "cuda", "--arch", "sm_90"), ("emit", D[:-2], "--to", "cuda", "--arch", "sm_90"),
-    ("emit", "wgmma.m64n8k16.f32.f16.f16", "--to", "cuda"), ("emit", "mma.sp.m16n8k16.row.col.f32.f16.f16.f32", "--to",
-    "cuda", "--arch", "sm_90"),
-]  # fmt: skip
+    ("reduce", D, "--over", "row", "--op", "max"),
+    ("reduce", D, "--mask", "row >= col + col0"),
+    LOADS,
+    ("path", A, "--tile", "64x64", "--code", "cuda"),
+    ("path", "wgmma.m64n64k16.f32.f16.f16.b_smem", "--tile", "64x64", "--global", "col", "--code", "cuda"),
+    ("convert", D, A),
+    ("convert", D, "stmatrix.x4"),
+    ("emit", D, "--to", "cuda", "--arch", "sm_90"),
+    ("emit", D[:-2], "--to", "cuda", "--arch", "sm_90"),
+    ("emit", "wgmma.m64n8k16.f32.f16.f16", "--to", "cuda"),
+    ("emit", "mma.sp.m16n8k16.row.col.f32.f16.f16.f32", "--to", "cuda", "--arch", "sm_90"),
+]
 # what CUDA has for itself
 CUDA = re.compile(r"__(device|host|global|forceinline|shared|align)__|__(shfl|byte_perm|cvta|int_as|longlong|CUDA)\w*")
 needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC here")
@@ -64,15 +69,19 @@ def test_no_identifier_is_reserved(words):
     assert reserved == []
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ((*LOADS, "--name", "int"), "is no name"), ((*LOADS, "--namespace", "a__b"), "is no namespace"),
-    (("emit", D, "--to", "csv", "--arch", "sm_90", "--name", "x"), "names nothing"),
-    (("emit", D, "--to", "python", "--arch", "sm_90", "--namespace", "x"), "has no namespaces"),
-    (("emit", D, "wmma.m16n16k16.d.f32", "--to", "cuda", "--name", "x"), "--name is of one fragment"),
-    (("load", A, "--arch", "sm_90", "--name", "x"), "give --code or -o too"),
-    (("reduce", D, "--over", "row", "--namespace", "a;b"), "is no namespace"),
-    ((*LOADS, "--name", "Word"), "another use"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*LOADS, "--name", "int"), "is no name"),
+        ((*LOADS, "--namespace", "a__b"), "is no namespace"),
+        (("emit", D, "--to", "csv", "--arch", "sm_90", "--name", "x"), "names nothing"),
+        (("emit", D, "--to", "python", "--arch", "sm_90", "--namespace", "x"), "has no namespaces"),
+        (("emit", D, "wmma.m16n16k16.d.f32", "--to", "cuda", "--name", "x"), "--name is of one fragment"),
+        (("load", A, "--arch", "sm_90", "--name", "x"), "give --code or -o too"),
+        (("reduce", D, "--over", "row", "--namespace", "a;b"), "is no namespace"),
+        ((*LOADS, "--name", "Word"), "another use"),
+    ],
+)
 def test_what_is_no_name(words, message):
     assert message in " ".join(printed(*words, code=2).split())
 

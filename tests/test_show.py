@@ -83,10 +83,18 @@ def followed(cell, found, follows):
     return found
 
 
-PICTURES = [A, D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "wmma.m8n8k128.b.col.b1", "wmma.m16n16k16.a.row.f16",
-            "wmma.m32n8k16.a.row.f16", "mma.m8n8k4.row.col.f32.f16.f16.f32.d",
-            "wgmma.mma_async.m64n24k16.f32.f16.f16.d",
-            "mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e", "mma.m16n8k256.row.col.s32.b1.b1.s32.xor.popc.b"]  # fmt: skip
+PICTURES = [
+    A,
+    D,
+    "mma.m16n8k16.row.col.f32.f16.f16.f32.b",
+    "wmma.m8n8k128.b.col.b1",
+    "wmma.m16n16k16.a.row.f16",
+    "wmma.m32n8k16.a.row.f16",
+    "mma.m8n8k4.row.col.f32.f16.f16.f32.d",
+    "wgmma.mma_async.m64n24k16.f32.f16.f16.d",
+    "mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e",
+    "mma.m16n8k256.row.col.s32.b1.b1.s32.xor.popc.b",
+]
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -104,8 +112,7 @@ def test_a_picture_and_what_it_says_of_the_rest_is_the_table(name, columns):
 def test_what_does_not_follow_is_not_said_to():
     """A table whose last row is another way round: no step leads there."""
     rows = [row for row in range(31) for _ in range(32)]
-    table = slot_table(32, 32, {"row": (*rows, *32 * [31]),
-                                "col": (*31 * [*range(32)], *reversed(range(32)))})  # fmt: skip
+    table = slot_table(32, 32, {"row": (*rows, *32 * [31]), "col": (*31 * [*range(32)], *reversed(range(32)))})
     lines = list(glance(table, 80))
     assert "  rows 16 to 31: `--full` draws them" in lines
     assert not [line for line in lines if line.startswith("  row +")]

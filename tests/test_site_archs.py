@@ -67,14 +67,21 @@ def test_everything_that_depends_on_the_arch_changes_with_it(watched, base, samp
         for arch, cell in reversed(fact.cells.items()):
             watched.locator(f".strip [data-arch={arch}]").click()
             shown = watched.evaluate(SHOWN)
-            verdicts = [[v.reference, v.verdict, v.detail + (f"Erratum: {v.erratum}" if v.erratum else "")]
-                        for v in fact.verdicts(arch)]  # fmt: skip
+            verdicts = [
+                [v.reference, v.verdict, v.detail + (f"Erratum: {v.erratum}" if v.erratum else "")]
+                for v in fact.verdicts(arch)
+            ]
             expected = {
-                "evidence": f"{arch}: {words.evidence(cell)}.", "formula": words.formula(cell.table),
-                "again": words.command(cell), "made": [list(pair) for pair in words.made(cell)], "verdicts": verdicts,
-                "layout": [cell.table.id], "current": [arch], "arch": f"../a/{arch}.html",
+                "evidence": f"{arch}: {words.evidence(cell)}.",
+                "formula": words.formula(cell.table),
+                "again": words.command(cell),
+                "made": [list(pair) for pair in words.made(cell)],
+                "verdicts": verdicts,
+                "layout": [cell.table.id],
+                "current": [arch],
+                "arch": f"../a/{arch}.html",
                 "numbering": words.numbering(cell),
-            }  # fmt: skip
+            }
             assert {key: shown[key] for key in expected} == expected, (fact.id, arch)
             said = str([expected[key] for key in ("evidence", "made", "numbering", "verdicts")])
             assert [name for name in shown["named"] if name != arch and name not in said] == [], (fact.id, arch)
@@ -146,8 +153,10 @@ def test_b_stands_above_d_and_a_beside_it(watched, base, address):
     assert abs(found["a"] - found["dTop"]) <= 1
 
 
-@pytest.mark.parametrize("address", [f"f/{GROUP}.d.html?n=256", f"m/{GROUP}.html?n=256",
-                                     "f/wgmma.mma_async.sp.m64nNk32.f32.f16.f16.d.html?n=256", MMA])  # fmt: skip
+@pytest.mark.parametrize(
+    "address",
+    [f"f/{GROUP}.d.html?n=256", f"m/{GROUP}.html?n=256", "f/wgmma.mma_async.sp.m64nNk32.f32.f16.f16.d.html?n=256", MMA],
+)
 def test_a_page_has_at_most_six_thousand_nodes(watched, base, address):
     open_(watched, base, address)
     assert watched.evaluate("document.querySelectorAll('*').length") <= 6000

@@ -74,8 +74,10 @@ def states(count):
             query["swizzle"], shared = f"{width}B", f"boxes:{width}"
         else:
             query["line"], shared = str(line or 1), "plain"
-        yield urlencode(query), ["--tile", query["tile"], "--type", type_, "--global", lines, "--shared", shared,
-                                 "--with", access]  # fmt: skip
+        yield (
+            urlencode(query),
+            ["--tile", query["tile"], "--type", type_, "--global", lines, "--shared", shared, "--with", access],
+        )
 
 
 def asked(options):
@@ -124,12 +126,26 @@ def test_the_published_address(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("query", [
-    "tile=0x64", "tile=64", "tile=999999x999999", "type=<b>", "type=__proto__", "line=1", "line=x", "swizzle=9",
-    "swizzle=3,4", "swizzle=3,4,99", "swizzle=3,4,1",
-    "access=toString", "access=ldmatrix@up", "line=144&swizzle=3,4,3",
-    "access=ld.shared.b32",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "query",
+    [
+        "tile=0x64",
+        "tile=64",
+        "tile=999999x999999",
+        "type=<b>",
+        "type=__proto__",
+        "line=1",
+        "line=x",
+        "swizzle=9",
+        "swizzle=3,4",
+        "swizzle=3,4,99",
+        "swizzle=3,4,1",
+        "access=toString",
+        "access=ldmatrix@up",
+        "line=144&swizzle=3,4,3",
+        "access=ld.shared.b32",
+    ],
+)
 def test_a_wrong_address_is_refused_in_words(tmp_path, query):
     (said,) = run(tmp_path, [(query, False)])
     assert isinstance(said, str)

@@ -19,14 +19,37 @@ SPARSE = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
 WMMA = "f/wmma.m16n16k16.a.row.f16.html"
 EVERY_N = "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html"
 KINDS = (
-    "index.html", A, WMMA, "f/ldmatrix.m8n8.x2.shared.b16.address.html", "f/mma.m8n8k4.row.col.f32.f16.f16.f32.a.html",
-    f"m/{MMA}.html", "m/ldmatrix.m8n8.x4.shared.b16.html", "m/family-mma-m16n8k16.html", "l/6f521bd25bff.html",
-    EVERY_N, "f/wgmma.mma_async.m64nNk16.f32.f16.f16.a.html", "m/wgmma.mma_async.m64nNk16.f32.f16.f16.html",
-    "a/sm_80.html", "s/index.html", "s/ldmatrix-of-a.html", "s/swizzle-swizzle-128b.html", "diff.html", "errata.html",
-    "method.html", "contribute.html", "play/banks.html", "cost.html", "numerics.html", "tensor-memory.html",
-    f"m/{SPARSE}.html", "m/wmma.mma.row.row.m16n16k16.f32.f32.html", "m/tcgen05.mma.cta_group--1.kind--f16.html",
-    "m/tcgen05.ld.32x32b.html", "f/tcgen05.ld.red.32x32b.d.html", "m/family-tcgen05-m32n1.html",
-)  # fmt: skip
+    "index.html",
+    A,
+    WMMA,
+    "f/ldmatrix.m8n8.x2.shared.b16.address.html",
+    "f/mma.m8n8k4.row.col.f32.f16.f16.f32.a.html",
+    f"m/{MMA}.html",
+    "m/ldmatrix.m8n8.x4.shared.b16.html",
+    "m/family-mma-m16n8k16.html",
+    "l/6f521bd25bff.html",
+    EVERY_N,
+    "f/wgmma.mma_async.m64nNk16.f32.f16.f16.a.html",
+    "m/wgmma.mma_async.m64nNk16.f32.f16.f16.html",
+    "a/sm_80.html",
+    "s/index.html",
+    "s/ldmatrix-of-a.html",
+    "s/swizzle-swizzle-128b.html",
+    "diff.html",
+    "errata.html",
+    "method.html",
+    "contribute.html",
+    "play/banks.html",
+    "cost.html",
+    "numerics.html",
+    "tensor-memory.html",
+    f"m/{SPARSE}.html",
+    "m/wmma.mma.row.row.m16n16k16.f32.f32.html",
+    "m/tcgen05.mma.cta_group--1.kind--f16.html",
+    "m/tcgen05.ld.32x32b.html",
+    "f/tcgen05.ld.red.32x32b.d.html",
+    "m/family-tcgen05-m32n1.html",
+)
 
 
 @pytest.fixture(scope="session")

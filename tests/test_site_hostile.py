@@ -13,10 +13,16 @@ from tcprobe.cli import main
 
 EVIL = "</script><script>evil()</script>"
 TEXTS = [
-    "".join(HOSTILE[:16]), " ".join(HOSTILE[16:-8]),
-    f"{EVIL}\"'> <img src=x onerror=evil()> --> ]]> {{{{evil}}}} {{% evil %}}", '" onclick="evil()',
-    "' onmouseover='evil()", "javascript:evil()", "&quot;&lt;script&gt;", "../../../evil", "a/b\\c:d",
-]  # fmt: skip
+    "".join(HOSTILE[:16]),
+    " ".join(HOSTILE[16:-8]),
+    f"{EVIL}\"'> <img src=x onerror=evil()> --> ]]> {{{{evil}}}} {{% evil %}}",
+    '" onclick="evil()',
+    "' onmouseover='evil()",
+    "javascript:evil()",
+    "&quot;&lt;script&gt;",
+    "../../../evil",
+    "a/b\\c:d",
+]
 
 
 def site(root, out):

@@ -30,8 +30,9 @@ def found(tmp_path, asked):
     names = [tmp_path / name for name in ("maps.js", "find.js", "words.js")]
     for name in names:
         name.write_text(pages()[name.name])
-    done = subprocess.run([NODE, "-e", RUN, *map(str, names)], input=json.dumps(asked), capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        [NODE, "-e", RUN, *map(str, names)], input=json.dumps(asked), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -55,8 +56,11 @@ def test_an_id_leads_to_itself(tmp_path, sample):
 def test_an_element_s_holder_is_the_library_s(tmp_path):
     """Of single fragments, by their ids, on the main arch and on others."""
     pick, asked, expected = random.Random(5), [], []
-    facts_ = [fact for fact in facts().facts.values() if not fact.sizes and len(fact.main.table.space.axes) == 2
-              and {"row", "col"} == set(fact.main.table.outputs)]  # fmt: skip
+    facts_ = [
+        fact
+        for fact in facts().facts.values()
+        if not fact.sizes and len(fact.main.table.space.axes) == 2 and {"row", "col"} == set(fact.main.table.outputs)
+    ]
     for fact in pick.sample(facts_, 60):
         arch = pick.choice(list(fact.cells))
         row, col = pick.randrange(fact.fragment.rows), pick.randrange(fact.fragment.cols)
@@ -69,14 +73,22 @@ def test_an_element_s_holder_is_the_library_s(tmp_path):
 
 
 def test_answers_in_the_list(tmp_path):
-    asked = ["m16n8k16 bf16 d 3,5", "m16n8k16 f16 a lane 12 i 5", "0x4000004000010000",
-             "wgmma m64n128k16 f32 f16 d 40,100", "wmma m16n16k16 f16 a row sm_70 3,9",
-             "m16n8k16 bf16 d 99,5"]  # fmt: skip
+    asked = [
+        "m16n8k16 bf16 d 3,5",
+        "m16n8k16 f16 a lane 12 i 5",
+        "0x4000004000010000",
+        "wgmma m64n128k16 f32 f16 d 40,100",
+        "wmma m16n16k16 f16 a row sm_70 3,9",
+        "m16n8k16 bf16 d 99,5",
+    ]
     hits = found(tmp_path, asked)
     assert [one[0]["text"] for one in hits[:5]] == [
-        "lane 14, i 1", "A[3][9]", "start 0, LBO 16, SBO 1024, base offset 0, swizzle 128B", "thread 66, i 50",
+        "lane 14, i 1",
+        "A[3][9]",
+        "start 0, LBO 16, SBO 1024, base offset 0, swizzle 128B",
+        "thread 66, i 50",
         "lane 3, i 9; lane 11, i 9",
-    ]  # fmt: skip
+    ]
     assert hits[0][0]["page"] == "f/mma.m16n8k16.row.col.f32.bf16.bf16.f32.d.html#r=3&c=5"
     assert hits[3][0]["page"] == "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html?n=128#r=40&c=100"
     cell = facts().facts["mma.m16n8k16.row.col.f32.f16.f16.f32.a"].main
@@ -96,8 +108,20 @@ def test_descriptors_are_decoded_as_the_library_does(tmp_path):
 
 
 def test_hostile_phrases_find_nothing_or_pages(tmp_path):
-    asked = ["<img src=x onerror=evil()>", "0x" + "f" * 16, "0x" + "f" * 99, "__proto__", "constructor", "(" * 500,
-             "a" * 5000, "[[[[", "\\", "  ", "9" * 400 + ",1", "lane 99999999999 i 1 m16n8k16 f16 a"]  # fmt: skip
+    asked = [
+        "<img src=x onerror=evil()>",
+        "0x" + "f" * 16,
+        "0x" + "f" * 99,
+        "__proto__",
+        "constructor",
+        "(" * 500,
+        "a" * 5000,
+        "[[[[",
+        "\\",
+        "  ",
+        "9" * 400 + ",1",
+        "lane 99999999999 i 1 m16n8k16 f16 a",
+    ]
     for hits in found(tmp_path, asked):
         assert all(hit["page"].split("?")[0].split("#")[0] in pages() for hit in hits)
 

@@ -68,8 +68,10 @@ def layouts(row, seed: int) -> dict[str, Table]:
 def documented(row, seed: int) -> dict[str, Table]:
     """As PTX states it; where it shows figures only, at random."""
     claims = {f.id: ptx_isa.claim(f, SM_90) for f in row.fragments}
-    return {id_: claim.meant if isinstance(claim, Claim) else table
-            for (id_, table), claim in zip(layouts(row, seed).items(), claims.values(), strict=True)}  # fmt: skip
+    return {
+        id_: claim.meant if isinstance(claim, Claim) else table
+        for (id_, table), claim in zip(layouts(row, seed).items(), claims.values(), strict=True)
+    }
 
 
 def outputs(experiment, tables):
@@ -86,8 +88,10 @@ def random_product(row, selector, seed, images=3) -> Launch:
     """Random zeros and ones, few of them in A, under random legal metadata."""
     generator = np.random.default_rng(seed)
     chances = {"a": 0.05, "b": 0.5, "c": 0.3}
-    given = [pack((generator.random((images, row.fragment(o).slots)) < p) * row.fragment(o).one,
-                  row.fragment(o).slot_bits) for o, p in chances.items()]  # fmt: skip
+    given = [
+        pack((generator.random((images, row.fragment(o).slots)) < p) * row.fragment(o).one, row.fragment(o).slot_bits)
+        for o, p in chances.items()
+    ]
     given.append(random_metadata(sparsity(row.fragment("e")), images, generator))
     d = row.fragment("d")
     return Launch(product_kernel(row, selector), (images, 1, 1), tuple(given), 0, images * d.slots * d.slot_bits // 8)
@@ -96,8 +100,9 @@ def random_product(row, selector, seed, images=3) -> Launch:
 def same_products(row, one, two, seed) -> bool:
     """Whether two sets of tables give the same D for random matrices and metadata, under every selector."""
     launches = [random_product(row, selector, seed) for selector in row.fragment("e").selectors]
-    return all((Emulator(one, name="sm_120").run([x])[0] == Emulator(two, name="sm_120").run([x])[0]).all()
-               for x in launches)  # fmt: skip
+    return all(
+        (Emulator(one, name="sm_120").run([x])[0] == Emulator(two, name="sm_120").run([x])[0]).all() for x in launches
+    )
 
 
 @examples(6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
@@ -200,10 +205,12 @@ def test_metadata_of_a_file_must_govern_every_unit_once():
     e = SPARSE[KINDS["nibbles"]].fragment("e")
     table = metadata_map(e, random.Random(5))
     assert misfit(e, table) is None
-    wrong = table.with_values({n: (None, *v[1:]) if v[0] is not None else (v[-1], *v[1:])
-                               for n, v in table.values.items()})  # fmt: skip
-    twice = table.with_values({"row": tuple(0 if v is not None else None for v in table.values["row"]),
-                               "col": table.values["col"]})  # fmt: skip
+    wrong = table.with_values(
+        {n: (None, *v[1:]) if v[0] is not None else (v[-1], *v[1:]) for n, v in table.values.items()}
+    )
+    twice = table.with_values(
+        {"row": tuple(0 if v is not None else None for v in table.values["row"]), "col": table.values["col"]}
+    )
     assert "governed once" in misfit(e, twice)
     assert misfit(e, wrong) is None or "governed once" in misfit(e, wrong)
     assert "selectors" in misfit(e, table.selection(0))
@@ -315,8 +322,9 @@ def test_where_and_emit_take_a_selector(saved):
     assert ".reg .b32 %e0;" in text
     assert "{%c0, %c1, %c2, %c3}, %e0, 3;" in text
     assert "say which with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
-    assert "no words for the metadata" in said(saved, "emit", row.id, "--to", "tinygrad", "--selector", "0", "--arch",
-                                           "sm_90", code=2)  # fmt: skip
+    assert "no words for the metadata" in said(
+        saved, "emit", row.id, "--to", "tinygrad", "--selector", "0", "--arch", "sm_90", code=2
+    )
     assert "no other fragment" in said(saved, "convert", row.fragment("a").id, row.fragment("d").id, code=2)
 
 

@@ -26,24 +26,27 @@ MMA, WGMMA = "mma.m16n8k16.row.col.f32.bf16.bf16.f32", "wgmma.m64n64k16.f32.bf16
 ROW = ["--row", "3", "--col", "5"]
 # commands whose swizzle may be any; a word that stands before the spelling, or nothing where it is an argument
 ANY = [
-    (["path", f"{MMA}.a", "--tile", "64x128"], "--swizzle"), (["path", f"{MMA}.a", "--tile", "64x128"], "--shared"),
+    (["path", f"{MMA}.a", "--tile", "64x128"], "--swizzle"),
+    (["path", f"{MMA}.a", "--tile", "64x128"], "--shared"),
     (["path", f"{MMA}.a", "--tile", "64x32"], "--swizzle"),
     (["banks", f"{MMA}.a", "--tile", "64x128", "--with", "ldmatrix.x4"], "--swizzle"),
     (["banks", "ldmatrix", "x4", "--tile", "64x128", "--type", "bf16"], "--shared"),
     (["convert", f"{WGMMA}.d", "stmatrix", "--type", "bf16"], "--swizzle"),
     (["convert", f"{WGMMA}.d", "stmatrix", "--type", "bf16"], "--shared"),
-    (["swizzle", "apply", "0..300"], None), (["swizzle", "table", "--extent", "32,8"], None),
+    (["swizzle", "apply", "0..300"], None),
+    (["swizzle", "table", "--extent", "32,8"], None),
     (["swizzle", "draw"], None),
-]  # fmt: skip
+]
 # those that have modes alone
 MODES = [
     (["descriptor", "--tile", "128x64", "--type", "bf16"], "--swizzle"),
     (["tensormap", "--tile", "128,64", "--type", "bf16"], "--swizzle"),
     (["path", f"{WGMMA}.b_smem", "--tile", "64x64", "--global", "col"], "--swizzle"),
     (["path", f"{WGMMA}.b_smem", "--tile", "64x64", "--global", "col"], "--shared"),
-    (["where", f"{WGMMA}.b_smem", *ROW], "--swizzle"), (["show", f"{WGMMA}.b_smem"], "--swizzle"),
+    (["where", f"{WGMMA}.b_smem", *ROW], "--swizzle"),
+    (["show", f"{WGMMA}.b_smem"], "--swizzle"),
     (["trace", WGMMA, *ROW], "--swizzle"),
-]  # fmt: skip
+]
 
 
 def answer(words, option, text):
@@ -61,8 +64,13 @@ def modes(span):
 
 
 def threes(b, m, s):
-    return [f"{b},{m},{s}", f"sw:{b},{m},{s}", f"Sw<{b},{m},{s}>", f"Swizzle<{b}, {m}, {s}>",
-            f"cute::Swizzle<{b},{m},{s}>"]  # fmt: skip
+    return [
+        f"{b},{m},{s}",
+        f"sw:{b},{m},{s}",
+        f"Sw<{b},{m},{s}>",
+        f"Swizzle<{b}, {m}, {s}>",
+        f"cute::Swizzle<{b},{m},{s}>",
+    ]
 
 
 @pytest.mark.parametrize("span", [0, *SPANS.values()])
@@ -92,18 +100,24 @@ def test_every_spelling_of_a_swizzle_gives_the_same_answer(words, option, three)
 
 
 def test_a_place_is_said_once():
-    for words in (["path", f"{MMA}.a", "--tile", "64x128"], ["convert", f"{WGMMA}.d", "stmatrix", "--type", "bf16"],
-                  ["banks", "ldmatrix", "x4", "--tile", "64x128", "--type", "bf16"]):  # fmt: skip
+    for words in (
+        ["path", f"{MMA}.a", "--tile", "64x128"],
+        ["convert", f"{WGMMA}.d", "stmatrix", "--type", "bf16"],
+        ["banks", "ldmatrix", "x4", "--tile", "64x128", "--type", "bf16"],
+    ):
         done = CliRunner().invoke(main, [*words, "--shared", "128", "--swizzle", "128"])
         assert (done.exit_code, "--shared and --swizzle say the same" in done.output) == (2, True)
 
 
 SIZED = [
-    (["path", f"{MMA}.a"], "--tile"), (["path", f"{WGMMA}.b_smem", "--global", "col"], "--tile"),
-    (["banks", "ldmatrix", "x4", "--type", "bf16"], "--tile"), (["descriptor", "--type", "bf16"], "--tile"),
-    (["tensormap", "--type", "bf16"], "--tile"), (["tensormap", "--type", "bf16"], "--box"),
+    (["path", f"{MMA}.a"], "--tile"),
+    (["path", f"{WGMMA}.b_smem", "--global", "col"], "--tile"),
+    (["banks", "ldmatrix", "x4", "--type", "bf16"], "--tile"),
+    (["descriptor", "--type", "bf16"], "--tile"),
+    (["tensormap", "--type", "bf16"], "--tile"),
+    (["tensormap", "--type", "bf16"], "--box"),
     (["swizzle", "table", "SWIZZLE_128B", "--bits", "8"], "--extent"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("words", "option"), SIZED, ids=lambda v: str(v)[:50])
@@ -115,9 +129,12 @@ def test_every_spelling_of_a_size_gives_the_same_answer(words, option):
 
 
 TYPED = [
-    ["path", f"{MMA}.a", "--tile", "64x64"], ["banks", f"{MMA}.a", "--tile", "64x64", "--with", "ldmatrix.x4"],
-    ["descriptor", "--tile", "128x64"], ["tensormap", "--tile", "64,64"], ["convert", f"{WGMMA}.d", "stmatrix"],
-]  # fmt: skip
+    ["path", f"{MMA}.a", "--tile", "64x64"],
+    ["banks", f"{MMA}.a", "--tile", "64x64", "--with", "ldmatrix.x4"],
+    ["descriptor", "--tile", "128x64"],
+    ["tensormap", "--tile", "64,64"],
+    ["convert", f"{WGMMA}.d", "stmatrix"],
+]
 
 
 @pytest.mark.parametrize("words", TYPED, ids=lambda v: v[0])
@@ -128,8 +145,10 @@ def test_every_spelling_of_a_type_gives_the_same_answer(words):
 
 
 def test_a_type_that_is_not_the_fragments_is_a_mistake():
-    for words in (["path", f"{MMA}.a", "--tile", "64x64"],
-                  ["path", f"{WGMMA}.b_smem", "--tile", "64x64", "--global", "col"]):  # fmt: skip
+    for words in (
+        ["path", f"{MMA}.a", "--tile", "64x64"],
+        ["path", f"{WGMMA}.b_smem", "--tile", "64x64", "--global", "col"],
+    ):
         assert answer(words, "--type", "f16")[0] == 2
 
 
@@ -169,8 +188,14 @@ def planned(case, size, major, placed, fill):
 
 
 @examples(25)
-@given(st.sampled_from(sorted({case.fragment for case in CASES})), sides, sides, st.sampled_from(["row", "col"]),
-       st.sampled_from([32, 64, 128]), st.sampled_from([None, "tma"]))  # fmt: skip
+@given(
+    st.sampled_from(sorted({case.fragment for case in CASES})),
+    sides,
+    sides,
+    st.sampled_from(["row", "col"]),
+    st.sampled_from([32, 64, 128]),
+    st.sampled_from([None, "tma"]),
+)
 def test_the_plan_of_a_mode_is_that_of_its_boxes(fragment, rows, cols, major, span, fill):
     texts = [f"boxes:{span}", f"SWIZZLE_{span}B", str(span)]
     plans = [planned(fragment, f"{rows}x{cols}", major, text, fill) for text in texts]

@@ -58,7 +58,7 @@ CASES = [
     ("mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc.a", ("stmatrix",), None, "8, 16 or 32 bits", None),
     (S8, ("stmatrix.x2.trans", None), None, "no element of 32 bits", None),
     ("mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e", ("stmatrix",), None, "index fields", None),
-]  # fmt: skip
+]
 
 
 def memory_of(found):
@@ -148,10 +148,15 @@ def test_any_accumulator_of_a_warpgroup_can_be_stored():
         assert len(memory_of(found)) == 64 * n * 2
 
 
-@pytest.mark.parametrize(("name", "kind", "major", "width"), [
-    ("wgmma.m64n128k16.f32.bf16.bf16.d", "bf16", "row", 128), ("wgmma.m64n96k16.f32.bf16.bf16.d", "f16", "row", 64),
-    ("wgmma.m64n128k16.f32.bf16.bf16.d", "bf16", "col", 128), ("wgmma.m64n128k32.s32.s8.s8.d", "s8", "row", 32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "kind", "major", "width"),
+    [
+        ("wgmma.m64n128k16.f32.bf16.bf16.d", "bf16", "row", 128),
+        ("wgmma.m64n96k16.f32.bf16.bf16.d", "f16", "row", 64),
+        ("wgmma.m64n128k16.f32.bf16.bf16.d", "bf16", "col", 128),
+        ("wgmma.m64n128k32.s32.s8.s8.d", "s8", "row", 32),
+    ],
+)
 def test_boxes_are_a_tile_of_the_next_wgmma(name, kind, major, width):
     """D as A, rows or columns contiguous, lies where `tcprobe descriptor` says."""
     found = stored(load(name), StoreOptions("stmatrix", kind, major, f"boxes:{width}"))
@@ -188,8 +193,14 @@ def programs():
             word, count = re.search(
                 rf"void f{number}\(.*const (\w+) \(&from\)\[1\]\[(\d+)\]", one.conversion.code
             ).groups()
-            text = KEEP.format(number=number, alignment=one.alignment, bytes=one.shared.bytes(one.tile), word=word,
-                               count=count, f=identifier(one.cell.fragment.id))  # fmt: skip
+            text = KEEP.format(
+                number=number,
+                alignment=one.alignment,
+                bytes=one.shared.bytes(one.tile),
+                word=word,
+                count=count,
+                f=identifier(one.cell.fragment.id),
+            )
             found.append((number, one, text))
     cells = {one.cell.fragment.id: one.cell for _, one, _ in found}
     parts = [emit.emit("cuda", list(cells.values())), HELPERS, header([one.conversion for _, one, _ in found])]

@@ -36,12 +36,21 @@ def test_a_sweep_removes_what_a_writer_left_that_is_gone_and_nothing_else(tmp_pa
         tmp_path / f / f".tcprobe-{gone}-{token}.part"
         for f in ("", "layouts", "sm_90", "sm_90/live", "sm_90/live/banks")
     ]
-    kept = [tmp_path / name for name in (
-        "x.json.part", "layouts/y.json.123.json.part", f".tcprobe-{here}-{token}.part", f".tcprobe-{gone}-{token}.p",
-        f".tcprobe-{gone}-{token[1:]}.part", f".tcprobe-{gone}-mine.part", f"tcprobe-{gone}-{token}.part",
-        f".tcprobe-0-{token}.part", f"other/.tcprobe-{gone}-{token}.part",
-        f"sm_90/live/banks/deeper/.tcprobe-{gone}-{token}.part",
-    )]  # fmt: skip
+    kept = [
+        tmp_path / name
+        for name in (
+            "x.json.part",
+            "layouts/y.json.123.json.part",
+            f".tcprobe-{here}-{token}.part",
+            f".tcprobe-{gone}-{token}.p",
+            f".tcprobe-{gone}-{token[1:]}.part",
+            f".tcprobe-{gone}-mine.part",
+            f"tcprobe-{gone}-{token}.part",
+            f".tcprobe-0-{token}.part",
+            f"other/.tcprobe-{gone}-{token}.part",
+            f"sm_90/live/banks/deeper/.tcprobe-{gone}-{token}.part",
+        )
+    ]
     for path in (*left, *kept):
         path.write_text("{")
     (tmp_path / "sm_90" / f".tcprobe-{gone}-{'a' * 16}.part").mkdir()

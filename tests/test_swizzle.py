@@ -100,8 +100,24 @@ def test_ways_to_write_a_swizzle(text):
     assert parse(text).name == "Sw<3,4,3>"
 
 
-@pytest.mark.parametrize("text", ["", "3,4", "3,4,2", "-1,4,3", "3,-4,3", "3,4,3,1", "Sw<3,4,3", "3,4,3>", "a,b,c",
-                                  "3,4,99", "9999,0,9999", "3,4,-2", "٣,4,3"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "3,4",
+        "3,4,2",
+        "-1,4,3",
+        "3,-4,3",
+        "3,4,3,1",
+        "Sw<3,4,3",
+        "3,4,3>",
+        "a,b,c",
+        "3,4,99",
+        "9999,0,9999",
+        "3,4,-2",
+        "٣,4,3",
+    ],
+)
 def test_what_is_no_swizzle_is_refused(text):
     with pytest.raises(UsageError):
         parse(text)
@@ -413,8 +429,10 @@ def test_a_row_that_has_a_layout_is_found(size, steps, one):
     """The quick condition on beginnings rejects none."""
     layout = Modes((4,) * (len(steps) - 1) + (size,), tuple(step * (n + 1) for n, step in enumerate(steps)))
     number = np.arange(size)
-    for address in (AddressMap.of(0 * number, number, one(layout(number))),
-                    AddressMap.of(number, 0 * number, one(layout(number)))):  # fmt: skip
+    for address in (
+        AddressMap.of(0 * number, number, one(layout(number))),
+        AddressMap.of(number, 0 * number, one(layout(number))),
+    ):
         found = fit_address(address)
         assert found is not None
         assert proven(found, address)

@@ -45,8 +45,11 @@ def test_a_table_can_be_fitted(tmp_path):
     (tmp_path / "table").write_text(text)
     found = json.loads(tcprobe("fit", tmp_path / "table", "--bits", "16", "--json").stdout)
     assert (found["kind"], found["coordinate"], found["swizzle"], found["bytes"]) == (
-        "coordinate", ["first", 2, 3, 1], None, None
-    )  # fmt: skip
+        "coordinate",
+        ["first", 2, 3, 1],
+        None,
+        None,
+    )
     assert "TensorOpMultiplicandCrosswise<16,32>" in found["names"]
     words = tcprobe("fit", tmp_path / "table").stdout
     assert "with first ^= ((second >> 1) & 3) << 3" in words
@@ -63,9 +66,11 @@ def test_json_of_several_swizzles(tmp_path):
 def test_the_answer_can_be_recomputed_from_its_json(tmp_path):
     """What other programs do with it."""
     for name, extent, stride in (
-        ("TensorOpMultiplicandCrosswise<16,32>", (32, 40), 96), ("TensorOpMultiplicand<8,32>", (32, 64), 32),
-        ("VoltaTensorOpMultiplicandCrosswise<16,32>", (32, 64), 64), ("PitchLinear", (10, 7), 24),
-    ):  # fmt: skip
+        ("TensorOpMultiplicandCrosswise<16,32>", (32, 40), 96),
+        ("TensorOpMultiplicand<8,32>", (32, 64), 32),
+        ("VoltaTensorOpMultiplicandCrosswise<16,32>", (32, 64), 64),
+        ("PitchLinear", (10, 7), 24),
+    ):
         offsets = tabulate(name, extent, Options(stride=stride)).offsets
         (tmp_path / "t").write_text("\n".join(", ".join(map(str, row)) for row in offsets.tolist()))
         data = json.loads(tcprobe("fit", tmp_path / "t", "--json").stdout)
@@ -97,9 +102,11 @@ def test_wrong_options():
 def test_drawing(tmp_path):
     text = tcprobe("draw", "TensorOpMultiplicand<16,32>", "--extent", "32,8").stdout
     assert text.splitlines()[2:6] == [
-        " 0   0-3   4-7  8-11 12-15", " 1 16-19 20-23 24-27 28-31", " 2   4-7   0-3 12-15  8-11",
+        " 0   0-3   4-7  8-11 12-15",
+        " 1 16-19 20-23 24-27 28-31",
+        " 2   4-7   0-3 12-15  8-11",
         " 3 20-23 16-19 28-31 24-27",
-    ]  # fmt: skip
+    ]
     assert "lines: second, columns: first" in text
     tcprobe("draw", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16", "--svg", tmp_path / "picture.svg")
     root = ET.parse(tmp_path / "picture.svg").getroot()

@@ -37,11 +37,18 @@ def test_at_says_which_value_is_wrong(lane, i):
 
 @pytest.mark.parametrize(
     ("element", "words"),
-    [({}, "not by nothing"), ({"row": 0}, "not by row"), ({"row": 0, "col": 0, "product": 0}, "not by row, col,"),
-     ({"Row": 0, "col": 0}, "not by Row, col"), ({"row": 16, "col": 0}, "row 16 is not a number from 0 to 15"),
-     ({"row": -1, "col": 0}, "row -1"), ({"row": 0, "col": 16}, "col 16"), ({"row": True, "col": 0}, "row True"),
-     ({"row": 0, "col": None}, "col None")],
-)  # fmt: skip
+    [
+        ({}, "not by nothing"),
+        ({"row": 0}, "not by row"),
+        ({"row": 0, "col": 0, "product": 0}, "not by row, col,"),
+        ({"Row": 0, "col": 0}, "not by Row, col"),
+        ({"row": 16, "col": 0}, "row 16 is not a number from 0 to 15"),
+        ({"row": -1, "col": 0}, "row -1"),
+        ({"row": 0, "col": 16}, "col 16"),
+        ({"row": True, "col": 0}, "row True"),
+        ({"row": 0, "col": None}, "col None"),
+    ],
+)
 def test_holders_wants_the_outputs_and_values_inside(element, words):
     with pytest.raises(UsageError, match=words):
         TABLE.holders(**element)

@@ -29,11 +29,18 @@ NEW = [KIND.format(k=16, d=d, a=a, b=b) for d in ("f16", "f32") for a, b in FP8]
 # rows by what the rules of targets differ in, for the sample
 FAMOUS = [
     inventory.instructions()[id_]
-    for id_ in (*NEW, KIND.format(k=32, d="f32", a="e4m3", b="e5m2"), KIND.format(k=32, d="f32", a="e2m1", b="e5m2"),
-                "tcgen05.ld.red.32x32b", "tcgen05.shift.down", "tcgen05.mma.cta_group::1.kind::i8",
-                "tcgen05.mma.sp.cta_group::1.kind::mxf4", "ldmatrix.m16n16.x1.trans.shared.b8",
-                "wgmma.mma_async.m64n8k16.f32.f16.f16")
-]  # fmt: skip
+    for id_ in (
+        *NEW,
+        KIND.format(k=32, d="f32", a="e4m3", b="e5m2"),
+        KIND.format(k=32, d="f32", a="e2m1", b="e5m2"),
+        "tcgen05.ld.red.32x32b",
+        "tcgen05.shift.down",
+        "tcgen05.mma.cta_group::1.kind::i8",
+        "tcgen05.mma.sp.cta_group::1.kind::mxf4",
+        "ldmatrix.m16n16.x1.trans.shared.b8",
+        "wgmma.mma_async.m64n8k16.f32.f16.f16",
+    )
+]
 
 
 def refused(row, own, forms):
@@ -96,8 +103,12 @@ def test_a_later_arch_of_a_family_runs_what_is_for_an_earlier_one(monkeypatch):
     later = arch.Arch(107, "Blackwell", "9.3", 100)
     monkeypatch.setitem(arch._BY_NAME, later.name, later)
     assert [runs(later, t) for t in ("sm_100f", "sm_103f", "sm_107f", "sm_110f", "sm_103a")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     form = inventory.instructions()["tcgen05.ld.red.32x32b"]
     assert form.target.every(later) == ("sm_107f", "sm_107a")
 
@@ -113,8 +124,12 @@ def test_no_such_target(name):
 
 def test_a_suffix_is_as_young_as_its_ptx_version():
     assert [arch.least_ptx(t) for t in ("sm_90", "sm_90a", "sm_100a", "sm_100f", "sm_110f")] == [
-        "7.8", "8.0", "8.6", "8.8", "9.0",
-    ]  # fmt: skip
+        "7.8",
+        "8.0",
+        "8.6",
+        "8.8",
+        "9.0",
+    ]
     with pytest.raises(RowError):
         Target("sm_100f", "8.7")
 

@@ -48,8 +48,16 @@ def test_every_multiply_has_its_descriptor(kind):
     for row in rows:
         stated, k = row.stated, 96 if row.id.endswith(".k96") else 64
         for m, n, ab in product(stated["m_values"], stated["n_values"], stated["ab_types"]):
-            said = {"m": m, "n": n, "a_type": ab, "b_type": ab, "sparse": int(".sp." in row.id), "k": k,
-                    "d_type": stated["d_types"][-1], "scale_type": stated.get("scales", ("",))[0][:5]}  # fmt: skip
+            said = {
+                "m": m,
+                "n": n,
+                "a_type": ab,
+                "b_type": ab,
+                "sparse": int(".sp." in row.id),
+                "k": k,
+                "d_type": stated["d_types"][-1],
+                "scale_type": stated.get("scales", ("",))[0][:5],
+            }
             said = {name: value for name, value in said.items() if name in names}
             bits = made(kind, said)
             reading = read(kind, bits)
@@ -63,14 +71,23 @@ def test_every_multiply_has_its_descriptor(kind):
 
 
 KNOWN = [  # by CUTLASS's bit fields, written out
-    ("f16", {"m": 128, "n": 256, "a_type": "bf16", "b_type": "bf16", "d_type": "f32"},
-     1 << 4 | 1 << 7 | 1 << 10 | 256 >> 3 << 17 | 128 >> 4 << 24),
+    (
+        "f16",
+        {"m": 128, "n": 256, "a_type": "bf16", "b_type": "bf16", "d_type": "f32"},
+        1 << 4 | 1 << 7 | 1 << 10 | 256 >> 3 << 17 | 128 >> 4 << 24,
+    ),
     ("mxf8f6f4", {"m": 128, "n": 128, "a_type": "e4m3", "b_type": "e4m3"}, 128 >> 3 << 17 | 1 << 23 | 128 >> 7 << 27),
-    ("mxf4nvf4", {"m": 256, "n": 64, "scale_type": "ue4m3", "k": 96},
-     1 << 7 | 1 << 10 | 64 >> 3 << 17 | 256 >> 4 << 24 | 1 << 31),
-    ("i8", {"m": 64, "n": 32, "a_type": "s8", "b_type": "u8", "saturate": 1, "b_major": "mn"},
-     1 << 3 | 2 << 4 | 1 << 7 | 1 << 16 | 32 >> 3 << 17 | 64 >> 4 << 24),
-]  # fmt: skip
+    (
+        "mxf4nvf4",
+        {"m": 256, "n": 64, "scale_type": "ue4m3", "k": 96},
+        1 << 7 | 1 << 10 | 64 >> 3 << 17 | 256 >> 4 << 24 | 1 << 31,
+    ),
+    (
+        "i8",
+        {"m": 64, "n": 32, "a_type": "s8", "b_type": "u8", "saturate": 1, "b_major": "mn"},
+        1 << 3 | 2 << 4 | 1 << 7 | 1 << 16 | 32 >> 3 << 17 | 64 >> 4 << 24,
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "said", "bits"), KNOWN)
@@ -82,23 +99,37 @@ F16 = {"m": 128, "n": 256, "a_type": "bf16", "b_type": "bf16", "d_type": "f32"}
 F8 = {"m": 128, "n": 256, "a_type": "e2m1", "b_type": "e4m3", "d_type": "f32"}
 
 
-@pytest.mark.parametrize(("kind", "said", "words"), [
-    ("f16", F16 | {"m": 256, "n": 24}, "9.7.16.2.1 has tcgen05.mma.cta_group::1"), ("f16", F16 | {"m": 96}, "no M 96"),
-    ("f16", F16 | {"d_type": "f16"}, "f16 goes with A and B of f16"), ("f16", F16 | {"a_type": "e4m3"}, "f16 or bf16"),
-    ("f8f6f4", F8 | {"a_major": "mn"}, "k-major only"), ("i8", F16, "expected s32"), ("f64", F16, "expected f16"),
-    ("f16", F16 | {"saturate": 1}, "expected 0"), ("f16", F16 | {"max_shift": 8, "m": 128, "n": 24}, "max_shift 8"),
-    ("f16", F16 | {"k": 64}, "has no k"), ("f16", F16 | {"sparsity_selector": 2}, "is for sparse"),
-    ("f16", {"m": 128, "n": 256, "a_type": "f16", "b_type": "f16"}, "say --d-type, f16 or f32"),
-    ("mxf4", {"m": 128, "n": 64, "a_major": "mn"}, "expected k"), ("mxf4", {"m": 128, "n": 64, "k": 96}, "K 96"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "said", "words"),
+    [
+        ("f16", F16 | {"m": 256, "n": 24}, "9.7.16.2.1 has tcgen05.mma.cta_group::1"),
+        ("f16", F16 | {"m": 96}, "no M 96"),
+        ("f16", F16 | {"d_type": "f16"}, "f16 goes with A and B of f16"),
+        ("f16", F16 | {"a_type": "e4m3"}, "f16 or bf16"),
+        ("f8f6f4", F8 | {"a_major": "mn"}, "k-major only"),
+        ("i8", F16, "expected s32"),
+        ("f64", F16, "expected f16"),
+        ("f16", F16 | {"saturate": 1}, "expected 0"),
+        ("f16", F16 | {"max_shift": 8, "m": 128, "n": 24}, "max_shift 8"),
+        ("f16", F16 | {"k": 64}, "has no k"),
+        ("f16", F16 | {"sparsity_selector": 2}, "is for sparse"),
+        ("f16", {"m": 128, "n": 256, "a_type": "f16", "b_type": "f16"}, "say --d-type, f16 or f32"),
+        ("mxf4", {"m": 128, "n": 64, "a_major": "mn"}, "expected k"),
+        ("mxf4", {"m": 128, "n": 64, "k": 96}, "K 96"),
+    ],
+)
 def test_what_is_excluded_says_why(kind, said, words):
     with pytest.raises(UsageError, match=words):
         made(kind, said)
 
 
-@pytest.mark.parametrize(("kind", "major", "swizzle"), [
-    *product(["f16", "e4m3", "s8"], ["k", "mn"], [0, 32, 64, 128]), *product(["tf32"], ["k"], [0, 32, 64, 128]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "major", "swizzle"),
+    [
+        *product(["f16", "e4m3", "s8"], ["k", "mn"], [0, 32, 64, 128]),
+        *product(["tf32"], ["k"], [0, 32, 64, 128]),
+    ],
+)
 def test_a_tile_is_encoded_and_read(kind, major, swizzle):
     found = tile((128, 128), kind, major, swizzle)
     reading = smem.read(smem.encode(found.descriptor))
@@ -149,12 +180,23 @@ def test_the_command():
     assert "bits 53-60 are 1" in asked(hex(smem.encode(Descriptor(16, 1024, 128)) | 1 << 53)).stdout
 
 
-@pytest.mark.parametrize("words", [
-    ["--idesc"], ["--idesc", "x"], ["--idesc", "0x100000000"], ["--idesc", "0x0", "--m", "128"],
-    ["--idesc", "0x0", "--kind", "f64"], ["--idesc", "--kind", "f16", "--set", "m"], ["--m", "128", "0x0"],
-    ["--idesc", "--tile", "128x64"], ["--tcgen05", "--tile", "128x64"], ["--tcgen05", "0x4000404000010000"],
-    ["--tcgen05", "--tile", "64x64", "--type", "f16", "--instruction", "wgmma.m64n64k16.f32.f16.f16"],
-    ["0x0000c00000000000"], ["--idesc", "--kind", "f16", "--set", "other=1", "--m", "64", "--n", "8"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--idesc"],
+        ["--idesc", "x"],
+        ["--idesc", "0x100000000"],
+        ["--idesc", "0x0", "--m", "128"],
+        ["--idesc", "0x0", "--kind", "f64"],
+        ["--idesc", "--kind", "f16", "--set", "m"],
+        ["--m", "128", "0x0"],
+        ["--idesc", "--tile", "128x64"],
+        ["--tcgen05", "--tile", "128x64"],
+        ["--tcgen05", "0x4000404000010000"],
+        ["--tcgen05", "--tile", "64x64", "--type", "f16", "--instruction", "wgmma.m64n64k16.f32.f16.f16"],
+        ["0x0000c00000000000"],
+        ["--idesc", "--kind", "f16", "--set", "other=1", "--m", "64", "--n", "8"],
+    ],
+)
 def test_mistakes_in_the_call(words):
     assert "Error: " in asked(*words, code=2).output

@@ -66,15 +66,22 @@ def test_what_is_saved_is_read_back(saved, tmp_path):
 
 
 SPOILT = [
-    lambda b: b.update({"1024B": b["32B"]}), lambda b: b["32B"]["mode"].update(misfits=-1),
-    lambda b: b["32B"]["mode"].update(swizzle=[9, 4, 3]), lambda b: b["encodings"]["calls"][0].pop("fits"),
-    lambda b: b["32B"]["mode"].pop("bytes"), lambda b: b["32B"]["mode"].update(pitch="column"),
+    lambda b: b.update({"1024B": b["32B"]}),
+    lambda b: b["32B"]["mode"].update(misfits=-1),
+    lambda b: b["32B"]["mode"].update(swizzle=[9, 4, 3]),
+    lambda b: b["encodings"]["calls"][0].pop("fits"),
+    lambda b: b["32B"]["mode"].pop("bytes"),
+    lambda b: b["32B"]["mode"].update(pitch="column"),
     lambda b: b["32B"]["mode"].update(misfits=1 + b["32B"]["mode"]["loads"] + b["32B"]["mode"]["stores"]),
-    lambda b: b["encodings"]["calls"][0].update(rules=1), lambda b: b["encodings"]["calls"][0].update(result=None),
-    lambda b: b.update({"32B": b["encodings"]}), lambda b: b.update({"encodings": b["32B"]}),
-    lambda b: b.update({"misaligned.0": {"maps": b["32B"]["maps"]}}), lambda b: b.update({"32B": {}}),
-    lambda b: b.update({"misaligned.x": b["misaligned.0"]}), lambda b: b.update({"misaligned.00": b["misaligned.0"]}),
-]  # fmt: skip
+    lambda b: b["encodings"]["calls"][0].update(rules=1),
+    lambda b: b["encodings"]["calls"][0].update(result=None),
+    lambda b: b.update({"32B": b["encodings"]}),
+    lambda b: b.update({"encodings": b["32B"]}),
+    lambda b: b.update({"misaligned.0": {"maps": b["32B"]["maps"]}}),
+    lambda b: b.update({"32B": {}}),
+    lambda b: b.update({"misaligned.x": b["misaligned.0"]}),
+    lambda b: b.update({"misaligned.00": b["misaligned.0"]}),
+]
 
 
 @pytest.mark.parametrize("spoil", SPOILT)
@@ -114,8 +121,11 @@ def test_an_earlier_document_that_cannot_be_is_refused(change, saved, tmp_path):
 
 def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
     """Whole boxes, as few as there are by divisors; whatever the type and the mode, rows of 16 bytes given."""
-    for kind, swizzle, tile in product(("u8", "bf16", "f32", "f64"), ("NONE", "32B", "64B", "128B"),
-                                       ((64,), (256, 300), (96, 7), (1024, 512), (32, 4, 2))):  # fmt: skip
+    for kind, swizzle, tile in product(
+        ("u8", "bf16", "f32", "f64"),
+        ("NONE", "32B", "64B", "128B"),
+        ((64,), (256, 300), (96, 7), (1024, 512), (32, 4, 2)),
+    ):
         size = DATA_TYPES[DATA_TYPE_OF[kind]][1]
         found = ask.plan(MapOptions(kind, tile=tile, swizzle=swizzle))
         assert broken(found.map) == []

@@ -66,8 +66,11 @@ def test_the_known_modes_are_fitted():
     assert set(found) == set(SWIZZLES)
     modes = {name: body.mode for name, body in found.items() if body.mode}
     assert {n: (m.pitch, m.swizzle) for n, m in modes.items()} == {
-        "NONE": ("row", (0, 4, 3)), "32B": (32, (1, 4, 3)), "64B": (64, (2, 4, 3)), "128B": (128, (3, 4, 3)),
-    }  # fmt: skip
+        "NONE": ("row", (0, 4, 3)),
+        "32B": (32, (1, 4, 3)),
+        "64B": (64, (2, 4, 3)),
+        "128B": (128, (3, 4, 3)),
+    }
     for mode in modes.values():
         assert mode.misfits == 0
         assert mode.second.misfits > 0
@@ -105,8 +108,11 @@ def test_what_is_no_swizzle_is_a_misfit():
 
 def test_two_rules_are_told_apart_by_the_boxes():
     """No two rules that are tried say the same of every box, but those that differ beyond the area."""
-    placed = [PlacedBox(WINDOW + c.base, OURS[3](WINDOW + c.base, c.map.rows, c.map.row_bytes))
-              for c in boxes() if c.map.swizzle == 3 and not broken(c.map)]  # fmt: skip
+    placed = [
+        PlacedBox(WINDOW + c.base, OURS[3](WINDOW + c.base, c.map.rows, c.map.row_bytes))
+        for c in boxes()
+        if c.map.swizzle == 3 and not broken(c.map)
+    ]
     right = [rule for rule in rules() if misfits(rule, placed[:40]) == []]
     assert right[0] == OURS[3]
     assert fit_boxes(placed)[0].rule == OURS[3]
@@ -184,8 +190,12 @@ def test_rules_agree_with_the_boxes_of_swizzle_table():
     """Two statements of the same: `tma.Mode.why_not` for boxes of two coordinates."""
     for name, number in SWIZZLES.items():
         mode = tma.resolve(f"SWIZZLE_{name}")
-        for width, rows, (kind, bits) in ((w, r, k) for w in (1, 8, 16, 32, 64, 128, 256, 257) for r in (0, 1, 256, 257)
-                                          for k in (("UINT8", 8), ("UINT32", 32))):  # fmt: skip
+        for width, rows, (kind, bits) in (
+            (w, r, k)
+            for w in (1, 8, 16, 32, 64, 128, 256, 257)
+            for r in (0, 1, 256, 257)
+            for k in (("UINT8", 8), ("UINT32", 32))
+        ):
             made = packed(kind, (512, 512), (width, rows), name)
             if mode.atoms:
                 assert number > 3

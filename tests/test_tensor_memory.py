@@ -33,11 +33,13 @@ def test_registers_of_loads_and_stores(shape):
         assert table.copies == {1}
         assert table.points == len(table.inverse) == table.extent["row"] * table.extent["col"]
         if shape in TVM:
-            assert list(table.cells) == [TVM[shape](n // table.elements, n % table.elements)
-                                         for n in range(table.points)]  # fmt: skip
+            assert list(table.cells) == [
+                TVM[shape](n // table.elements, n % table.elements) for n in range(table.points)
+            ]
         else:
-            assert list(table.cells) == [(n // number % 16, n // number // 16 * number + n % number)
-                                         for n in range(table.points)]  # fmt: skip
+            assert list(table.cells) == [
+                (n // number % 16, n // number // 16 * number + n % number) for n in range(table.points)
+            ]
     for op in ("ld", "st"):
         (fragment,) = ROWS[f"tcgen05.{op}.{shape}"].fragments
         claim = cute.claim(fragment, arch.arch("sm_100"))
@@ -89,8 +91,9 @@ def test_lanes_of_copies():
         assert multicast in row.stated.get("multicast", ("",))
         assert all(table.at(lane=lane, column=0)["row"] == r for r, found in enumerate(lanes) for lane in found)
     assert [tensor_memory.lanes("64x128b", f"warpx2::{pair}")[40] for pair in ("02_13", "01_23")] == [
-        (40, 104), (72, 104)
-    ]  # fmt: skip
+        (40, 104),
+        (72, 104),
+    ]
     with pytest.raises(KeyError):
         tensor_memory.lanes("64x128b", "")
 
@@ -103,8 +106,10 @@ def test_names_are_spelled_in_full():
     assert spelt["tcgen05.shift.down"] == "tcgen05.shift.cta_group::1.down"
     assert not [name for name in spelt.values() if set(name) & set("{}|")]
     assert {o.place for row in ROWS.values() for o in row.operands} == {
-        Place.REGISTERS, Place.SHARED, Place.TENSOR_MEMORY
-    }  # fmt: skip
+        Place.REGISTERS,
+        Place.SHARED,
+        Place.TENSOR_MEMORY,
+    }
 
 
 def test_what_is_only_assembled_is_never_run():
@@ -140,12 +145,26 @@ def test_least_targets_of_a_sample():
 
 @machine_code.needs_tools
 def test_the_opcodes_of_an_arch():
-    sample = ["mma.cta_group::2.kind::f16", "mma.ws.cta_group::1.kind::i8", "mma.cta_group::1.kind::mxf8f6f4",
-              "mma.sp.cta_group::1.kind::mxf4", "ld.16x256b", "st.32x32b", "cp.32x128b", "shift.down"]  # fmt: skip
+    sample = [
+        "mma.cta_group::2.kind::f16",
+        "mma.ws.cta_group::1.kind::i8",
+        "mma.cta_group::1.kind::mxf8f6f4",
+        "mma.sp.cta_group::1.kind::mxf4",
+        "ld.16x256b",
+        "st.32x32b",
+        "cp.32x128b",
+        "shift.down",
+    ]
     rows = [ROWS[f"tcgen05.{name}"] for name in sample]
     found = lower(machine_code.TOOLS, arch.arch("sm_100"), rows)
     assert [next(iter(found[row.id].opcodes)) for row in rows] == [
-        "UTCHMMA.2CTA", "UTCIMMA.WS", "UTCQMMA", "UTCOMMA", "LDTM.16dp256bit", "STTM", "UTCCP.T.S.4x32dp128bit",
+        "UTCHMMA.2CTA",
+        "UTCIMMA.WS",
+        "UTCQMMA",
+        "UTCOMMA",
+        "LDTM.16dp256bit",
+        "STTM",
+        "UTCCP.T.S.4x32dp128bit",
         "UTCSHIFT.DOWN",
-    ]  # fmt: skip
+    ]
     assert all(found[row.id].native(row) for row in rows)

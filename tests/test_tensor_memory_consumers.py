@@ -20,13 +20,34 @@ LANE = 1 << 16  # CuTe's address of tensor memory: lanes from bit 16 on, cells b
 ROWS = {row.id: row for row in inventory.instructions().values() if row.id.startswith("tcgen05.mma")}
 # cells compared, all without an unexplained difference: D and A by layout, scales by data path, loads, copies
 COUNTED = {
-    "multiplies": {"d A": 4227072, "d B": 1818624, "d C": 294912, "d D": 4083712, "d F": 1492992,
-                   "a A": 75776, "a B": 63488, "a C": 12288, "a D": 37888, "a F": 8704},
+    "multiplies": {
+        "d A": 4227072,
+        "d B": 1818624,
+        "d C": 294912,
+        "d D": 4083712,
+        "d F": 1492992,
+        "a A": 75776,
+        "a B": 63488,
+        "a C": 12288,
+        "a D": 37888,
+        "a F": 8704,
+    },
     "scales": {"scale_a 4x1": 43008, "scale_b 4x1": 53760, "scale_b 2x2": 10752},
-    "moves": {"Ld 32x32b": 8160, "St 32x32b": 8160, "LdRed 32x32b": 8128, "Ld 16x64b": 8160, "St 16x64b": 8160,
-              "Ld 16x32bx2": 8160, "St 16x32bx2": 8160, "LdRed 16x32bx2": 8128, "Ld 16x128b": 8128, "St 16x128b": 8128,
-              "Ld 16x256b": 8064, "St 16x256b": 8064},
-}  # fmt: skip
+    "moves": {
+        "Ld 32x32b": 8160,
+        "St 32x32b": 8160,
+        "LdRed 32x32b": 8128,
+        "Ld 16x64b": 8160,
+        "St 16x64b": 8160,
+        "Ld 16x32bx2": 8160,
+        "St 16x32bx2": 8160,
+        "LdRed 16x32bx2": 8128,
+        "Ld 16x128b": 8128,
+        "St 16x128b": 8128,
+        "Ld 16x256b": 8064,
+        "St 16x256b": 8064,
+    },
+}
 
 
 @pytest.fixture
@@ -81,16 +102,20 @@ def operation(row, m, n, a_in):
         return None
     if ".sp" in row.id:
         sparse = (k, k, next(iter(warp.mma.SparseMetadataFormat)))
-        makers = {"f16": lambda: tcgen05.MmaF16BF16SparseOp(f16, f32, *how, *sparse),
-                  "f8f6f4": lambda: tcgen05.MmaFP8SparseOp(e4m3, f32, *how, *sparse)}  # fmt: skip
+        makers = {
+            "f16": lambda: tcgen05.MmaF16BF16SparseOp(f16, f32, *how, *sparse),
+            "f8f6f4": lambda: tcgen05.MmaFP8SparseOp(e4m3, f32, *how, *sparse),
+        }
     else:
-        makers = {"f16": lambda: tcgen05.MmaF16BF16Op(f16, f32, *how, k, k),
-                  "tf32": lambda: tcgen05.MmaTF32Op(*how, k, k),
-                  "f8f6f4": lambda: tcgen05.MmaF8F6F4Op(e4m3, e4m3, f32, *how, k, k),
-                  "i8": lambda: tcgen05.MmaI8Op(cutlass.Int8, *how, k, k),
-                  "mxf8f6f4": lambda: tcgen05.MmaMXF8F6F4Op(e4m3, e4m3, *how, k, k),
-                  "mxf4": lambda: tcgen05.MmaMXF4Op(*how),
-                  "mxf4nvf4": lambda: tcgen05.MmaMXF4NVF4Op(e4m3, *how)}  # fmt: skip
+        makers = {
+            "f16": lambda: tcgen05.MmaF16BF16Op(f16, f32, *how, k, k),
+            "tf32": lambda: tcgen05.MmaTF32Op(*how, k, k),
+            "f8f6f4": lambda: tcgen05.MmaF8F6F4Op(e4m3, e4m3, f32, *how, k, k),
+            "i8": lambda: tcgen05.MmaI8Op(cutlass.Int8, *how, k, k),
+            "mxf8f6f4": lambda: tcgen05.MmaMXF8F6F4Op(e4m3, e4m3, *how, k, k),
+            "mxf4": lambda: tcgen05.MmaMXF4Op(*how),
+            "mxf4nvf4": lambda: tcgen05.MmaMXF4NVF4Op(e4m3, *how),
+        }
     if row.kind not in makers or row.shape.k == 96:
         return None
     try:
@@ -115,8 +140,9 @@ def same(said, made, ctas):
     copies = [made[at : at + rows] for at in range(0, made.shape[0], rows)]
     return all(
         len(copies) == len(said.holding(0, 0)) and (addresses(said, cta, ctas, which) == copy).all()
-        for cta in range(ctas) for which, copy in enumerate(copies)
-    )  # fmt: skip
+        for cta in range(ctas)
+        for which, copy in enumerate(copies)
+    )
 
 
 def agree(found, name, made, ctas, in_memory):
@@ -189,8 +215,11 @@ def scales(found, name, made, in_memory, ctas):
     line, number = flat(lines, steps), flat(inside[1], scale_steps[1])
     for cta, at, v in product(range(ctas), range(count), range(vector)):
         element = (v, at) if of_b else (cta * count + at, v)
-        want = {place.lane * LANE * 4 + place.column * 4 + place.bit // 8
-                for place in said.holding(*element) if place.cta == cta}  # fmt: skip
+        want = {
+            place.lane * LANE * 4 + place.column * 4 + place.bit // 8
+            for place in said.holding(*element)
+            if place.cta == cta
+        }
         assert want == {int(x + number[v]) for x in copies_of(line, lines, at)}, element
         found[f"{name} {'2x2' if others else '4x1'}"] += len(want)
     for other in others:

@@ -48,10 +48,24 @@ def test_a_comment_ends_with_its_line_in_every_language(text):
     assert "-->" not in safe
 
 
-@pytest.mark.parametrize("character", ["\n", "\r", "\x1b", "\x7f", "\x85", "\x9b", "\u2028", "\u2029", "\u200e",
-    "\u200f",
-                                       *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A)),
-                                       "\ud800"])  # fmt: skip
+@pytest.mark.parametrize(
+    "character",
+    [
+        "\n",
+        "\r",
+        "\x1b",
+        "\x7f",
+        "\x85",
+        "\x9b",
+        "\u2028",
+        "\u2029",
+        "\u200e",
+        "\u200f",
+        *map(chr, range(0x202A, 0x202F)),
+        *map(chr, range(0x2066, 0x206A)),
+        "\ud800",
+    ],
+)
 def test_no_character_that_moves_anything_is_plain(character):
     assert not plain(f"a{character}b")
     assert escaped(f"a{character}b").isascii()

@@ -111,8 +111,14 @@ def test_tilelangs_accumulator_of_a_warpgroup_is_the_measured_one(n):
     from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter
     from tvm import tirx
 
-    how = {"accum_dtype": "float32", "block_row_warps": 4, "block_col_warps": 1, "warp_row_tiles": 16,
-           "warp_col_tiles": n, "b_transposed": True}  # fmt: skip
+    how = {
+        "accum_dtype": "float32",
+        "block_row_warps": 4,
+        "block_col_warps": 1,
+        "warp_row_tiles": 16,
+        "warp_col_tiles": n,
+        "b_transposed": True,
+    }
     held = tirx.decl_buffer((64, n), "float32", scope="local.fragment")
     theirs = TensorCoreIntrinEmitter(**how).make_mma_store_layout(held)
     one = on_sm_90(f"{WGMMA.format(n=n)}.d")

@@ -111,8 +111,10 @@ def test_a_ptxas_for_another_arch_that_refuses_all_is_unfit_too(tmp_path):
     """Forms of sm_80, assembled for sm_75: no cubin shows the arch, an empty kernel's does."""
     (elsewhere,) = [f.script for f in faults.TOOLS if f.name == "ptxas assembles for another arch"]
     fake(tmp_path, elsewhere)
-    for asked in (["run", "wmma.m8n8k4.*", "--method", "sass", "--results", tmp_path / "r"],
-                  ["lower", "mma.m8n8k4.*f64*"]):  # fmt: skip
+    for asked in (
+        ["run", "wmma.m8n8k4.*", "--method", "sass", "--results", tmp_path / "r"],
+        ["lower", "mma.m8n8k4.*f64*"],
+    ):
         done = tcprobe(*asked, "--arch", "sm_80", "--cuda", tmp_path, code=3)
         assert "was asked for sm_80 and assembled for sm_75" in done.stderr
     assert not (tmp_path / "r").exists()
@@ -215,8 +217,11 @@ def test_a_run_with_another_compiler_measures_and_derives_anew(measured, tmp_pat
 def test_a_folder_without_tools_is_not_passed_over(tmp_path):
     fake(tmp_path, 'exec "$REAL" "$@"', "nvdisasm")
     (tmp_path / "ptxas").unlink()
-    for asked in (["lower"], ["run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path / "r"],
-                  ["diff", "--cuda", tmp_path]):  # fmt: skip
+    for asked in (
+        ["lower"],
+        ["run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path / "r"],
+        ["diff", "--cuda", tmp_path],
+    ):
         assert f"{tmp_path} has no ptxas" in tcprobe(*asked, "--cuda", tmp_path, code=3).stderr
     (tmp_path / "ptxas").write_text("#!/bin/sh\n")
     assert "is not executable" in tcprobe("lower", "--cuda", tmp_path, code=3).stderr

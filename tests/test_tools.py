@@ -100,8 +100,12 @@ def test_counting():
     ],
 )
 def test_moves_become_one_opcode_each(device, opcodes):
-    names = ("ldmatrix.m8n8.x2.shared.b16", "stmatrix.m8n8.x4.trans.shared.b16", "ldmatrix.m16n16.x1.trans.shared.b8",
-             "movmatrix.m8n8.trans.b16")  # fmt: skip
+    names = (
+        "ldmatrix.m8n8.x2.shared.b16",
+        "stmatrix.m8n8.x4.trans.shared.b16",
+        "ldmatrix.m16n16.x1.trans.shared.b8",
+        "movmatrix.m8n8.trans.b16",
+    )
     lines = tcprobe("lower", *names, "--arch", device).stdout.splitlines()
     assert [line.split(": ")[1].split(" (")[0].partition(" [")[0] for line in lines] == list(opcodes)
 
@@ -174,8 +178,10 @@ def test_diff_of_two_archs():
     every = tcprobe("diff", "sm_75", "sm_80", "--all", code=1).stdout
     assert "(documented by PTX ISA, section 9.7.14.5.15: the same layout): ldmatrix.m8n8.x4.shared.b16" in every
     assert "more" not in every
-    assert "not measured" in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", "--only",
-                                     code=2).stderr  # fmt: skip
+    assert (
+        "not measured"
+        in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", "--only", code=2).stderr
+    )
     assert "give two archs" in tcprobe("diff", "sm_80", code=2).stderr
     assert "two archs are named already" in tcprobe("diff", "sm_80", "sm_90", "--arch", "sm_80", code=2).stderr
 
@@ -193,8 +199,10 @@ def test_every_cell_is_same_changed_or_absent_for_a_reason(names):
     cells = {(a["id"], a["side"]) for a in found["absent"]}
     assert len(cells) == len(found["absent"])
     assert {id_ for id_, _ in cells} == set(inventory.fragments()) - both
-    assert all(cell["elsewhere"] == (len(cells & {(cell["id"], s) for s in ("first", "second")}) == 1)
-               for cell in found["absent"])  # fmt: skip
+    assert all(
+        cell["elsewhere"] == (len(cells & {(cell["id"], s) for s in ("first", "second")}) == 1)
+        for cell in found["absent"]
+    )
     for cell in found["absent"]:
         allowed = inventory.fragments()[cell["id"]].target.on(arch(cell["arch"]))
         assert cell["arch"] == names[cell["side"] == "second"]
@@ -222,8 +230,10 @@ def test_changed_cells_come_with_formulas_and_slots():
 
 def test_diff_of_two_folders(tmp_path):
     shutil.copytree(published().root, tmp_path / "r")
-    assert all(d["changed"] == [] and not any(a["elsewhere"] for a in d["absent"])
-               for d in diff(published().root, tmp_path / "r"))  # fmt: skip
+    assert all(
+        d["changed"] == [] and not any(a["elsewhere"] for a in d["absent"])
+        for d in diff(published().root, tmp_path / "r")
+    )
     shutil.rmtree(tmp_path / "r" / "sm_90")
     (found,) = diff(published().root, tmp_path / "r", "wmma.*", "--arch", "sm_90")
     assert (found["first"]["source"], found["second"]["source"]) == ("published", str(tmp_path / "r"))

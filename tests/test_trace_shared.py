@@ -16,9 +16,14 @@ from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
 LAYERS = alone(published())
-CASES = [("wgmma.m64n24k16.f32.bf16.bf16", "mn", 128, {}), ("wgmma.m64n8k32.s32.s8.u8", "k", 64, {"base_offset": 2}),
-         ("wgmma.sp.m64n8k32.f32.f16.f16", "k", 32, {}), ("wgmma.sp.m64n16k16.f32.tf32.tf32", "k", 0, {"start": 48}),
-         ("wgmma.m64n8k256.b1", "k", 32, {}), ("wgmma.m64n16k16.f16.f16.f16", "k", 128, {"sbo": 0})]  # fmt: skip
+CASES = [
+    ("wgmma.m64n24k16.f32.bf16.bf16", "mn", 128, {}),
+    ("wgmma.m64n8k32.s32.s8.u8", "k", 64, {"base_offset": 2}),
+    ("wgmma.sp.m64n8k32.f32.f16.f16", "k", 32, {}),
+    ("wgmma.sp.m64n16k16.f32.tf32.tf32", "k", 0, {"start": 48}),
+    ("wgmma.m64n8k256.b1", "k", 32, {}),
+    ("wgmma.m64n16k16.f16.f16.f16", "k", 128, {"sbo": 0}),
+]
 
 
 def memory(name, major, swizzle, given, a_too):
@@ -73,22 +78,36 @@ def test_what_cannot_be_traced_says_why():
         traced(found, 64, 0)
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--row", "3"], ["--operand", "b", "--lane", "0", "--i", "0"], ["--operand", "a", "--byte", "3"],
-    ["--operand", "a_smem", "--lane", "0", "--i", "0"], ["--row", "3", "--col", "5", "--byte", "3"], ["--byte", "3"],
-    ["--operand", "a", "--lane", "0", "--i", "0", "--a-in", "shared"], ["--operand", "b_smem", "--byte", "9999"],
-    ["--row", "3", "--col", "5", "--selector", "1"], ["--row", "3", "--col", "5", "--product", "0"],
-    ["--operand", "a_smem", "--byte", "3", "--a-in", "registers"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--row", "3"],
+        ["--operand", "b", "--lane", "0", "--i", "0"],
+        ["--operand", "a", "--byte", "3"],
+        ["--operand", "a_smem", "--lane", "0", "--i", "0"],
+        ["--row", "3", "--col", "5", "--byte", "3"],
+        ["--byte", "3"],
+        ["--operand", "a", "--lane", "0", "--i", "0", "--a-in", "shared"],
+        ["--operand", "b_smem", "--byte", "9999"],
+        ["--row", "3", "--col", "5", "--selector", "1"],
+        ["--row", "3", "--col", "5", "--product", "0"],
+        ["--operand", "a_smem", "--byte", "3", "--a-in", "registers"],
+    ],
+)
 def test_mistakes_in_the_call(arguments):
     done = CliRunner().invoke(main, ["trace", "wgmma.m64n8k16.f32.bf16.bf16", *arguments])
     assert (done.exit_code, "Traceback" in done.output) == (2, False)
 
 
-@pytest.mark.parametrize(("arguments", "out"), [
-    (["--row", "1", "--col", "1", "--a-in", "shared"], "--a-in"), (["--operand", "b_smem", "--byte", "3"], "--byte"),
-    (["--row", "1", "--col", "1", "--swizzle", "128"], "--swizzle"), (["--operand", "b_smem"], "--operand b_smem"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "out"),
+    [
+        (["--row", "1", "--col", "1", "--a-in", "shared"], "--a-in"),
+        (["--operand", "b_smem", "--byte", "3"], "--byte"),
+        (["--row", "1", "--col", "1", "--swizzle", "128"], "--swizzle"),
+        (["--operand", "b_smem"], "--operand b_smem"),
+    ],
+)
 def test_a_multiply_of_registers_has_nothing_in_shared_memory(arguments, out):
     done = CliRunner().invoke(main, ["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", *arguments])
     assert done.exit_code == 2

@@ -161,9 +161,18 @@ def test_what_can_be_no_finding_is_refused(change, tmp_path):
         write(tmp_path, spoilt(change))
 
 
-EARLIER = {"forms": {WIDE: {"nibbles": FREE, "selectors": {
-    "2": {"outcome": "fault", "words": "illegal", "as": None}, "3": {"outcome": "runs", "words": "", "as": 1}}},
-    KINDS["tf32"]: {"nibbles": TF32, "selectors": {}}}}  # fmt: skip
+EARLIER = {
+    "forms": {
+        WIDE: {
+            "nibbles": FREE,
+            "selectors": {
+                "2": {"outcome": "fault", "words": "illegal", "as": None},
+                "3": {"outcome": "runs", "words": "", "as": 1},
+            },
+        },
+        KINDS["tf32"]: {"nibbles": TF32, "selectors": {}},
+    }
+}
 
 
 def test_an_earlier_document_says_the_same(tmp_path):

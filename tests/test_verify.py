@@ -60,9 +60,14 @@ def test_worked_examples_are_products(example):
     assert (multiplicands.product(row, multiplicands.Multiplicands(a, b, zero))[0] == np.array(example["d"])).all()
 
 
-WARPGROUPS = ("wgmma.mma_async.m64n24k16.f32.bf16.bf16", "wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc",
-              "wgmma.mma_async.m64n64k32.f16.e4m3.e5m2", "wgmma.mma_async.sp.m64n8k32.f16.f16.f16",
-              "wgmma.mma_async.sp.m64n24k16.f32.tf32.tf32", "wgmma.mma_async.sp.m64n24k64.s32.u8.s8")  # fmt: skip
+WARPGROUPS = (
+    "wgmma.mma_async.m64n24k16.f32.bf16.bf16",
+    "wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc",
+    "wgmma.mma_async.m64n64k32.f16.e4m3.e5m2",
+    "wgmma.mma_async.sp.m64n8k32.f16.f16.f16",
+    "wgmma.mma_async.sp.m64n24k16.f32.tf32.tf32",
+    "wgmma.mma_async.sp.m64n24k64.s32.u8.s8",
+)
 
 
 class Warp:
@@ -103,19 +108,26 @@ class Warp:
             if o in memory.tiles:
                 truth[o] = memory.read(o, matrix)
                 continue
-            parts = [self.registers(part, real[o], given[o], spoilt[place])
-                     for part in np.split(matrix, steps, axis=1 if o == "b" else 2)]  # fmt: skip
+            parts = [
+                self.registers(part, real[o], given[o], spoilt[place])
+                for part in np.split(matrix, steps, axis=1 if o == "b" else 2)
+            ]
             truth[o] = np.concatenate(parts, axis=1 if o == "b" else 2)
         e = real.get("e")
-        index = [self.indices(e, given["e"], part) for part in inputs[4].reshape(case.steps, e.fragment.rows, -1)
-                 ] if e else None  # fmt: skip
+        index = (
+            [self.indices(e, given["e"], part) for part in inputs[4].reshape(case.steps, e.fragment.rows, -1)]
+            if e
+            else None
+        )
         return self.result(case.instruction, truth, np.concatenate(index, axis=1) if e else None)
 
     def registers(self, matrix, real, given, spoilt):
         """What the hardware takes from registers that the header of `given` fills; None in what is spoilt."""
         table, found = given.table, np.empty(matrix.shape, object)
-        slots = [None if slot % table.elements == spoilt else int(matrix[(*cell, 0)[2], cell[0], cell[1]])
-                 for slot, cell in enumerate(table.cells)]  # fmt: skip
+        slots = [
+            None if slot % table.elements == spoilt else int(matrix[(*cell, 0)[2], cell[0], cell[1]])
+            for slot, cell in enumerate(table.cells)
+        ]
         for slot, cell in reversed(list(enumerate(real.table.cells))):  # the first of copies is read
             found[(*cell, 0)[2], cell[0], cell[1]] = slots[slot]
         return found
@@ -138,8 +150,11 @@ class Warp:
         for operand in "abc":
             held = multiplicands.matrix(row, operand)
             most = 9 if operand == "c" else 1 if held.type == "b1" else 3
-            numbers = {dtype(held.type).pattern(v, held.slot_bits): v for v in range(-most, most + 1)
-                       if not (v < 0 and held.type in ("u8", "u4", "b1"))}  # fmt: skip
+            numbers = {
+                dtype(held.type).pattern(v, held.slot_bits): v
+                for v in range(-most, most + 1)
+                if not (v < 0 and held.type in ("u8", "u4", "b1"))
+            }
             if not set(found[operand].ravel().tolist()) <= set(numbers):
                 return self.floats(row, found, index)
             values.append(np.vectorize(numbers.__getitem__)(found[operand]))
@@ -183,8 +198,9 @@ class Memory:
         shape = (one.operand.held.rows, one.operand.held.cols)
         memory = {}
         whole = matrix[0] if o == "a" else matrix[0].T
-        for at, bit, value in zip(found.offset(crossed, k).ravel(), (k % 8 * (found.bits < 8)).ravel(), whole.ravel(),
-                                  strict=True):  # fmt: skip
+        for at, bit, value in zip(
+            found.offset(crossed, k).ravel(), (k % 8 * (found.bits < 8)).ravel(), whole.ravel(), strict=True
+        ):
             memory[int(at), int(bit)] = int(value)
         assert len(memory) == matrix.size
         steps = [0, *np.cumsum([16 * int(n) for n in re.findall(rf"next_{o}\[\d\] = (\d+);", part)]).tolist()]
@@ -199,14 +215,23 @@ class Memory:
 
 @pytest.mark.parametrize(
     "name",
-    ["mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.m8n8k4.row.col.f32.f16.f16.f32", "mma.m8n8k16.row.col.s32.u8.s8.s32",
-     "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64", "mma.sp.m16n8k8.row.col.f32.tf32.tf32.f32",
-     "mma.sp::ordered_metadata.m16n8k32.row.col.f16.f16.f16.f16", "mma.sp.m16n8k64.row.col.s32.s4.u4.s32",
-     "wmma.mma.row.col.m16n16k16.f32.f32", "wgmma.mma_async.m64n24k16.f32.bf16.bf16",
-     "wgmma.mma_async.m64n8k8.f32.tf32.tf32", "wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc",
-     "wgmma.mma_async.sp.m64n8k32.f16.f16.f16", "wgmma.mma_async.sp.m64n24k64.s32.u8.s8",
-     "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32"],
-)  # fmt: skip
+    [
+        "mma.m16n8k8.row.col.f32.f16.f16.f32",
+        "mma.m8n8k4.row.col.f32.f16.f16.f32",
+        "mma.m8n8k16.row.col.s32.u8.s8.s32",
+        "wmma.mma.row.col.m8n8k4.f64.f64.f64.f64",
+        "mma.sp.m16n8k8.row.col.f32.tf32.tf32.f32",
+        "mma.sp::ordered_metadata.m16n8k32.row.col.f16.f16.f16.f16",
+        "mma.sp.m16n8k64.row.col.s32.s4.u4.s32",
+        "wmma.mma.row.col.m16n16k16.f32.f32",
+        "wgmma.mma_async.m64n24k16.f32.bf16.bf16",
+        "wgmma.mma_async.m64n8k8.f32.tf32.tf32",
+        "wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc",
+        "wgmma.mma_async.sp.m64n8k32.f16.f16.f16",
+        "wgmma.mma_async.sp.m64n24k64.s32.u8.s8",
+        "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32",
+    ],
+)
 @pytest.mark.sampled(5)
 def test_a_warp_with_the_published_layouts_is_verified(name):
     row = resolve(name).instruction
@@ -216,7 +241,8 @@ def test_a_warp_with_the_published_layouts_is_verified(name):
     majors = len(row.described[0].held.majors) if row.described else 0
     places = majors + majors**2 or 1  # B alone in shared memory, or both factors
     assert [one.case.selector for one in found] == [
-        n for n in (row.fragment("e").selectors if row.metadata else [None]) for _ in range(places)]  # fmt: skip
+        n for n in (row.fragment("e").selectors if row.metadata else [None]) for _ in range(places)
+    ]
     for one in found:
         assert one.good, one
         assert one.unread == ({} if not row.id.startswith("wmma") else one.unread)

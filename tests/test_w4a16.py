@@ -124,16 +124,29 @@ def on_the_host(folder, asked, size, splits):
     words = w4a16.packer(asked).repack(given.w)
     held = [given.a.astype(np.float16).tobytes(), words.tobytes(), given.scales.astype(np.float16).tobytes()]
     runtime = host_cuda.RUNTIME.replace("MOST = 128", "MOST = 256")
-    runtime = runtime.replace('if (has(ptx, "mma.")', 'if (begins(name, "mma.")) product(out, in);\n'
-                              '  else if (begins(name, "cvt.rn.f16x2.f32"))\n'
-                              "    put(out[0], bits_of(double(in[0]), F16) << 16 | bits_of(double(in[1]), F16));\n"
-                              '  else if (has(ptx, "mma.")')  # fmt: skip
+    runtime = runtime.replace(
+        'if (has(ptx, "mma.")',
+        'if (begins(name, "mma.")) product(out, in);\n'
+        '  else if (begins(name, "cvt.rn.f16x2.f32"))\n'
+        "    put(out[0], bits_of(double(in[0]), F16) << 16 | bits_of(double(in[1]), F16));\n"
+        '  else if (has(ptx, "mma.")',
+    )
     declared = "static void product(const std::vector<Out>& out, const std::vector<long long>& in);\n"
     runtime = runtime.replace("static void run(", f"{declared}static void run(")
     kernel = host_cuda.on_the_host(w4a16.source(asked))
-    main = RUN.format(words=len(held[0]), scales=len(held[0] + held[1]), parts=4 * m * n * splits, n=n, k=k,
-                      splits=splits, count=m * n, given=len(b"".join(held)), down=m // w4a16.M,
-                      across=n // w4a16.N, threads=32 * w4a16.WARPS)  # fmt: skip
+    main = RUN.format(
+        words=len(held[0]),
+        scales=len(held[0] + held[1]),
+        parts=4 * m * n * splits,
+        n=n,
+        k=k,
+        splits=splits,
+        count=m * n,
+        given=len(b"".join(held)),
+        down=m // w4a16.M,
+        across=n // w4a16.N,
+        threads=32 * w4a16.WARPS,
+    )
     (folder / "host.cpp").write_text("\n".join([runtime, STAND_INS, kernel, MULTIPLY, main]))
     command = ["g++", "-std=c++17", "-O1", "-w", str(folder / "host.cpp"), "-o", str(folder / "host")]
     built = subprocess.run(command, capture_output=True, text=True, check=False)

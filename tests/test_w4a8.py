@@ -142,8 +142,10 @@ def test_two_runs_with_that_compiler_write_the_same_bytes(tmp_path):
     for name in ("first", "second"):
         asked = ["run", "--method", "live", "--cuda", str(folder), wanted, "--results", str(tmp_path / name)]
         subprocess.run([sys.executable, "-m", "tcprobe", *asked], check=True)
-    first, second = ({p.relative_to(root): p.read_bytes() for p in root.rglob("*.json")}
-                     for root in (tmp_path / "first", tmp_path / "second"))  # fmt: skip
+    first, second = (
+        {p.relative_to(root): p.read_bytes() for p in root.rglob("*.json")}
+        for root in (tmp_path / "first", tmp_path / "second")
+    )
     assert first == second
     made = [m for m in Results(tmp_path / "first").measurements("sm_90", "live") if m.experiment.endswith(".s8.s4")]
     assert [(m.status, m.provenance["compiler"]) for m in made] == 3 * [("measured", ptxas().name)]

@@ -31,15 +31,24 @@ from tcprobe.store.results import published
 
 def test_counts_of_ptx_isa_9_1():
     """A in registers and A in shared memory are two forms of one name."""
-    forms = {family: [(row.name, o.name) for row in FORMS.values() if row.family == family for o in row.operands
-                      if o.name in ("a", "a_smem")] for family in ("wgmma", "wgmma.sp")}  # fmt: skip
+    forms = {
+        family: [
+            (row.name, o.name)
+            for row in FORMS.values()
+            if row.family == family
+            for o in row.operands
+            if o.name in ("a", "a_smem")
+        ]
+        for family in ("wgmma", "wgmma.sp")
+    }
     assert {family: len(set(found)) for family, found in forms.items()} == {"wgmma": 948, "wgmma.sp": 912}
     by_type = {}
     for row in FORMS.values():
         by_type.setdefault((row.family, *(row.type(o) for o in ("d", "a", "b_smem"))), []).append(row.shape.n)
     assert {len(numbers) for types, numbers in by_type.items() if types[1] != "s32"} == {32}
     assert {tuple(numbers) for types, numbers in by_type.items() if types[1] == "s32"} == {
-        (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)}  # fmt: skip
+        (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
+    }
     assert len(by_type) == 17 + 16
 
 
@@ -47,12 +56,19 @@ def test_fields_of_the_rows():
     row = FORMS["wgmma.mma_async.m64n24k16.f32.f16.f16"]
     assert row.name == "wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16"
     assert {f.operand: (f.rows, f.cols, f.registers, f.elements) for f in row.fragments} == {
-        "a": (64, 16, 4, 8), "d": (64, 24, 12, 12)}  # fmt: skip
+        "a": (64, 16, 4, 8),
+        "d": (64, 24, 12, 12),
+    }
     assert [(one.id, one.held.rows, one.held.cols, one.held.majors) for one in row.described] == [
-        (f"{row.id}.a_smem", 64, 16, ("k", "mn")), (f"{row.id}.b_smem", 16, 24, ("k", "mn"))]  # fmt: skip
+        (f"{row.id}.a_smem", 64, 16, ("k", "mn")),
+        (f"{row.id}.b_smem", 16, 24, ("k", "mn")),
+    ]
     sparse = FORMS["wgmma.mma_async.sp.m64n8k64.s32.u8.s8"]
     assert {f.operand: (f.rows, f.cols, f.registers, f.selectors) for f in sparse.fragments} == {
-        "a": (64, 32, 4, ()), "d": (64, 8, 4, ()), "e": (64, 32, 1, (0,))}  # fmt: skip
+        "a": (64, 32, 4, ()),
+        "d": (64, 8, 4, ()),
+        "e": (64, 32, 1, (0,)),
+    }
     assert (sparse.target.ptx, row.target.name, row.threads) == ("8.4", "sm_90a", 128)
 
 
@@ -65,10 +81,13 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     assert inventory.instructions().parts[-1].made == before
 
 
-@pytest.mark.parametrize(("short", "full"), [
-    ("wgmma.m64n24k16.f32.f16.f16.d", "wgmma.mma_async.m64n24k16.f32.f16.f16.d"),
-    ("wgmma.sp.m64n24k32.bf16.e", "wgmma.mma_async.sp.m64n24k32.f32.bf16.bf16.e"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("short", "full"),
+    [
+        ("wgmma.m64n24k16.f32.f16.f16.d", "wgmma.mma_async.m64n24k16.f32.f16.f16.d"),
+        ("wgmma.sp.m64n24k32.bf16.e", "wgmma.mma_async.sp.m64n24k32.f32.bf16.bf16.e"),
+    ],
+)
 def test_shortened_names(short, full):
     assert resolve(short).fragment.id == full
 
@@ -99,10 +118,21 @@ def test_a_layout_is_written_by_its_bases(n):
     assert len(json.dumps(written)) < 400
 
 
-@pytest.mark.parametrize("damage", [
-    {"threads": 127}, {"elements": 0}, {"outputs": ["col", "row"]}, {"origin": [0]}, {"origin": [0, 1 << 30]},
-    {"bases": {"lane": [], "i": []}}, {"bases": []}, {"extra": 1}, {"threads": "128"}, {"elements": 1 << 40},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"threads": 127},
+        {"elements": 0},
+        {"outputs": ["col", "row"]},
+        {"origin": [0]},
+        {"origin": [0, 1 << 30]},
+        {"bases": {"lane": [], "i": []}},
+        {"bases": []},
+        {"extra": 1},
+        {"threads": "128"},
+        {"elements": 1 << 40},
+    ],
+)
 def test_a_damaged_layout_is_refused(damage):
     fragment = inventory.fragment("wgmma.mma_async.m64n24k16.f32.f16.f16.d")
     written = layouts.written(documented(fragment, arch("sm_90"))[1].meant)
@@ -120,8 +150,11 @@ def test_cute_layouts_lead_to_every_element(n):
     table = cell(inventory.fragment(f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"), "sm_90", published())
     shape, stride = thread_value(table)
     layout = [shape_stride.L(s, d) for s, d in zip(shape, stride, strict=True)]
-    found = [divmod(shape_stride.apply(layout[0], lane) + shape_stride.apply(layout[1], i), 64)
-             for lane in range(128) for i in range(n // 2)]  # fmt: skip
+    found = [
+        divmod(shape_stride.apply(layout[0], lane) + shape_stride.apply(layout[1], i), 64)
+        for lane in range(128)
+        for i in range(n // 2)
+    ]
     assert [(row, col) for col, row in found] == list(table.table.cells)
 
 
@@ -188,16 +221,22 @@ def test_all_n_have_one_formula():
 @needs_tools
 def test_ptxas_takes_the_snippets(tmp_path):
     """Of every type for the narrowest and the widest N, and N = 24: dense ones in one text, sparse by selector."""
-    cells = {row: [cell(fragment, "sm_90", published()) for fragment in row.fragments]
-             for row in (row for row in FORMS.values() if row.shape.n in (8, 24, 256))}  # fmt: skip
+    cells = {
+        row: [cell(fragment, "sm_90", published()) for fragment in row.fragments]
+        for row in (row for row in FORMS.values() if row.shape.n in (8, 24, 256))
+    }
     texts = [emit.emit("ptx", [one for row, held in cells.items() if not row.metadata for one in held])]
     for row in (row for row in cells if row.metadata):
         chosen = (selected_cells(cells[row], selector) for selector in row.metadata.selectors)
         texts += [f"{{\n{emit.emit('ptx', one)}\n}}" for one in chosen]
     source, text = tmp_path / "snippets.ptx", "\n".join(texts)
     source.write_text(f".version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry f() {{\n{text}\nret;\n}}\n")
-    done = subprocess.run([TOOLS.ptxas, "-arch", "sm_90a", str(source), "-o", str(tmp_path / "x.cubin")],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [TOOLS.ptxas, "-arch", "sm_90a", str(source), "-o", str(tmp_path / "x.cubin")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[:2000]
     assert text.count("wgmma.fence") > 90
 

@@ -97,8 +97,12 @@ def test_few_answers_under_metadata_that_are_not_all_of_them_are_refused(word, i
     launches = experiment.launches()
     outputs = [out.copy() for out in Emulator(tables).run(launches)]
     answers = outputs[1].view(np.uint32).reshape(-1, row.fragment("a").slots, 1 + FEW_MEETINGS)[image]
-    wrong = {"doubled": answers[7, 2], "no D slot": answers[7, 1] | row.fragment("d").slots << SLOT_SHIFT,
-             "no element": answers[7, 1] | BAD - 1, "another's": answers[8, 1]}  # fmt: skip
+    wrong = {
+        "doubled": answers[7, 2],
+        "no D slot": answers[7, 1] | row.fragment("d").slots << SLOT_SHIFT,
+        "no element": answers[7, 1] | BAD - 1,
+        "another's": answers[8, 1],
+    }
     answers[7, 1] = wrong[word]
     with pytest.raises(ProbeError):
         experiment.decode(launches, outputs)
@@ -132,8 +136,14 @@ def test_any_address_map_is_measured(number):
         assert (judged.first is None) == (emulator is Emulator)
 
 
-@pytest.mark.parametrize("name", ["wgmma.mma_async.m64n24k16.f32.f16.f16", "wgmma.mma_async.m64n8k32.s32.u8.s8",
-                                  "wgmma.mma_async.sp.m64n24k16.f32.tf32.tf32"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wgmma.mma_async.m64n24k16.f32.f16.f16",
+        "wgmma.mma_async.m64n8k32.s32.u8.s8",
+        "wgmma.mma_async.sp.m64n24k16.f32.tf32.tf32",
+    ],
+)
 @pytest.mark.parametrize("coded", ["a_smem", "b_smem"])
 def test_products_close_the_circle(name, coded):
     row = FORMS[name]

@@ -16,10 +16,12 @@ SCALED = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m
 @pytest.mark.parametrize(
     ("name", "arch", "word"),
     [
-        (f"{FORM}.a", "sm_90", "strong"), ("mma.m16n8k8.row.col.f32.f16.f16.f32.a", "sm_80", "good"),
-        (SCALED, "sm_120", "documented only"), ("wmma.m32n8k16.b.col.u8", "sm_72", "single"),
+        (f"{FORM}.a", "sm_90", "strong"),
+        ("mma.m16n8k8.row.col.f32.f16.f16.f32.a", "sm_80", "good"),
+        (SCALED, "sm_120", "documented only"),
+        ("wmma.m32n8k16.b.col.u8", "sm_72", "single"),
     ],
-)  # fmt: skip
+)
 def test_the_word_follows_from_the_numbers(name, arch, word):
     found = why.confidence(load(name, arch))
     assert found.word == word

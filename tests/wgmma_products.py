@@ -61,26 +61,50 @@ PRODUCTS = (
     WarpgroupProduct(BF16, (128, 64, 64), (*K128, "tma"), (*MN128, "tma"), ("row", "sw:2,5,2", "st.shared.b64")),
     WarpgroupProduct(BF16, (64, 128, 64), (*MN128, "tma"), (*K128, "tma"), ("row", "pad:32", "st.shared.b64")),
     WarpgroupProduct(BF16, (64, 64, 128), (*K128, "cp.async"), (*K128, "cp.async"), ("col", "pad:16", "st.shared.b32")),
-    WarpgroupProduct(BF16, (64, 64, 64), ("row", "SWIZZLE_64B", "tma"), ("col", "SWIZZLE_32B", "tma"),
-                     ("row", "plain", "st.shared.b64")),
-    WarpgroupProduct(BF16, (64, 64, 32), ("col", "SWIZZLE_64B", "cp.async"), ("row", "SWIZZLE_32B", "plain"),
-                     ("row", "pad:8", "st.shared.b64")),
-    WarpgroupProduct(BF16, (64, 64, 32), ("row", "plain", "tma"), ("col", "plain", "cp.async"),
-                     ("row", "pad:32", "st.shared.b64")),
-    WarpgroupProduct(BF16, (64, 64, 32), ("col", "plain", "cp.async"), ("row", "plain", "tma"),
-                     ("row", "pad:32", "st.shared.b64")),
+    WarpgroupProduct(
+        BF16,
+        (64, 64, 64),
+        ("row", "SWIZZLE_64B", "tma"),
+        ("col", "SWIZZLE_32B", "tma"),
+        ("row", "plain", "st.shared.b64"),
+    ),
+    WarpgroupProduct(
+        BF16,
+        (64, 64, 32),
+        ("col", "SWIZZLE_64B", "cp.async"),
+        ("row", "SWIZZLE_32B", "plain"),
+        ("row", "pad:8", "st.shared.b64"),
+    ),
+    WarpgroupProduct(
+        BF16, (64, 64, 32), ("row", "plain", "tma"), ("col", "plain", "cp.async"), ("row", "pad:32", "st.shared.b64")
+    ),
+    WarpgroupProduct(
+        BF16, (64, 64, 32), ("col", "plain", "cp.async"), ("row", "plain", "tma"), ("row", "pad:32", "st.shared.b64")
+    ),
     WarpgroupProduct(F16, (64, 64, 64), (*K128, "tma"), (*MN128, "tma"), ("row", "SWIZZLE_128B", "stmatrix.x4")),
-    WarpgroupProduct(F16, (128, 64, 32), (*MN128, "cp.async.8"), ("row", "SWIZZLE_64B", "plain.4"),
-                     ("col", "sw:3,4,3", "stmatrix.x4.trans")),
+    WarpgroupProduct(
+        F16,
+        (128, 64, 32),
+        (*MN128, "cp.async.8"),
+        ("row", "SWIZZLE_64B", "plain.4"),
+        ("col", "sw:3,4,3", "stmatrix.x4.trans"),
+    ),
     WarpgroupProduct(E4M3, (64, 64, 128), (*K128, "tma"), (*MN128, "tma"), ("row", "sw:2,5,2", "st.shared.b64")),
-    WarpgroupProduct(E4M3, (64, 32, 64), ("row", "SWIZZLE_64B", "cp.async"), ("col", "SWIZZLE_32B", "tma"),
-                     ("row", "plain", "st.shared.b64")),
+    WarpgroupProduct(
+        E4M3,
+        (64, 32, 64),
+        ("row", "SWIZZLE_64B", "cp.async"),
+        ("col", "SWIZZLE_32B", "tma"),
+        ("row", "plain", "st.shared.b64"),
+    ),
     WarpgroupProduct(S8, (128, 64, 128), (*K128, "tma"), (*MN128, "cp.async"), ("row", "sw:2,5,2", "st.shared.b64")),
-    WarpgroupProduct(S8, (64, 64, 64), ("row", "SWIZZLE_32B", "plain"), ("col", "plain", "tma"),
-                     ("col", "pad:16", "st.shared.b32")),
-    WarpgroupProduct(TF32, (64, 32, 32), (*K128, "tma"), ("col", "SWIZZLE_64B", "cp.async"),
-                     ("row", "pad:32", "st.shared.b64")),
-)  # fmt: skip
+    WarpgroupProduct(
+        S8, (64, 64, 64), ("row", "SWIZZLE_32B", "plain"), ("col", "plain", "tma"), ("col", "pad:16", "st.shared.b32")
+    ),
+    WarpgroupProduct(
+        TF32, (64, 32, 32), (*K128, "tma"), ("col", "SWIZZLE_64B", "cp.async"), ("row", "pad:32", "st.shared.b64")
+    ),
+)
 
 KERNEL = """
 extern "C" __global__ void {kernel}(const unsigned char* in_a, const unsigned char* in_b, const void* map_a,
@@ -152,20 +176,36 @@ def program(product):
     start = {"a": "shared", "b": f"shared + {second}"}
     boxed = {o: isinstance(made[o].transfer, BoxCopy) for o in "ab"}
     fence = '    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map_{0}) : "memory");\n'
-    boxes = "".join(fence.replace("{0}", o) + f"    {space[o]}::fill({start[o]}, map_{o}, at, 0, 0);\n"
-                    for o in "ab" if boxed[o])  # fmt: skip
+    boxes = "".join(
+        fence.replace("{0}", o) + f"    {space[o]}::fill({start[o]}, map_{o}, at, 0, 0);\n" for o in "ab" if boxed[o]
+    )
     lanes = "".join(f"  {space[o]}::fill({start[o]}, in_{o}, thread, {THREADS});\n" for o in "ab" if not boxed[o])
     tiles = {o: made[o].asked.tile for o in "ab"}
     expected = sum(tiles[o].lines * tiles[o].line_bytes for o in "ab" if boxed[o])
     turned = [int(made[o].asked.held.major == "mn") for o in "ab"]
     need = max(second + made["b"].asked.shared.bytes(tiles["b"]), made["d"].asked.shared.bytes(made["d"].asked.tile))
     outputs = ", ".join(f'"+r"(d[{j}])' for j in range(registers))
-    return "\n".join([
-        source(made["a"]), source(made["b"]), registers_code.source(made["d"]),
-        KERNEL.format(kernel=kernel(product), **space, bytes=need, boxes=boxes, lanes=lanes, expected=expected,
-                      nd=registers, scale=registers + 2, text=written(row, registers, turned), outputs=outputs,
-                      second=second, threads=THREADS),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            source(made["a"]),
+            source(made["b"]),
+            registers_code.source(made["d"]),
+            KERNEL.format(
+                kernel=kernel(product),
+                **space,
+                bytes=need,
+                boxes=boxes,
+                lanes=lanes,
+                expected=expected,
+                nd=registers,
+                scale=registers + 2,
+                text=written(row, registers, turned),
+                outputs=outputs,
+                second=second,
+                threads=THREADS,
+            ),
+        ]
+    )
 
 
 def operands(product, seed):

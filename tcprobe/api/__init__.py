@@ -64,7 +64,7 @@ __all__ = [
     "selection",
     "trace",
     "where",
-]  # fmt: skip
+]
 
 
 def fragments(*patterns: str, arch: str | None = None, family: str | None = None) -> builtins.list[Fragment]:

@@ -76,10 +76,17 @@ def arch(name: str) -> Arch:
 
 
 def banks(
-    name: str | Cell | None = None, *, tile: Numbers | None = None, access: str | Sequence[str] = (),
-    lane_addresses: str | Sequence[int | None] | None = None, kind: str | None = None, contiguous: str = "row",
-    placed: str = "plain", propose: bool = False, arch: str | None = None,
-) -> TileAnswer | Cost:  # fmt: skip
+    name: str | Cell | None = None,
+    *,
+    tile: Numbers | None = None,
+    access: str | Sequence[str] = (),
+    lane_addresses: str | Sequence[int | None] | None = None,
+    kind: str | None = None,
+    contiguous: str = "row",
+    placed: str = "plain",
+    propose: bool = False,
+    arch: str | None = None,
+) -> TileAnswer | Cost:
     """Bank conflicts: of a `tile` (rows, columns) with its accesses, or of the addresses of 32 lanes.
 
     `name` is the fragment whose slots the accesses walk, `kind` the element type where there is none; `placed` is
@@ -112,9 +119,16 @@ def banks(
 
 
 def path(
-    name: str | Cell, tile: Numbers, *, contiguous: str = "row", placed: str = "plain", access: str | None = None,
-    ld: int | None = None, fill: str | None = None, arch: str | None = None,
-) -> PathPlan:  # fmt: skip
+    name: str | Cell,
+    tile: Numbers,
+    *,
+    contiguous: str = "row",
+    placed: str = "plain",
+    access: str | None = None,
+    ld: int | None = None,
+    fill: str | None = None,
+    arch: str | None = None,
+) -> PathPlan:
     """The proven way of a `tile` (rows, columns) from global through shared memory into a fragment, or back."""
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
@@ -123,9 +137,13 @@ def path(
 
 
 def descriptor(
-    value: int | None = None, *, tile: Numbers = SIDES, kind: str = "bf16", major: str = "k",
+    value: int | None = None,
+    *,
+    tile: Numbers = SIDES,
+    kind: str = "bf16",
+    major: str = "k",
     swizzle: str = "128",
-) -> SharedTile | Descriptor:  # fmt: skip
+) -> SharedTile | Descriptor:
     """The shared memory descriptor of a `tile` of (lines, k) elements for wgmma; of a `value` of 64 bits its fields.
 
     >>> import tcprobe
@@ -184,9 +202,13 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
 
 
 def convert(
-    from_: str | Cell, into: str | Cell, *, transpose: bool = False, permute_k: bool = False,
+    from_: str | Cell,
+    into: str | Cell,
+    *,
+    transpose: bool = False,
+    permute_k: bool = False,
     arch: str | None = None,
-) -> Conversion:  # fmt: skip
+) -> Conversion:
     """How to turn fragments `from_` into fragments `into` that hold the same matrix: moves, cost, code."""
     from tcprobe.ask.convert import convert as converted
 
@@ -195,9 +217,14 @@ def convert(
 
 
 def reduce(
-    name: str | Cell, over: str | None = None, op: str = "sum", *, mask: str | None = None, fill: str | None = None,
+    name: str | Cell,
+    over: str | None = None,
+    op: str = "sum",
+    *,
+    mask: str | None = None,
+    fill: str | None = None,
     arch: str | None = None,
-) -> Reduction | Masked:  # fmt: skip
+) -> Reduction | Masked:
     """Combine each row or column of a fragment; or with `mask` and `fill` change its elements by row and col: the code.
 
     >>> import tcprobe

@@ -17,24 +17,24 @@ from tcprobe.arithmetic.parameters import AFTER, BEFORE, TOWARD_ZERO, Arithmetic
 from tcprobe.errors import UsageError
 
 
-def bound(types: ElementTypes, rule: Arithmetic, length: int, parts: int = 1) -> Fraction:
+def bound(types: ElementTypes, arithmetic: Arithmetic, length: int, parts: int = 1) -> Fraction:
     """The factor of |C| + sum of |a x b| for `length` products, k cut into `parts` whose sums are added in D's type."""
-    depth = rule.products
+    depth = arithmetic.products
     if length <= 0 or parts <= 0 or length % (depth * parts):
         raise UsageError(f"{length} products in {parts} parts: a part has a multiple of {depth}.")
-    factor = _multiply(types, rule) ** (length // depth // parts) * (1 + _added(types)) ** (parts - 1)
+    factor = _multiply(types, arithmetic) ** (length // depth // parts) * (1 + _added(types)) ** (parts - 1)
     return factor - 1
 
 
-def _multiply(types: ElementTypes, rule: Arithmetic) -> Fraction:
+def _multiply(types: ElementTypes, arithmetic: Arithmetic) -> Fraction:
     """1 + e of one multiply: that of all its sums."""
-    own = _unit(rule.result_bits, rule.rounding)
-    unit = _unit(FORMATS["f32"].fraction, rule.through_f32) if rule.through_f32 else own
-    factor = 1 + own if rule.through_f32 else Fraction(1)
-    for group in rule.groups:
-        cut = 0 if rule.fraction_bits is None else Fraction(len(group) + 1, 1 << rule.fraction_bits)
-        factor *= (1 + cut) * (1 + unit) ** (len(group) + 1 if rule.c == BEFORE else 1)
-    return factor * (1 + _added(types)) if rule.c == AFTER else factor
+    own = _unit(arithmetic.result_bits, arithmetic.rounding)
+    unit = _unit(FORMATS["f32"].fraction, arithmetic.through_f32) if arithmetic.through_f32 else own
+    factor = 1 + own if arithmetic.through_f32 else Fraction(1)
+    for group in arithmetic.groups:
+        cut = 0 if arithmetic.fraction_bits is None else Fraction(len(group) + 1, 1 << arithmetic.fraction_bits)
+        factor *= (1 + cut) * (1 + unit) ** (len(group) + 1 if arithmetic.c == BEFORE else 1)
+    return factor * (1 + _added(types)) if arithmetic.c == AFTER else factor
 
 
 def _unit(bits: int, rounding: str) -> Fraction:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.layout.arrays import Floats
 
-Floats = NDArray[np.float64]
 SUBNORMAL = -1022  # the exponent, as frexp has it, of the largest subnormal numbers
 NOTHING = -(1 << 20)
 FAR = 300  # exponents from which on the smaller term is less than any digit of the larger
@@ -23,13 +23,13 @@ SPLIT = 2.0**27 + 1
 ORDINARY = 2.0**200  # from its reciprocal to it products and what rounding takes from them are normal numbers
 
 
-def fused(rule: Arithmetic, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+def fused(arithmetic: Arithmetic, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
     """D's bits: from C on, product after product in the order of the groups."""
     first, second, sum_ = (np.ascontiguousarray(part, np.uint64).view(np.float64) for part in (a, b, c))
-    for k in (k for group in rule.groups for k in group):
+    for k in (k for group in arithmetic.groups for k in group):
         sum_ = fma(first[..., k], second[..., k], sum_)
     bits = np.ascontiguousarray(sum_).view(np.uint64)
-    return np.where(np.isnan(sum_), np.uint64(int(rule.nan or "0x7fffffffffffffff", 16)), bits)
+    return np.where(np.isnan(sum_), np.uint64(int(arithmetic.nan or "0x7fffffffffffffff", 16)), bits)
 
 
 def fma(a: Floats, b: Floats, c: Floats) -> Floats:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import UsageError
+from tcprobe.layout.arrays import Ints
 
-Ints = NDArray[np.int64]
 FINITE, INFINITE, NAN = 0, 1, 2
 WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
@@ -62,21 +62,23 @@ class FloatFormat(NamedTuple):
         return self._replace(fraction=self.fraction - unread, unread=unread)
 
 
-FORMATS = MappingProxyType({
-    row.name: row
-    for row in (
-        FloatFormat("f64", 64, 52, 1023, "ieee", np.float64),
-        FloatFormat("f32", 32, 23, 127, "ieee", np.float32),
-        FloatFormat("tf32", 32, 23, 127, "ieee", np.float32),
-        FloatFormat("f16", 16, 10, 15, "ieee", np.float16),
-        FloatFormat("bf16", 16, 7, 127, "ieee", ml_dtypes.bfloat16),
-        FloatFormat("e5m2", 8, 2, 15, "ieee", ml_dtypes.float8_e5m2),
-        FloatFormat("e4m3", 8, 3, 7, "nan", ml_dtypes.float8_e4m3fn),
-        FloatFormat("e3m2", 6, 2, 3, "none", ml_dtypes.float6_e3m2fn),
-        FloatFormat("e2m3", 6, 3, 1, "none", ml_dtypes.float6_e2m3fn),
-        FloatFormat("e2m1", 4, 1, 1, "none", ml_dtypes.float4_e2m1fn),
-    )
-})  # fmt: skip
+FORMATS = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            FloatFormat("f64", 64, 52, 1023, "ieee", np.float64),
+            FloatFormat("f32", 32, 23, 127, "ieee", np.float32),
+            FloatFormat("tf32", 32, 23, 127, "ieee", np.float32),
+            FloatFormat("f16", 16, 10, 15, "ieee", np.float16),
+            FloatFormat("bf16", 16, 7, 127, "ieee", ml_dtypes.bfloat16),
+            FloatFormat("e5m2", 8, 2, 15, "ieee", ml_dtypes.float8_e5m2),
+            FloatFormat("e4m3", 8, 3, 7, "nan", ml_dtypes.float8_e4m3fn),
+            FloatFormat("e3m2", 6, 2, 3, "none", ml_dtypes.float6_e3m2fn),
+            FloatFormat("e2m3", 6, 3, 1, "none", ml_dtypes.float6_e2m3fn),
+            FloatFormat("e2m1", 4, 1, 1, "none", ml_dtypes.float4_e2m1fn),
+        )
+    }
+)
 
 
 class Decoded(NamedTuple):
@@ -133,8 +135,13 @@ def _decoded(kind: FloatFormat, bits: NDArray[np.uint64]) -> Decoded:
     negative = (bits >> np.uint64(kind.bits - 1) & np.uint64(1)).astype(bool)
     magnitude = np.where(field > 0, fraction | 1 << kind.fraction, fraction)
     exponent = np.maximum(field, 1) - kind.bias
-    return Decoded(np.where(negative, -magnitude, magnitude), exponent.astype(np.int32), negative,
-                   _kinds(kind, field == (1 << width) - 1, fraction), kind.fraction)  # fmt: skip
+    return Decoded(
+        np.where(negative, -magnitude, magnitude),
+        exponent.astype(np.int32),
+        negative,
+        _kinds(kind, field == (1 << width) - 1, fraction),
+        kind.fraction,
+    )
 
 
 def _kinds(kind: FloatFormat, top: NDArray[np.bool_], fraction: Ints) -> NDArray[np.uint8]:

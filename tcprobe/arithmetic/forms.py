@@ -19,11 +19,11 @@ from tcprobe.isa.instruction import Instruction
 Alike = tuple[str, ElementTypes, int, str | None, tuple[tuple[str, int], ...]]
 
 
-def types(row: Instruction) -> ElementTypes:
+def types(instruction: Instruction) -> ElementTypes:
     """The element types of a multiply; a warpgroup's C has D's."""
-    operands = {operand.name: operand.type for operand in row.operands}
+    operands = {operand.name: operand.type for operand in instruction.operands}
     a, b = (operands.get(name) or operands[f"{name}_smem"] for name in "ab")
-    return ElementTypes(a, b, operands.get("c", operands["d"]), operands["d"], row.bit_op)
+    return ElementTypes(a, b, operands.get("c", operands["d"]), operands["d"], instruction.bit_op)
 
 
 @cache
@@ -36,18 +36,18 @@ def together() -> MappingProxyType[str, tuple[Instruction, ...]]:
     return MappingProxyType({rows[0].id: tuple(rows) for rows in by_kind.values()})
 
 
-def subject(row: Instruction) -> str:
+def subject(instruction: Instruction) -> str:
     """The id under which a form's arithmetic is measured; UsageError where it has no probe."""
-    found = _subjects().get(row.id)
+    found = _subjects().get(instruction.id)
     if found is None:
-        why = row.unprobed or "it multiplies nothing"
-        raise UsageError(f"{row.id} has no model of its arithmetic: {why}.")
+        why = instruction.unprobed or "it multiplies nothing"
+        raise UsageError(f"{instruction.id} has no model of its arithmetic: {why}.")
     return found
 
 
-def _alike(row: Instruction) -> Alike:
-    scales = tuple((scale.type, scale.rows * scale.cols) for scale in row.scales)
-    return row.family, types(row), row.shape.k, row.kind, scales
+def _alike(instruction: Instruction) -> Alike:
+    scales = tuple((scale.type, scale.rows * scale.cols) for scale in instruction.scales)
+    return instruction.family, types(instruction), instruction.shape.k, instruction.kind, scales
 
 
 @cache

@@ -12,31 +12,28 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.model import CACHED, factor, multiplied, separate
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
+from tcprobe.layout.arrays import Bits
 
-Bits = NDArray[Any]
 
-
-def gemm(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+def gemm(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
     """D's bits: A of m x k, B of k x n, C of m x n, as bits; k a multiple of the instruction's.
 
     D of one multiply is C of the next, which is what a kernel without split k computes.
     """
     a, b, c = matrices
-    depth = rule.products
+    depth = arithmetic.products
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]) or a.shape[1] % depth:
         raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product whose k is a multiple of {depth}.")
-    if rule.fraction_bits is None:
-        return _separate(types, rule, matrices)
-    first, second = factor("a", types.a, rule, a), factor("b", types.b, rule, np.ascontiguousarray(b.T))
+    if arithmetic.fraction_bits is None:
+        return _separate(types, arithmetic, matrices)
+    first, second = factor("a", types.a, arithmetic, a), factor("b", types.b, arithmetic, np.ascontiguousarray(b.T))
     d = np.array(c, FORMATS[types.c].word)
     for at in range(0, a.shape[1], depth):
         part = (..., slice(at, at + depth))
@@ -44,7 +41,7 @@ def gemm(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits
         result = np.empty(c.shape, FORMATS[types.d].word)
         for rows, cols in _tiles(c.shape, depth):
             factors = first.at(part).at((rows, None)), second.at(part).at((None, cols))
-            result[rows, cols] = multiplied(then, rule, factors, d[rows, cols])
+            result[rows, cols] = multiplied(then, arithmetic, factors, d[rows, cols])
         d = result
     return d
 
@@ -57,14 +54,14 @@ def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
     return [(slice(row, row + rows), slice(col, col + cols)) for row, col in starts]
 
 
-def _separate(types: ElementTypes, rule: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+def _separate(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
     a, b, c = matrices
     made = np.empty(c.shape, FORMATS[types.d].word)
     for rows, cols in _tiles(c.shape, 1):
         then, d = types, c[rows, cols]
-        for at in range(0, a.shape[1], rule.products):
-            part = slice(at, at + rule.products)
-            d = separate(then, rule, (a[rows, None, part], b.T[None, cols, part], d))
+        for at in range(0, a.shape[1], arithmetic.products):
+            part = slice(at, at + arithmetic.products)
+            d = separate(then, arithmetic, (a[rows, None, part], b.T[None, cols, part], d))
             then = ElementTypes(types.a, types.b, types.d, types.d)
         made[rows, cols] = d
     return made

@@ -32,8 +32,8 @@ def header(entries: Iterable[Entry]) -> str:
     return f"{COMMON}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}{closing}"
 
 
-def _format(form: FloatFormat) -> str:
-    return f"number<{form.bits}, {form.fraction}, {form.bias}, {SPECIAL[form.special]}, {form.unread}>"
+def _format(floats: FloatFormat) -> str:
+    return f"number<{floats.bits}, {floats.fraction}, {floats.bias}, {SPECIAL[floats.special]}, {floats.unread}>"
 
 
 def _struct(entry: Entry) -> str:
@@ -46,18 +46,27 @@ def _struct(entry: Entry) -> str:
     floor = NO_FLOOR if rule.exponent_floor is None else rule.exponent_floor
     exact = rule.fraction_bits is None
     constants = {
-        "int products": len(order), "int groups": len(ends), "int fraction_bits": 0 if exact else rule.fraction_bits,
-        "int result_bits": rule.result_bits, "int sum_bits": sum_rule.result_bits, "int exponent_floor": floor,
+        "int products": len(order),
+        "int groups": len(ends),
+        "int fraction_bits": 0 if exact else rule.fraction_bits,
+        "int result_bits": rule.result_bits,
+        "int sum_bits": sum_rule.result_bits,
+        "int exponent_floor": floor,
         "unsigned long long nan": f"{nan_bits(forms[3], rule):#x}ull",
         "unsigned long long sum_nan": f"{nan_bits(sums, sum_rule):#x}ull",
-    }  # fmt: skip
+    }
     flags = {
-        "exact": exact, "nearest": rule.rounding == NEAREST, "sum_nearest": sum_rule.rounding == NEAREST,
-        "narrowed": rule.through_f32 is not None, "c_first": rule.c == BEFORE, "c_last": rule.c == AFTER,
-        "negative_zero": bool(rule.negative_zero), "largest": rule.overflow == "largest",
+        "exact": exact,
+        "nearest": rule.rounding == NEAREST,
+        "sum_nearest": sum_rule.rounding == NEAREST,
+        "narrowed": rule.through_f32 is not None,
+        "c_first": rule.c == BEFORE,
+        "c_last": rule.c == AFTER,
+        "negative_zero": bool(rule.negative_zero),
+        "largest": rule.overflow == "largest",
         **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in "abcd"},
         **{f"normalized_{name}": name in rule.normalized for name in "abc"},
-    }  # fmt: skip
+    }
     lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
     lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCDS", [*forms, sums], strict=True)]
     lines += [f"  static constexpr {name} = {value};" for name, value in constants.items()]
@@ -67,8 +76,10 @@ def _struct(entry: Entry) -> str:
 
 
 def _listed(name: str, values: list[int]) -> str:
-    return (f"  TCPROBE_HD static constexpr int {name}(int i) {{\n"
-            f"    const short at[] = {{{', '.join(map(str, values))}}};\n    return at[i];\n  }}")  # fmt: skip
+    return (
+        f"  TCPROBE_HD static constexpr int {name}(int i) {{\n"
+        f"    const short at[] = {{{', '.join(map(str, values))}}};\n    return at[i];\n  }}"
+    )
 
 
 COMMON = """// What multiplies compute, bit by bit. C++17; for hosts and for CUDA.

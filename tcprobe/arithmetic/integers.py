@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tcprobe.arithmetic.parameters import ElementTypes, Integers
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.arrays import Ints
 
-Ints = NDArray[np.int64]
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 

@@ -17,14 +17,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.chain import fused
-from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, FloatFormat, Ints, decode, values_of
+from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, FloatFormat, decode, values_of
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
 from tcprobe.arithmetic.partial import partial_sums
+from tcprobe.layout.arrays import Bits, Ints
 
-Bits = NDArray[Any]
 Factors = tuple[Decoded, Decoded]
 NOTHING = -(1 << 20)  # the exponent of a term that is zero: below all others
 MOST_SHIFT = 62
@@ -39,11 +38,11 @@ class Terms(NamedTuple):
     top: Ints
 
 
-def factor(operand: str, kind: str, rule: Arithmetic, bits: Bits) -> Decoded:
+def factor(operand: str, kind: str, arithmetic: Arithmetic, bits: Bits) -> Decoded:
     """A, B or C, as the form reads it."""
-    form = FORMATS[kind].without(rule.unread_bits) if kind == "tf32" else FORMATS[kind]
-    number = _kept(decode(form, bits), getattr(rule.subnormals, operand))
-    return _normalized(number) if operand in rule.normalized else number
+    form = FORMATS[kind].without(arithmetic.unread_bits) if kind == "tf32" else FORMATS[kind]
+    number = _kept(decode(form, bits), getattr(arithmetic.subnormals, operand))
+    return _normalized(number) if operand in arithmetic.normalized else number
 
 
 def _normalized(number: Decoded) -> Decoded:
@@ -62,60 +61,67 @@ def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
     return number._replace(significand=np.where(small, 0, number.significand))
 
 
-def dot(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+def dot(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
     """D's bits of dot products: A and B of shape (..., products), C of shape (...), all as bits."""
     a, b, c = operands
-    if rule.fraction_bits is None:
-        return separate(types, rule, operands)
-    rows, results = max(1, CACHED // rule.products), np.empty(c.size, FORMATS[types.d].word)
+    if arithmetic.fraction_bits is None:
+        return separate(types, arithmetic, operands)
+    rows, results = max(1, CACHED // arithmetic.products), np.empty(c.size, FORMATS[types.d].word)
     lines = a.reshape(c.size, -1), b.reshape(c.size, -1), c.reshape(-1)
     for part in (slice(at, at + rows) for at in range(0, c.size, rows)):
-        factors = factor("a", types.a, rule, lines[0][part]), factor("b", types.b, rule, lines[1][part])
-        results[part] = multiplied(types, rule, factors, lines[2][part])
+        factors = factor("a", types.a, arithmetic, lines[0][part]), factor("b", types.b, arithmetic, lines[1][part])
+        results[part] = multiplied(types, arithmetic, factors, lines[2][part])
     return results.reshape(c.shape)
 
 
-def separate(types: ElementTypes, rule: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+def separate(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
     """As `dot`, where every product is added by itself; operands may be broadcast against each other."""
-    if rule.c != BEFORE:
-        return fused(rule, *operands)
+    if arithmetic.c != BEFORE:
+        return fused(arithmetic, *operands)
     d = FORMATS[types.d]
-    sums = partial_sums(types, rule, operands)
-    return narrowed(d, rule, sums).astype(d.word) if rule.through_f32 else sums
+    sums = partial_sums(types, arithmetic, operands)
+    return narrowed(d, arithmetic, sums).astype(d.word) if arithmetic.through_f32 else sums
 
 
-def multiplied(types: ElementTypes, rule: Arithmetic, factors: Factors, c: Bits) -> Bits:
+def multiplied(types: ElementTypes, arithmetic: Arithmetic, factors: Factors, c: Bits) -> Bits:
     """As `dot`, of decoded factors, which may be broadcast against each other."""
     d = FORMATS[types.d]
-    if rule.through_f32:
+    if arithmetic.through_f32:
         wide = msgspec.structs.replace(types, d="f32")
-        return narrowed(d, rule, multiplied(wide, in_f32(rule), factors, c)).astype(d.word)
-    last = rule.c == AFTER
+        return narrowed(d, arithmetic, multiplied(wide, in_f32(arithmetic), factors, c)).astype(d.word)
+    last = arithmetic.c == AFTER
     result = np.zeros(c.shape, d.word)
-    own = decode(d, result) if last else factor("c", types.c, rule, c)
-    for group in rule.groups:
+    own = decode(d, result) if last else factor("c", types.c, arithmetic, c)
+    for group in arithmetic.groups:
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
-        result = summed(d, rule, part, own)
-        own = _kept(decode(d, result), rule.subnormals.c)
-    return _added(d, rule, result, c) if last else result
+        result = summed(d, arithmetic, part, own)
+        own = _kept(decode(d, result), arithmetic.subnormals.c)
+    return _added(d, arithmetic, result, c) if last else result
 
 
-def in_f32(rule: Arithmetic) -> Arithmetic:
+def in_f32(arithmetic: Arithmetic) -> Arithmetic:
     """The same sums, rounded to f32 alone."""
-    rounding: Any = rule.through_f32
-    kept = msgspec.structs.replace(rule.subnormals, d=None)
-    return msgspec.structs.replace(rule, result_bits=FORMATS["f32"].fraction, rounding=rounding, through_f32=None,
-                                   nan=None, overflow=None, subnormals=kept)  # fmt: skip
+    rounding: Any = arithmetic.through_f32
+    kept = msgspec.structs.replace(arithmetic.subnormals, d=None)
+    return msgspec.structs.replace(
+        arithmetic,
+        result_bits=FORMATS["f32"].fraction,
+        rounding=rounding,
+        through_f32=None,
+        nan=None,
+        overflow=None,
+        subnormals=kept,
+    )
 
 
-def narrowed(d: FloatFormat, rule: Arithmetic, bits: Bits) -> Bits:
+def narrowed(d: FloatFormat, arithmetic: Arithmetic, bits: Bits) -> Bits:
     """f32 rounded to D, whose zeros keep their sign."""
     number = decode(FORMATS["f32"], bits)
-    whole = msgspec.structs.replace(rule, fraction_bits=0)
+    whole = msgspec.structs.replace(arithmetic, fraction_bits=0)
     size = rounded(d, whole, abs(number.significand), number.exponent.astype(np.int64) - number.fraction)
     size = np.where(number.kind == INFINITE, d.infinity, size)
     signed = np.where(number.negative, size | 1 << d.bits - 1, size)
-    return np.where(number.kind == NAN, nan_bits(d, rule), signed)
+    return np.where(number.kind == NAN, nan_bits(d, arithmetic), signed)
 
 
 def picked(group: tuple[int, ...]) -> Any:
@@ -124,28 +130,31 @@ def picked(group: tuple[int, ...]) -> Any:
     return (..., slice(group[0], group[-1] + 1) if together else list(group))
 
 
-def summed(d: FloatFormat, rule: Arithmetic, factors: Factors, c: Decoded) -> Bits:
+def summed(d: FloatFormat, arithmetic: Arithmetic, factors: Factors, c: Decoded) -> Bits:
     """One group: its products and C."""
-    terms = aligned(rule, factors, c)
-    bits = rounded(d, rule, terms.products.sum(axis=-1) + terms.c, terms.top)
-    if rule.negative_zero:
+    terms = aligned(arithmetic, factors, c)
+    bits = rounded(d, arithmetic, terms.products.sum(axis=-1) + terms.c, terms.top)
+    if arithmetic.negative_zero:
         every = (factors[0].negative ^ factors[1].negative).all(axis=-1) & c.negative & (terms.top == NOTHING)
         bits = np.where(every, 1 << d.bits - 1, bits)
-    return _specials(d, rule, (*factors, c), bits).astype(d.word)
+    return _specials(d, arithmetic, (*factors, c), bits).astype(d.word)
 
 
-def aligned(rule: Arithmetic, factors: Factors, c: Decoded) -> Terms:
+def aligned(arithmetic: Arithmetic, factors: Factors, c: Decoded) -> Terms:
     """All terms, cut toward zero."""
     a, b = factors
     product = a.significand * b.significand
     exponent = np.where(product == 0, NOTHING, a.exponent + b.exponent)
     own = np.where(c.significand == 0, NOTHING, c.exponent)
     top = np.maximum(exponent.max(axis=-1), own)
-    if rule.exponent_floor is not None:
-        top = np.where(top == NOTHING, top, np.maximum(top, rule.exponent_floor))
-    kept = rule.fraction_bits or 0
-    return Terms(_cut(product, kept - a.fraction - b.fraction, top[..., None] - exponent),
-                 _cut(c.significand, kept - c.fraction, top - own), top)  # fmt: skip
+    if arithmetic.exponent_floor is not None:
+        top = np.where(top == NOTHING, top, np.maximum(top, arithmetic.exponent_floor))
+    kept = arithmetic.fraction_bits or 0
+    return Terms(
+        _cut(product, kept - a.fraction - b.fraction, top[..., None] - exponent),
+        _cut(c.significand, kept - c.fraction, top - own),
+        top,
+    )
 
 
 def _cut(term: Ints, more: int, below: Any) -> Ints:
@@ -159,32 +168,32 @@ def _cut(term: Ints, more: int, below: Any) -> Ints:
     return cut
 
 
-def rounded(d: FloatFormat, rule: Arithmetic, total: Ints, top: Any) -> Bits:
+def rounded(d: FloatFormat, arithmetic: Arithmetic, total: Ints, top: Any) -> Bits:
     """The bits of total x 2^(top - F) in D's format; what rounds to zero is a positive zero."""
-    magnitude, unit = abs(total), top - rule.fraction_bits
+    magnitude, unit = abs(total), top - arithmetic.fraction_bits
     exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
-    drop = exponent - rule.result_bits - unit
+    drop = exponent - arithmetic.result_bits - unit
     right, left = np.clip(drop, 0, MOST_SHIFT), np.clip(-drop, 0, MOST_SHIFT)
-    kept = _rounded_off(rule, magnitude, right) << left
-    bits = (exponent - d.least << d.fraction) + (kept << d.fraction - rule.result_bits)
-    if rule.subnormals.d is False:
+    kept = _rounded_off(arithmetic, magnitude, right) << left
+    bits = (exponent - d.least << d.fraction) + (kept << d.fraction - arithmetic.result_bits)
+    if arithmetic.subnormals.d is False:
         bits = np.where(bits >> d.fraction == 0, 0, bits)
-    most = d.infinity - (rule.overflow == "largest")
+    most = d.infinity - (arithmetic.overflow == "largest")
     bits = np.where(magnitude == 0, 0, np.minimum(bits, most))
     signed: Bits = np.where((total < 0) & (bits != 0), bits | 1 << d.bits - 1, bits)
     return signed
 
 
-def _rounded_off(rule: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
+def _rounded_off(arithmetic: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
     """The magnitude without its low bits, rounded."""
     kept = magnitude >> right
-    if rule.rounding == NEAREST:
+    if arithmetic.rounding == NEAREST:
         rest, half = magnitude - (kept << right), np.where(right > 0, 1 << np.maximum(right - 1, 0), MOST_SHIFT)
         kept += (rest > half) | ((rest == half) & (kept & 1 == 1))
     return kept
 
 
-def _specials(d: FloatFormat, rule: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
+def _specials(d: FloatFormat, arithmetic: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
     """NaN and infinities, where A, B or C has any."""
     a, b, c = numbers
     if not any(part.kind.any() for part in numbers):
@@ -197,16 +206,16 @@ def _specials(d: FloatFormat, rule: Arithmetic, numbers: tuple[Decoded, Decoded,
     minus = (infinite & below).any(axis=-1) | ((c.kind == INFINITE) & c.negative)
     sign = 1 << d.bits - 1
     bits = np.where(plus, d.infinity, np.where(minus, d.infinity | sign, bits))
-    return np.where(nan | (plus & minus), nan_bits(d, rule), bits)
+    return np.where(nan | (plus & minus), nan_bits(d, arithmetic), bits)
 
 
-def nan_bits(d: FloatFormat, rule: Arithmetic) -> int:
+def nan_bits(d: FloatFormat, arithmetic: Arithmetic) -> int:
     """The NaN that a form gives: as measured, else all ones without the sign."""
-    return int(rule.nan, 16) if rule.nan else (1 << d.bits - 1) - 1
+    return int(arithmetic.nan, 16) if arithmetic.nan else (1 << d.bits - 1) - 1
 
 
-def _added(d: FloatFormat, rule: Arithmetic, result: Bits, c: Bits) -> Bits:
+def _added(d: FloatFormat, arithmetic: Arithmetic, result: Bits, c: Bits) -> Bits:
     """C last, by an addition of D's type to nearest even."""
     with np.errstate(all="ignore"):
         sum_ = (values_of(d, result) + values_of(d, c)).astype(d.numpy)
-    return np.where(np.isnan(sum_), nan_bits(d, rule), sum_.view(d.word)).astype(d.word)
+    return np.where(np.isnan(sum_), nan_bits(d, arithmetic), sum_.view(d.word)).astype(d.word)

@@ -11,14 +11,13 @@ ue8m0 is a power of two, ue4m3 an e4m3 without a sign; both have a NaN (PTX ISA 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.formats import FINITE, FORMATS, NAN, Decoded, decode
+from tcprobe.layout.arrays import Bits
 
-Bits = NDArray[Any]
 POWER, POWER_BIAS, POWER_NAN = "ue8m0", 127, 0xFF
 
 
@@ -49,12 +48,19 @@ def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: 
     low = int(exponent.min())
     products = (a.significand * b.significand) << (exponent - low)
     sums = products.reshape(*products.shape[:-1], -1, count).sum(axis=-1)
-    first, second = (decoded_scale(of_blocks.kind, np.repeat(bits, sums.shape[-1] // bits.shape[-1], axis=-1))
-                     for bits in (of_blocks.a[..., :, None, :], of_blocks.b[..., None, :, :]))  # fmt: skip
+    first, second = (
+        decoded_scale(of_blocks.kind, np.repeat(bits, sums.shape[-1] // bits.shape[-1], axis=-1))
+        for bits in (of_blocks.a[..., :, None, :], of_blocks.b[..., None, :, :])
+    )
     total = sums * first.significand * second.significand
     fraction = a.fraction + b.fraction - low + first.fraction + second.fraction
-    ones = Decoded(np.ones_like(total), np.zeros_like(total, np.int32), np.zeros_like(total, bool),
-                   np.zeros_like(total, np.uint8), 0)  # fmt: skip
+    ones = Decoded(
+        np.ones_like(total),
+        np.zeros_like(total, np.int32),
+        np.zeros_like(total, bool),
+        np.zeros_like(total, np.uint8),
+        0,
+    )
     exponents = np.broadcast_to(first.exponent + second.exponent, total.shape)
     what = np.broadcast_to(np.maximum(first.kind, second.kind), total.shape)
     return Decoded(total, exponents, total < 0, what, fraction), ones
@@ -64,5 +70,10 @@ def scaled(number: Decoded, kind: str, bits: Bits) -> Decoded:
     """Factors (..., lines, k) times the scale of their block, (..., lines, blocks)."""
     blocks = np.repeat(bits, number.significand.shape[-1] // bits.shape[-1], axis=-1)
     scale = decoded_scale(kind, blocks)
-    return Decoded(number.significand * scale.significand, number.exponent + scale.exponent, number.negative,
-                   np.maximum(number.kind, scale.kind), number.fraction + scale.fraction)  # fmt: skip
+    return Decoded(
+        number.significand * scale.significand,
+        number.exponent + scale.exponent,
+        number.negative,
+        np.maximum(number.kind, scale.kind),
+        number.fraction + scale.fraction,
+    )

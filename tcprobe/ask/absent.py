@@ -6,7 +6,6 @@ Absent is not different: what is not measured may well be the same, and where a 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from tcprobe.ask import cost
 from tcprobe.isa import arch, inventory
@@ -17,6 +16,7 @@ from tcprobe.layout.table import Table
 from tcprobe.store.cell import of
 from tcprobe.store.choose import Found, Layers, whence
 from tcprobe.store.stated import stated
+from tcprobe.values import Json
 
 
 def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | None = None) -> str:
@@ -44,14 +44,14 @@ def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
     return f"documented by {reference}, {claim.where}{layout}"
 
 
-def _remedy(fragment: Fragment, row: Arch) -> str:
+def _remedy(fragment: Fragment, arch: Arch) -> str:
     """What makes a table: machine code shows a fragment that has a load or store of its own; a GPU what has a probe."""
     form = inventory.instructions().get(fragment.experiment)
     if form and form.unprobed:
         return form.unprobed
     if fragment.shared:
-        return f"`tcprobe run --arch {row.name}` measures it"
-    return f"`tcprobe run` on a GPU of {row.name} measures it; machine code shows only what follows from wmma"
+        return f"`tcprobe run --arch {arch.name}` measures it"
+    return f"`tcprobe run` on a GPU of {arch.name} measures it; machine code shows only what follows from wmma"
 
 
 @dataclass(frozen=True)
@@ -68,58 +68,58 @@ class WhyNot:
     words: str
     source: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return asdict(self)
 
 
-def forbidden(row: Fragment | Instruction, device: Arch) -> str | None:
+def forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
-    if row.target.on(device):
+    if subject.target.on(device):
         return None
-    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in row.target.options)
-    name = row.name if isinstance(row, Instruction) else row.instruction
+    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in subject.target.options)
+    name = subject.name if isinstance(subject, Instruction) else subject.instruction
     return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
 
 
-def why_not(fragment: Fragment, row: Arch, layers: Layers) -> WhyNot:
+def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
-    lacking, chosen = forbidden(fragment, row), layers.choose(fragment, [row.name])
-    saved = chosen or next(layers.saved(fragment.experiment, [row.name]), None)
+    lacking, chosen = forbidden(fragment, arch), layers.choose(fragment, [arch.name])
+    saved = chosen or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
         words = f"{lacking} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
     else:
-        allowed = f"nothing is in the way: {fragment.instruction} {_allowed(fragment, row)}"
-        words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, row.name, layers)}"
-        words += "" if saved else f"; {_remedy(fragment, row)}"
-        measured = cost.of(fragment.experiment, row.name, layers)
+        allowed = f"nothing is in the way: {fragment.instruction} {_allowed(fragment, arch)}"
+        words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, arch.name, layers)}"
+        words += "" if saved else f"; {_remedy(fragment, arch)}"
+        measured = cost.of(fragment.experiment, arch.name, layers)
         words += f"; it costs: {cost.short(measured)}" if measured else ""
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, row.name, not lacking, chosen is not None, words, source)
+    return WhyNot(fragment.id, arch.name, not lacking, chosen is not None, words, source)
 
 
-def _allowed(form: Fragment | Instruction, row: Arch) -> str:
+def _allowed(form: Fragment | Instruction, arch: Arch) -> str:
     """That an arch has it, and by which targets where the plain one is not enough."""
-    targets = form.target.every(row)
-    by = "" if row.name in targets else f" (target {' or '.join(targets)})"
-    return f"is allowed on {row.name}{by}"
+    targets = form.target.every(arch)
+    by = "" if arch.name in targets else f" (target {' or '.join(targets)})"
+    return f"is allowed on {arch.name}{by}"
 
 
-def why_not_behind(one: SharedOperand, row: Arch, layers: Layers) -> WhyNot:
+def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
     """The same of an operand in shared memory."""
     from tcprobe.ask.behind import behind
 
-    lacking = forbidden(one.instruction, row)
-    has = f"{one.id} {_allowed(one.instruction, row)}"
+    lacking = forbidden(operand.instruction, arch)
+    has = f"{operand.id} {_allowed(operand.instruction, arch)}"
     words = lacking or f"nothing is in the way: {has}; `tcprobe show` says where its elements are."
-    measured = not lacking and behind(one, layers).measured is not None
-    return WhyNot(one.id, row.name, not lacking, measured, words, layers.names)
+    measured = not lacking and behind(operand, layers).measured is not None
+    return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
 
 
-def why_not_form(form: Instruction, row: Arch, layers: Layers) -> WhyNot:
+def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
     """The same of an instruction that holds nothing in registers."""
-    lacking = forbidden(form, row)
-    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in form.elsewhere)
-    allowed = f"nothing is in the way: {form.name} {_allowed(form, row)}; but {places}"
-    words = lacking or f"{allowed}, so there is no table of registers, and {form.unprobed}."
-    return WhyNot(form.id, row.name, not lacking, False, words, layers.names)
+    lacking = forbidden(instruction, arch)
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
+    allowed = f"nothing is in the way: {instruction.name} {_allowed(instruction, arch)}; but {places}"
+    words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
+    return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)

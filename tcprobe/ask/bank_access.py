@@ -27,7 +27,8 @@ from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, MOST_SHARED, SharedAccess, access
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE
 from tcprobe.store.cell import Cell
 
 
@@ -97,20 +98,20 @@ def slots_of(cell: Cell) -> Slots:
     return Slots(fragment.id, row, col, (fragment.rows, fragment.cols), fragment.slot_bits)
 
 
-def walk(given: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
+def walk(tile_access: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
     """Every instruction of an access over the tile; UsageError says why an access cannot be."""
-    if given.order != "slots":
-        return Walk(given, *_sweep(given, tile))
-    if slots is None and given.row.is_matrix:
+    if tile_access.order != "slots":
+        return Walk(tile_access, *_sweep(tile_access, tile))
+    if slots is None and tile_access.row.is_matrix:
         if tile.lines % MATRIX_ROWS:
-            raise UsageError(f"{given.name}: {tile.lines} lines are no whole matrices of {MATRIX_ROWS}.")
-        return Walk(given, *_sweep(replace(given, order="cols"), tile))
+            raise UsageError(f"{tile_access.name}: {tile.lines} lines are no whole matrices of {MATRIX_ROWS}.")
+        return Walk(tile_access, *_sweep(replace(tile_access, order="cols"), tile))
     if slots is None:
         raise UsageError(
-            f"{given.name} walks a fragment's slots: name the FRAGMENT, or say {given.name}@rows or @cols."
+            f"{tile_access.name} walks a fragment's slots: name the FRAGMENT, or say {tile_access.name}@rows or @cols."
         )
-    pieces = _matrices if given.row.is_matrix else _pieces
-    return Walk(given, *pieces(given, tile, _copies(slots, tile)))
+    pieces = _matrices if tile_access.row.is_matrix else _pieces
+    return Walk(tile_access, *pieces(tile_access, tile, _copies(slots, tile)))
 
 
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
@@ -130,17 +131,17 @@ def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     return offsets
 
 
-def _sweep(given: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
+def _sweep(tile_access: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
     """Line and byte of the pieces of a tile in order, some lanes of the last instruction idle."""
-    width, lanes = given.row.bytes, given.row.lanes
+    width, lanes = tile_access.row.bytes, tile_access.row.lanes
     per_line, rest = divmod(tile.line_bytes, width)
     if rest:
-        raise UsageError(f"{given.name}: a line of {tile.line_bytes} bytes is not whole pieces of {width} bytes.")
+        raise UsageError(f"{tile_access.name}: a line of {tile.line_bytes} bytes is not whole pieces of {width} bytes.")
     count = tile.lines * per_line
-    if given.row.is_matrix and count % lanes:
-        raise UsageError(f"{given.name}: the tile's {count} rows of {width} bytes are no multiple of {lanes}.")
+    if tile_access.row.is_matrix and count % lanes:
+        raise UsageError(f"{tile_access.name}: the tile's {count} rows of {width} bytes are no multiple of {lanes}.")
     number = np.arange(count)
-    line, piece = np.divmod(number, per_line) if given.order == "rows" else np.divmod(number, tile.lines)[::-1]
+    line, piece = np.divmod(number, per_line) if tile_access.order == "rows" else np.divmod(number, tile.lines)[::-1]
     return _by_instruction(line, lanes), _by_instruction(piece * width, lanes)
 
 
@@ -176,36 +177,42 @@ def _copies(slots: Slots, tile: Tile) -> Places:
     return Places(row, col) if tile.contiguous == "row" else Places(col, row)
 
 
-def _pieces(given: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
+def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
     """Line and byte of the register pieces that each instruction moves, all lanes' first, then the next piece's."""
-    count = given.row.bytes * 8 // tile.bits
+    count = tile_access.row.bytes * 8 // tile.bits
     if not count or at.line.shape[2] % count:
         held = f"{at.line.shape[2]} elements of {tile.bits} bits a lane"
-        raise UsageError(f"{given.name} moves {8 * given.row.bytes} bits, which are no part of {held}.")
+        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which are no part of {held}.")
     shape = (len(at.line), WARP, -1, count)
     line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in at)
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
-        raise UsageError(f"{given.name}: the {count} elements of lane {lane}'s register piece do not lie side by side "
-                         f"with {tile.contiguous}s contiguous.")  # fmt: skip
+        raise UsageError(
+            f"{tile_access.name}: the {count} elements of lane {lane}'s register piece do not lie side by side "
+            f"with {tile.contiguous}s contiguous."
+        )
     return line[:, :, 0], place[:, :, 0] * tile.bits // 8
 
 
-def _matrices(given: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
+def _matrices(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
     """Line and byte of the rows of the matrices that each instruction moves, one register a matrix."""
     count = 32 // tile.bits
     if not count or at.line.shape[2] % count:
-        raise UsageError(f"{given.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
+        raise UsageError(f"{tile_access.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
     line, place = registers = _by_register(at, count)
     if not _turns(registers, count):
-        raise UsageError(f"{given.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
-                         f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece.")  # fmt: skip
-    if len(line) * MATRIX_ROWS % given.row.lanes:
-        raise UsageError(f"{given.name}: the tile has {len(line)} matrices, no multiple of {given.row.lanes // 8}.")
+        raise UsageError(
+            f"{tile_access.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
+            f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece."
+        )
+    if len(line) * MATRIX_ROWS % tile_access.row.lanes:
+        raise UsageError(
+            f"{tile_access.name}: the tile has {len(line)} matrices, no multiple of {tile_access.row.lanes // 8}."
+        )
     lines = line[:, :1] + np.arange(MATRIX_ROWS)
     bytes_ = np.broadcast_to(place[:, :1] * tile.bits // 8, lines.shape)
-    return _by_instruction(lines.ravel(), given.row.lanes), _by_instruction(bytes_.ravel(), given.row.lanes)
+    return _by_instruction(lines.ravel(), tile_access.row.lanes), _by_instruction(bytes_.ravel(), tile_access.row.lanes)
 
 
 def matrix_ways(slots: Slots, tile: Tile) -> tuple[str, ...]:

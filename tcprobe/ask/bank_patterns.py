@@ -21,6 +21,7 @@ from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
 from tcprobe.layout.banks import Cost, as_array
 from tcprobe.layout.expression import values
 from tcprobe.system import files
+from tcprobe.values import Json
 
 MOST_BYTES = 256 << 20  # of a file of patterns
 MOST_LANES_BYTES = 1 << 16  # of a file of 32 addresses
@@ -37,21 +38,23 @@ class Pattern(NamedTuple):
     arch: str | None = None
 
 
-def pattern(row: SharedAccess, address: object, source: object = None) -> Pattern:
+def pattern(access: SharedAccess, address: object, source: object = None) -> Pattern:
     """A checked pattern; UsageError says which lane's address cannot be."""
-    counted = [*_lanes(address, "address")[: row.lanes], *[None] * (WARP - row.lanes)]
-    _check(row, counted, "address")
-    if row.is_matrix and None in counted[: row.lanes]:
-        raise UsageError(f"address: lane {counted.index(None)} gives none; {row.name} needs one of {row.lanes} lanes.")
-    return Pattern(row, counted, None if source is None else _source(row, counted, _lanes(source, "source")))
+    counted = [*_lanes(address, "address")[: access.lanes], *[None] * (WARP - access.lanes)]
+    _check(access, counted, "address")
+    if access.is_matrix and None in counted[: access.lanes]:
+        raise UsageError(
+            f"address: lane {counted.index(None)} gives none; {access.name} needs one of {access.lanes} lanes."
+        )
+    return Pattern(access, counted, None if source is None else _source(access, counted, _lanes(source, "source")))
 
 
-def _source(row: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -> Sequence[Lane]:
+def _source(access: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -> Sequence[Lane]:
     """The sources of the lanes that copy."""
-    if not row.has_source:
-        raise UsageError(f"source: {row.name} reads no global memory; only cp.async has a source.")
+    if not access.has_source:
+        raise UsageError(f"source: {access.name} reads no global memory; only cp.async has a source.")
     used = [None if to is None else from_ for to, from_ in zip(counted, given, strict=True)]
-    _check(row, used, "source")
+    _check(access, used, "source")
     if used.count(None) != counted.count(None):
         raise UsageError("source: a lane that has an address has none.")
     return used
@@ -67,9 +70,9 @@ def _lanes(given: object, what: str) -> Sequence[Lane]:
     return given
 
 
-def _check(row: SharedAccess, counted: Sequence[Lane], what: str) -> None:
+def _check(access: SharedAccess, counted: Sequence[Lane], what: str) -> None:
     """UsageError unless all are multiples of the access's bytes, from 0 to below the end of what memory there is."""
-    step, end = row.bytes, ENDS[what]
+    step, end = access.bytes, ENDS[what]
     for lane, value in enumerate(counted):
         if value is not None and (value % step or not 0 <= value < end):
             why = f"no multiple of {step}" if value % step else f"outside 0 to {end - 1}"
@@ -121,7 +124,7 @@ def _pattern(line: str) -> Pattern:
     return pattern(row, said.get("address"), said.get("source"))._replace(arch=name)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Json:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a key twice")

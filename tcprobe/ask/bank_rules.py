@@ -34,14 +34,14 @@ class BankRules:
     tags: Mapping[str, SourceTags] = field(default_factory=dict)
     layers: Layers | None = field(default=None, repr=False, compare=False)
 
-    def rule(self, row: SharedAccess) -> BankRule:
+    def rule(self, access: SharedAccess) -> BankRule:
         """Of one access; UsageError where the arch does not have it."""
-        row.check_on(arch(self.asked))
-        return self.rules[row.name]
+        access.check_on(arch(self.asked))
+        return self.rules[access.name]
 
-    def judge(self, row: SharedAccess) -> Judge:
+    def judge(self, access: SharedAccess) -> Judge:
         """Of one access; UsageError as `rule`."""
-        return Judge(row, self.rule(row))
+        return Judge(access, self.rule(access))
 
     @property
     def evidence(self) -> str:

@@ -23,6 +23,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers, whence
+from tcprobe.values import Json
 
 ARCH = "sm_90"
 STATED = "PTX ISA, section 9.7.15.5.1.2, and CUTLASS, mma_sm90_desc.hpp"
@@ -61,10 +62,12 @@ class Behind:
         held = self.operand.held
         turned = held.name == "b_smem"
         return [
-            [offsets(self.descriptor, self.major, *((c, r) if turned else (r, c)), held.slot_bits)
-             for c in range(held.cols)]
+            [
+                offsets(self.descriptor, self.major, *((c, r) if turned else (r, c)), held.slot_bits)
+                for c in range(held.cols)
+            ]
             for r in range(held.rows)
-        ]  # fmt: skip
+        ]
 
     def lying(self, rows: Sequence[int], cols: Sequence[int]) -> list[Lying]:
         """Where elements rows x cols lie; UsageError where one is outside the operand."""
@@ -81,8 +84,12 @@ class Behind:
         UsageError where there is none.
         """
         size = max(1, self.operand.held.slot_bits // 8)
-        elements = [self._lying((row, col), start) for row, starts in enumerate(self.offsets)
-                 for col, start in enumerate(starts) if start <= byte < start + size]  # fmt: skip
+        elements = [
+            self._lying((row, col), start)
+            for row, starts in enumerate(self.offsets)
+            for col, start in enumerate(starts)
+            if start <= byte < start + size
+        ]
         if not elements:
             last = max(map(max, self.offsets)) + size - 1
             raise UsageError(f"byte {byte} of {self.operand.held.name} holds no element; the last that does is {last}.")
@@ -110,61 +117,96 @@ class Behind:
         made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
         return f"measured: {made}: {counted} lie where the formula says, {whence(self.source)}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The object that `show --json` prints."""
         one = self.descriptor
         stated = {"method": None, "arch": ARCH, "source": self.evidence}
         return {
-            **entry(self.operand), "arch": ARCH, "source": self.source, "major": self.major,
-            "swizzle": one.swizzle or "none", "lbo": one.lbo, "sbo": one.sbo, "base_offset": one.base_offset,
-            "start": one.start, "descriptor": f"{one.encode():#018x}", "offsets": self.offsets, "formula": self.formula,
-            "provenance": stated if self.measured is None else {
-                "method": self.measured["method"], "arch": ARCH, **self.measured["provenance"],
-                **self.measured["case"]},
-        }  # fmt: skip
+            **entry(self.operand),
+            "arch": ARCH,
+            "source": self.source,
+            "major": self.major,
+            "swizzle": one.swizzle or "none",
+            "lbo": one.lbo,
+            "sbo": one.sbo,
+            "base_offset": one.base_offset,
+            "start": one.start,
+            "descriptor": f"{one.encode():#018x}",
+            "offsets": self.offsets,
+            "formula": self.formula,
+            "provenance": stated
+            if self.measured is None
+            else {
+                "method": self.measured["method"],
+                "arch": ARCH,
+                **self.measured["provenance"],
+                **self.measured["case"],
+            },
+        }
 
 
-def entry(one: SharedOperand) -> dict[str, Any]:
+def entry(operand: SharedOperand) -> Json:
     """An entry of `list --json`, with the keys of a fragment's; `majors` are those that its type has."""
-    row, held = one.instruction, one.held
+    row, held = operand.instruction, operand.held
     return {
-        "id": one.id, "family": row.family, "instruction": row.name, "shape": row.shape._asdict(),
-        "operand": held.name, "layout": None, "type": held.type, "threads": row.threads, "elements": 0,
-        "rows": held.rows, "cols": held.cols, "min_arch": row.target.name, "min_ptx": row.target.ptx,
-        "registers": 0, "register_bits": 32, "slot_bits": held.slot_bits, "products": row.products, "copies": 1,
-        "place": held.place.value, "majors": list(held.majors),
-    }  # fmt: skip
+        "id": operand.id,
+        "family": row.family,
+        "instruction": row.name,
+        "shape": row.shape._asdict(),
+        "operand": held.name,
+        "layout": None,
+        "type": held.type,
+        "threads": row.threads,
+        "elements": 0,
+        "rows": held.rows,
+        "cols": held.cols,
+        "min_arch": row.target.name,
+        "min_ptx": row.target.ptx,
+        "registers": 0,
+        "register_bits": 32,
+        "slot_bits": held.slot_bits,
+        "products": row.products,
+        "copies": 1,
+        "place": held.place.value,
+        "majors": list(held.majors),
+    }
 
 
-def behind(one: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:
+def behind(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:
     """The map of an operand; lbo, sbo, base_offset and start may be `given`, strides else are those without gaps.
 
     UsageError where the type does not have the major, or a field cannot be written.
     """
-    if major not in one.held.majors:
-        raise UsageError(f"{one.id}: {one.held.type} has major {' and '.join(one.held.majors)} only, not {major}.")
-    chosen = filled(one, major, swizzle)._replace(**given)
-    case, source = evidence(one, major, swizzle, layers)
-    return Behind(one, major, chosen.check(), case, source)
+    if major not in operand.held.majors:
+        raise UsageError(
+            f"{operand.id}: {operand.held.type} has major {' and '.join(operand.held.majors)} only, not {major}."
+        )
+    chosen = filled(operand, major, swizzle)._replace(**given)
+    case, source = evidence(operand, major, swizzle, layers)
+    return Behind(operand, major, chosen.check(), case, source)
 
 
-def filled(one: SharedOperand, major: str, swizzle: int) -> Descriptor:
+def filled(operand: SharedOperand, major: str, swizzle: int) -> Descriptor:
     """The descriptor of one instruction's operand by itself: atoms of 8 next to each other, as `ask.descriptor` has."""
-    lines, k = (one.held.rows, one.held.cols) if one.held.name == "a_smem" else (one.held.cols, one.held.rows)
+    lines, k = (
+        (operand.held.rows, operand.held.cols)
+        if operand.held.name == "a_smem"
+        else (operand.held.cols, operand.held.rows)
+    )
     if major == "mn":
         return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(128, 16 * k)
     width = swizzle or UNIT
-    one_row = swizzle and k * one.held.slot_bits // 8 <= swizzle  # of the pattern: nothing reads the leading offset
+    one_row = swizzle and k * operand.held.slot_bits // 8 <= swizzle  # of the pattern: nothing reads the leading offset
     return Descriptor(UNIT if one_row else width * lines, 8 * width, swizzle)
 
 
-def evidence(one: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[dict[str, Any] | None, str]:
+def evidence(operand: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[Json | None, str]:
     """The measured case that covers an operand, with method and provenance, and where it is saved."""
-    wanted = {"operand": one.held.name, "bits": one.held.slot_bits, "major": major, "swizzle": swizzle}
+    wanted = {"operand": operand.held.name, "bits": operand.held.slot_bits, "major": major, "swizzle": swizzle}
     for finding, source in layers.findings("descriptors", ARCH).values():
         case = finding.plain.get("case")
         if case is None or case["agree"] != case["elements"] or not wanted.items() <= case.items():
             continue
-        if inventory.instructions()[case["instruction"]].family == one.instruction.family:
+        if inventory.instructions()[case["instruction"]].family == operand.instruction.family:
             return {"case": case, "method": finding.method, "provenance": finding.provenance}, source
     return None, "published"

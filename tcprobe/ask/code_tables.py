@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.ask.compare import FIRST
 from tcprobe.ask.describe import shown
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, copied, lanes_of
 from tcprobe.sass.cubin import disassembled
@@ -30,8 +30,8 @@ from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.cell import Cell, find
 from tcprobe.store.choose import Layers
+from tcprobe.values import Json
 
-Ints = NDArray[np.int64]
 LEAST_ALIKE = 0.25  # of the slots must agree for a fragment to be named that differs
 MOST_LEADING = 1 << 12
 
@@ -51,15 +51,19 @@ class HeldTable:
     differ: int = 0
     first: tuple[str, ...] = ()
 
-    def to_json(self, file: str, kernel: str) -> dict[str, Any]:
+    def to_json(self, file: str, kernel: str) -> Json:
         """The object that `show --json` prints, of this table: measured from that code."""
         whole = shown(replace(self.cell, table=self.table))
         made = {"method": "read", "arch": self.cell.arch, "file": file, "kernel": kernel}
         return whole | {
-            "source": f"{file}, {kernel}", "provenance": made, "leading_dimension": self.leading,
-            "fragments": list(self.fragments), "differ": self.differ, "of": self.table.points,
+            "source": f"{file}, {kernel}",
+            "provenance": made,
+            "leading_dimension": self.leading,
+            "fragments": list(self.fragments),
+            "differ": self.differ,
+            "of": self.table.points,
             "first": list(self.first),
-        }  # fmt: skip
+        }
 
 
 class Offsets(NamedTuple):
@@ -69,17 +73,17 @@ class Offsets(NamedTuple):
     loaded: bool
 
 
-def held(tools: Toolchain, row: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[HeldTable | str]:
+def held(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[HeldTable | str]:
     """Of each function what it holds, or why that is not seen."""
     simple = [f for f in functions if f.parameters and len(f.code) <= MOST_CODE]
     kernels = {str(number): Content(f.code, 0, 0) for number, f in enumerate(simple)}
-    codes = disassembled(tools, row, kernels) if kernels else {}
+    codes = disassembled(tools, arch, kernels) if kernels else {}
     answers: dict[int, HeldTable | str] = {}
     for number, function in enumerate(simple):
         try:
             assert function.parameters is not None
-            seen = copied(codes[str(number)], function.parameters, row.number)
-            answers[id(function)] = _answer(_offsets(seen), row, layers)
+            seen = copied(codes[str(number)], function.parameters, arch.number)
+            answers[id(function)] = _answer(_offsets(seen), arch, layers)
         except UnreadError as error:
             answers[id(function)] = str(error)
     return [answers.get(id(f), "no kernel with parameters, or too long to be run") for f in functions]
@@ -101,10 +105,10 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     return Offsets((matrix % BYTES)[order], of_writers is not None)
 
 
-def _answer(lane_bytes: Offsets, row: Arch, layers: Layers) -> HeldTable | str:
+def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> HeldTable | str:
     exact: dict[int, tuple[Cell, list[str]]] = {}
     best: tuple[int, Cell, int, bool] | None = None
-    for cell, by_row in _candidates(lane_bytes, row, layers):
+    for cell, by_row in _candidates(lane_bytes, arch, layers):
         leading, agreed = _leading(cell, lane_bytes.places, by_row)
         if agreed == cell.table.points:
             exact.setdefault(leading, (cell, []))[1].append(cell.fragment.id)
@@ -115,16 +119,16 @@ def _answer(lane_bytes: Offsets, row: Arch, layers: Layers) -> HeldTable | str:
         every = dict.fromkeys(id_ for _, ids in exact.values() for id_ in ids)
         return HeldTable(cell, tuple(every), cell.table, leading)
     if best is None or best[0] < LEAST_ALIKE * best[1].table.points:
-        return f"no fragment of {row.name} has {lane_bytes.places.shape[1]} bytes a lane that lie like this"
+        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes a lane that lie like this"
     return _differing(best[1], lane_bytes.places, best[2], best[3])
 
 
-def _candidates(lane_bytes: Offsets, row: Arch, layers: Layers) -> Iterator[tuple[Cell, bool]]:
+def _candidates(lane_bytes: Offsets, arch: Arch, layers: Layers) -> Iterator[tuple[Cell, bool]]:
     """The fragments of wmma with as many bytes a lane, and whether they lie in memory by row."""
     for fragment in inventory.fragments().values():
-        if fragment.family != "wmma" or not fragment.target.on(row) or not _fits(fragment, lane_bytes):
+        if fragment.family != "wmma" or not fragment.target.on(arch) or not _fits(fragment, lane_bytes):
             continue
-        cell = find(fragment, row.name, layers)
+        cell = find(fragment, arch.name, layers)
         if cell and cell.measured:
             for by_row in (True, False) if fragment.layout is None else (fragment.layout == "row",):
                 yield cell, by_row
@@ -171,16 +175,19 @@ def _differing(cell: Cell, places: Ints, leading: int, by_row: bool) -> HeldTabl
     offsets = _elements(cell, places)
     major, minor = np.divmod(np.maximum(offsets, 0), leading)
     row, col = (major, minor) if by_row else (minor, major)
-    values = {name: tuple(None if o < 0 else int(v) for v, o in zip(numbers, offsets, strict=True))
-              for name, numbers in (("row", row), ("col", col))}  # fmt: skip
+    values = {
+        name: tuple(None if o < 0 else int(v) for v, o in zip(numbers, offsets, strict=True))
+        for name, numbers in (("row", row), ("col", col))
+    }
     table = slot_table(cell.table.threads, cell.table.elements, values)
     wrong = [
         slot for slot, (ours, theirs) in enumerate(zip(cell.table.cells, table.cells, strict=True)) if ours != theirs
     ]
     first = tuple(
         f"lane {slot // table.elements} i {slot % table.elements}: in this code {_said(table.cells[slot])}, "
-        f"published {_said(cell.table.cells[slot])}" for slot in wrong[:FIRST]
-    )  # fmt: skip
+        f"published {_said(cell.table.cells[slot])}"
+        for slot in wrong[:FIRST]
+    )
     return HeldTable(cell, (cell.fragment.id,), table, leading, len(wrong), first)
 
 

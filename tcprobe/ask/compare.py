@@ -127,8 +127,9 @@ def against(stated: Table, fragment: Fragment, measured: Table, layers: Layers |
         agreed, given, wrong = 0, sum(cell is not None for cell in stated.cells), [str(error)]
     renumbered = bool(wrong) and conventional(fragment) and same_but_renumbered(stated, measured)
     missing = max(0, measured.points - given)
-    return Against(agreed, given, missing, wrong, renumbered, words, elsewhere if wrong else [],
-                   holes(stated, measured))  # fmt: skip
+    return Against(
+        agreed, given, missing, wrong, renumbered, words, elsewhere if wrong else [], holes(stated, measured)
+    )
 
 
 def _whose(stated: Table, fragment: Fragment, layers: Layers) -> list[str]:

@@ -13,7 +13,7 @@ no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from tcprobe.store.choose import Layers, Sourced, whence
 from tcprobe.store.finding import how
 from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
 from tcprobe.text import quoted
+from tcprobe.values import Json
 
 KIND = "cost"
 AGREES = 0.05  # relative
@@ -44,17 +45,27 @@ class InstructionCost(NamedTuple):
         """The instruction, None where it is a move that is no row."""
         return inventory.instructions().get(self.id)
 
-    def to_json(self, partner: str | None = None) -> dict[str, Any]:
+    def to_json(self, partner: str | None = None) -> Json:
         """Plain data; with a partner what their overlap is."""
         body = msgspec.to_builtins(self.body)
         points = [point for point in (body.get("interval"), *body.get("curve", [])) if isinstance(point, dict)]
         for point in points if isinstance(self.body.latency, dict) else []:
             point.setdefault("chains", 1)
-        told = {"id": self.id, "arch": self.arch, "latency": body.get("latency"), "interval": body.get("interval"),
-                "one_warp": body.get("one_warp"), "curve": body.get("curve", []),
-                "macs_per_cycle": body.get("macs_per_cycle"), "opcodes": body["opcodes"],
-                "round_trip": body.get("round_trip", []), "emulated": self.body.emulated, "at_most": self.body.at_most,
-                "spread": self.body.spread, "evidence": self.evidence}  # fmt: skip
+        told = {
+            "id": self.id,
+            "arch": self.arch,
+            "latency": body.get("latency"),
+            "interval": body.get("interval"),
+            "one_warp": body.get("one_warp"),
+            "curve": body.get("curve", []),
+            "macs_per_cycle": body.get("macs_per_cycle"),
+            "opcodes": body["opcodes"],
+            "round_trip": body.get("round_trip", []),
+            "emulated": self.body.emulated,
+            "at_most": self.body.at_most,
+            "spread": self.body.spread,
+            "evidence": self.evidence,
+        }
         more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
         return {**told, **more, **together, "stated": [row._asdict() for row in stated(self.id)]}
@@ -68,7 +79,7 @@ class InstructionCost(NamedTuple):
         return self.body.overlap[meant[0]]
 
 
-def overlap_json(partner: str, overlap: Overlap) -> dict[str, Any]:
+def overlap_json(partner: str, overlap: Overlap) -> Json:
     """Plain data."""
     return {"with": partner, **msgspec.to_builtins(overlap), "hidden": round(overlap.hidden, 3)}
 
@@ -102,9 +113,9 @@ def of(id_: str, name: str, layers: Layers) -> InstructionCost | None:
     return _cost(found) if found else None
 
 
-def _cost(one: Sourced) -> InstructionCost:
-    finding = one.finding
-    return InstructionCost(finding.subject, finding.arch, finding.body, f"{how(finding)} ({whence(one.source)})")
+def _cost(sourced: Sourced) -> InstructionCost:
+    finding = sourced.finding
+    return InstructionCost(finding.subject, finding.arch, finding.body, f"{how(finding)} ({whence(sourced.source)})")
 
 
 def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
@@ -128,16 +139,20 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
     yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_others(body)))
     if partner:
         overlap = cost.overlap(partner)
-        yield (f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
-               f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden")  # fmt: skip
+        yield (
+            f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
+            f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
+        )
     yield from (f"  stated: {row.words}" for row in stated(cost.id))
     yield f"  {cost.evidence}; runs differ by at most {body.spread:.1%}"
 
 
 def _latency(body: Body) -> Iterator[str]:
     if isinstance(body.latency, dict):
-        each = [f"{operand.upper()} {'at most ' if operand in body.at_most else ''}{cycles:g}"
-                for operand, cycles in sorted(body.latency.items())]  # fmt: skip
+        each = [
+            f"{operand.upper()} {'at most ' if operand in body.at_most else ''}{cycles:g}"
+            for operand, cycles in sorted(body.latency.items())
+        ]
         yield f"latency to D, from {', '.join(each)} cycles"
     elif body.latency is not None:
         yield f"latency from address to data {body.latency:g} cycles"
@@ -208,17 +223,29 @@ class Beside(NamedTuple):
         """What may explain a difference."""
         return self.row.condition or "the source does not say under which conditions"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
-        return {"id": self.id, "arch": self.row.arch, "number": self.row.number, "measured": self.measured,
-                "stated": self.row.comparable, "agrees": self.agrees, "source": self.row.source,
-                "device": self.row.device, "condition": self.row.condition}  # fmt: skip
+        return {
+            "id": self.id,
+            "arch": self.row.arch,
+            "number": self.row.number,
+            "measured": self.measured,
+            "stated": self.row.comparable,
+            "agrees": self.agrees,
+            "source": self.row.source,
+            "device": self.row.device,
+            "condition": self.row.condition,
+        }
 
 
 def beside(found: Sequence[InstructionCost]) -> list[Beside]:
     """All that is stated of measured numbers on the same arch."""
-    pairs = ((row, cost, number_of(cost.body, row.number)) for cost in found for row in stated(cost.id)
-             if row.arch == cost.arch and row.number)  # fmt: skip
+    pairs = (
+        (row, cost, number_of(cost.body, row.number))
+        for cost in found
+        for row in stated(cost.id)
+        if row.arch == cost.arch and row.number
+    )
     return [Beside(row, cost.id, value) for row, cost, value in pairs if value is not None]
 
 

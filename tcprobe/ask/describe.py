@@ -18,13 +18,14 @@ from tcprobe.store.finding import how
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.ask.undocumented import Undocumented
     from tcprobe.store.cell import Cell
 
 
-def fragment_entry(fragment: Fragment) -> dict[str, Any]:
+def fragment_entry(fragment: Fragment) -> Json:
     """An entry of `list --json`.
 
     `rows` x `cols` is m x k for operand a of a multiply, k x n for b, m x n for c and d; of a matrix move it is that of
@@ -54,7 +55,7 @@ def fragment_entry(fragment: Fragment) -> dict[str, Any]:
     }
 
 
-def form_entry(row: Instruction) -> dict[str, Any]:
+def form_entry(instruction: Instruction) -> Json:
     """An entry of `list --json` for an instruction that holds nothing in registers: keys of operands are None.
 
     Besides them `stated` has what PTX documents of a form that stands for several, `operands` where its matrices are,
@@ -62,16 +63,19 @@ def form_entry(row: Instruction) -> dict[str, Any]:
     """
     nothing = dict.fromkeys(fragment_entry(next(iter(inventory.fragments().values()))))
     known = {
-        "id": row.id, "family": row.family, "instruction": row.name,
-        "shape": {"m": None, "n": None, "k": row.shape.k or None},
-        "min_arch": row.target.name, "min_ptx": row.target.ptx,
-    }  # fmt: skip
-    places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in row.operands]
-    stated = {name: list(values) for name, values in row.stated.items()}
-    return {**nothing, **known, "operands": places, "stated": stated, "unprobed": row.unprobed}
+        "id": instruction.id,
+        "family": instruction.family,
+        "instruction": instruction.name,
+        "shape": {"m": None, "n": None, "k": instruction.shape.k or None},
+        "min_arch": instruction.target.name,
+        "min_ptx": instruction.target.ptx,
+    }
+    places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in instruction.operands]
+    stated = {name: list(values) for name, values in instruction.stated.items()}
+    return {**nothing, **known, "operands": places, "stated": stated, "unprobed": instruction.unprobed}
 
 
-def _selected(fragment: Fragment) -> dict[str, Any]:
+def _selected(fragment: Fragment) -> Json:
     """What an entry of metadata or scales says besides: its documented selectors, and bits of an index field, or what
     each selector picks.
     """
@@ -81,7 +85,7 @@ def _selected(fragment: Fragment) -> dict[str, Any]:
     return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
 
 
-def shown(cell: Cell) -> dict[str, Any]:
+def shown(cell: Cell) -> Json:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
@@ -134,7 +138,7 @@ def hindrance(fragment: Fragment) -> str:
     return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
 
 
-def _chosen(cell: Cell) -> dict[str, Any]:
+def _chosen(cell: Cell) -> Json:
     """What the object of a selector's table says besides."""
     fragment = cell.fragment
     assert cell.selector is not None
@@ -152,16 +156,20 @@ def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | No
     return [None if lane == nothing and fragment.role not in WHOLE else lane for lane in lanes]
 
 
-def provenance(measured: Measurement) -> dict[str, Any]:
+def provenance(measured: Measurement) -> Json:
     """How a measurement was obtained."""
     structure = measured.structure
     evidence = {"triples": structure.triples, "structure_sha256": structure.sha256} if structure else {}
     row = inventory.instructions().get(measured.experiment)
     made = {"emulated_by": measured.provenance["compiler"]} if row and emulated(row, arch.arch(measured.arch)) else {}
     return {
-        "method": measured.method, "arch": measured.arch, "experiment": measured.experiment,
-        **measured.provenance, **evidence, **made,
-    }  # fmt: skip
+        "method": measured.method,
+        "arch": measured.arch,
+        "experiment": measured.experiment,
+        **measured.provenance,
+        **evidence,
+        **made,
+    }
 
 
 def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:

@@ -22,6 +22,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
+from tcprobe.values import Json
 
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
@@ -114,7 +115,7 @@ class SharedTile:
 
 def tile(
     size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int] = (BLOCK, K_BYTES)
-) -> SharedTile:  # fmt: skip
+) -> SharedTile:
     """A tile of `size` lines x k for wgmmas that take so many lines and bytes of k each.
 
     UsageError says why where no descriptor can describe it.
@@ -206,21 +207,38 @@ def _mn(k: int, swizzle: int, bits: int) -> tuple[Descriptor, dict[str, str]]:
     }
 
 
-def to_json(shared: SharedTile) -> dict[str, Any]:
+def to_json(shared: SharedTile) -> Json:
     """Plain data of everything that `tcprobe descriptor` says of a tile."""
     one = shared.descriptor
     return {
-        "descriptor": f"{one.encode():#018x}", "fields": fields(one), "reasons": shared.reasons, "type": shared.type,
-        "lines": shared.lines, "k": shared.k, "major": shared.major, "bytes": shared.bytes, "formula": shared.formula,
-        "start_multiple_of": shared.alignment, "advance_k": shared.per_k, "advance_block": shared.per_block,
-        "block": shared.block, "cuda": cuda(shared), "cute": cute(shared), "tma": tma(shared),
-    }  # fmt: skip
+        "descriptor": f"{one.encode():#018x}",
+        "fields": fields(one),
+        "reasons": shared.reasons,
+        "type": shared.type,
+        "lines": shared.lines,
+        "k": shared.k,
+        "major": shared.major,
+        "bytes": shared.bytes,
+        "formula": shared.formula,
+        "start_multiple_of": shared.alignment,
+        "advance_k": shared.per_k,
+        "advance_block": shared.per_block,
+        "block": shared.block,
+        "cuda": cuda(shared),
+        "cute": cute(shared),
+        "tma": tma(shared),
+    }
 
 
-def fields(one: Descriptor) -> dict[str, Any]:
+def fields(descriptor: Descriptor) -> Json:
     """Every field in bytes."""
-    return {"start": one.start, "lbo": one.lbo, "sbo": one.sbo, "base_offset": one.base_offset,
-            "swizzle": one.swizzle or "none"}  # fmt: skip
+    return {
+        "start": descriptor.start,
+        "lbo": descriptor.lbo,
+        "sbo": descriptor.sbo,
+        "base_offset": descriptor.base_offset,
+        "swizzle": descriptor.swizzle or "none",
+    }
 
 
 def cuda(shared: SharedTile) -> str:
@@ -248,27 +266,32 @@ def cute(shared: SharedTile) -> dict[str, str]:
     return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}}, {order}{{}})"}
 
 
-def tma(shared: SharedTile) -> dict[str, Any]:
+def tma(shared: SharedTile) -> Json:
     """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
     swizzle = shared.descriptor.swizzle
     return {
         "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPE_OF.get(shared.type, 'UINT8')}",
         "box": list(shared.box) if shared.bits >= 8 else [shared.width, shared.box[1]],
-        "boxes": shared.boxes, "box_bytes": shared.bytes // shared.boxes,
+        "boxes": shared.boxes,
+        "box_bytes": shared.bytes // shared.boxes,
         "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}",
-    }  # fmt: skip
+    }
 
 
-def explained(one: Descriptor) -> list[str]:
+def explained(descriptor: Descriptor) -> list[str]:
     """A descriptor in words, a line a field."""
-    width = one.swizzle
+    width = descriptor.swizzle
     return [
         f"swizzle      {width or 'none'}" + (f": 16-byte chunks exchanged in rows of {width} bytes" if width else ""),
-        f"start        {one.start} (bits 0 to 13, in 16 bytes; of addresses the low 18 bits)",
-        f"lbo          {one.lbo} bytes (bits 16 to 29)" + ("; ignored where k is contiguous" if width else ""),
-        f"sbo          {one.sbo} bytes (bits 32 to 45)" + ("" if one.sbo else ": every group of 8 is the same"),
-        f"base offset  {one.base_offset} (bits 49 to 51)"
-        + (": rows of 128 bytes that the pattern starts late" if one.base_offset else ""),
-        *([f"{'':13}the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
-          if width and one.start % (8 * width) else []),
-    ]  # fmt: skip
+        f"start        {descriptor.start} (bits 0 to 13, in 16 bytes; of addresses the low 18 bits)",
+        f"lbo          {descriptor.lbo} bytes (bits 16 to 29)" + ("; ignored where k is contiguous" if width else ""),
+        f"sbo          {descriptor.sbo} bytes (bits 32 to 45)"
+        + ("" if descriptor.sbo else ": every group of 8 is the same"),
+        f"base offset  {descriptor.base_offset} (bits 49 to 51)"
+        + (": rows of 128 bytes that the pattern starts late" if descriptor.base_offset else ""),
+        *(
+            [f"{'':13}the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
+            if width and descriptor.start % (8 * width)
+            else []
+        ),
+    ]

@@ -21,6 +21,7 @@ from tcprobe.layout.table import Table
 from tcprobe.store.choose import Found, Layers, alone
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
+from tcprobe.values import Json
 
 FIRST = 3  # differing slots that are shown
 SIDES = ("first", "second")
@@ -69,16 +70,19 @@ class Changed:
             return None
         return [slot for slot, (a, b) in enumerate(zip(one.cells, two.cells, strict=True)) if a != b]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         one, two = self.tables
         slots = self.slots
         first = [{**_slot(s, one), "first": one.cells[s], "second": two.cells[s]} for s in (slots or [])[:FIRST]]
         return {
-            "id": self.id, "source": _by_side(self.sources), "formula": _by_side(self.formulas),
+            "id": self.id,
+            "source": _by_side(self.sources),
+            "formula": _by_side(self.formulas),
             "elements": _by_side((one.elements, two.elements)),
-            "differing": None if slots is None else len(slots), "first_slots": first,
-        }  # fmt: skip
+            "differing": None if slots is None else len(slots),
+            "first_slots": first,
+        }
 
     def lines(self) -> list[str]:
         """In words: the formulas of both, and the first slots that differ."""
@@ -109,17 +113,26 @@ class Difference:
         """Whether no table differs; what is absent is not different."""
         return not self.changed
 
-    def to_json(self, changed_only: bool = False) -> dict[str, Any]:
+    def to_json(self, changed_only: bool = False) -> Json:
         """Plain data: what changed; unless only that is wanted, what is the same, and every absent cell and why."""
         heads = [{"name": s.name, "arch": s.arch, "source": w} for s, w in zip(self.sides, self.sources, strict=True)]
         plain = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
         if changed_only:
             return plain
         return {
-            **plain, "same": self.same,
-            "absent": [{"id": a.id, "side": SIDES[a.side], "arch": self.sides[a.side].arch, "reason": a.reason,
-                        "elsewhere": a.elsewhere} for a in self.absent],
-        }  # fmt: skip
+            **plain,
+            "same": self.same,
+            "absent": [
+                {
+                    "id": a.id,
+                    "side": SIDES[a.side],
+                    "arch": self.sides[a.side].arch,
+                    "reason": a.reason,
+                    "elsewhere": a.elsewhere,
+                }
+                for a in self.absent
+            ],
+        }
 
 
 def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Difference:
@@ -160,7 +173,7 @@ def _slot(slot: int, table: Table) -> dict[str, int]:
     return {"lane": lane, "i": i}
 
 
-def _by_side(pair: Sequence[Any]) -> dict[str, Any]:
+def _by_side(pair: Sequence[Any]) -> Json:
     return dict(zip(SIDES, pair, strict=True))
 
 

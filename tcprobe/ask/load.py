@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 MOST = 16  # bytes of a load
 SECTOR = 32  # bytes of global memory that are fetched together
@@ -95,23 +96,35 @@ class StraightLoad:
         line, byte = (formula(np.stack([getattr(move, name) for move in self.moves])) for name in ("line", "byte"))
         return line, byte
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data; a step for each width, its issues in order."""
         steps: dict[str, list[Move]] = {}
         for move in self.moves:
             steps.setdefault(move.instruction, []).append(move)
         line, byte = self.formulas
         return {
-            "fragment": self.cell.fragment.id, "arch": self.cell.arch, "type": self.tile.type,
-            "global": self.tile.contiguous, "ld": self.ld, "proven": True,
-            "steps": [{"kind": "global->registers", "instruction": name, "sectors": sum(map(self.sectors, moves)),
-                       "least": sum(map(self.least, moves)),
-                       "cycles": self.cycles[name].to_json(),
-                       "issues": [self._issue(move) for move in moves]} for name, moves in steps.items()],
-            "formula": {"line": line, "byte": byte}, "evidence": [self.cell.evidence],
-        }  # fmt: skip
+            "fragment": self.cell.fragment.id,
+            "arch": self.cell.arch,
+            "type": self.tile.type,
+            "global": self.tile.contiguous,
+            "ld": self.ld,
+            "proven": True,
+            "steps": [
+                {
+                    "kind": "global->registers",
+                    "instruction": name,
+                    "sectors": sum(map(self.sectors, moves)),
+                    "least": sum(map(self.least, moves)),
+                    "cycles": self.cycles[name].to_json(),
+                    "issues": [self._issue(move) for move in moves],
+                }
+                for name, moves in steps.items()
+            ],
+            "formula": {"line": line, "byte": byte},
+            "evidence": [self.cell.evidence],
+        }
 
-    def _issue(self, move: Move) -> dict[str, Any]:
+    def _issue(self, move: Move) -> Json:
         return {"global": self.addresses(move).tolist(), "bytes": move.width, "slots": [[0, 0, i] for i in move.slots]}
 
 
@@ -142,8 +155,14 @@ def _moves(slots: Slots, tile: Tile, ld: int) -> Iterator[Move]:
             chosen = order[at : at + count]
             width = count * tile.bits // 8
             register_bits = max(32, tile.bits)
-            yield Move(f"ld.global.{vector(width, register_bits)}", width, line[:, chosen[0]],
-                       place[:, chosen[0]] * tile.bits // 8, tuple(chosen), _run(chosen))  # fmt: skip
+            yield Move(
+                f"ld.global.{vector(width, register_bits)}",
+                width,
+                line[:, chosen[0]],
+                place[:, chosen[0]] * tile.bits // 8,
+                tuple(chosen),
+                _run(chosen),
+            )
             at += count
 
 
@@ -166,8 +185,10 @@ def _count(bits: Ints, size: int) -> int:
         side_by_side = count <= bits.shape[1] and (bits[:, :count] == bits[:, :1] + size * np.arange(count)).all()
         if count and side_by_side and not (bits[:, 0] % (8 * width)).any():
             return count
-    raise UsageError(f"elements of {size} bits that are no whole bytes in memory: no load brings them. Load them by "
-                     "`tcprobe path` or the other way round (--global).")  # fmt: skip
+    raise UsageError(
+        f"elements of {size} bits that are no whole bytes in memory: no load brings them. Load them by "
+        "`tcprobe path` or the other way round (--global)."
+    )
 
 
 def _run(order: list[int]) -> int:

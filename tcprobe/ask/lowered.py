@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tcprobe.ask import cost
 from tcprobe.errors import UsageError
@@ -19,6 +18,7 @@ from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.choose import Layers, default
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
+from tcprobe.values import Json
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,18 @@ class Lowered:
     source: str | None = None
     cost: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return {
-            "instruction": self.instruction.name, "arch": self.arch, "native": self.lowering.native(self.instruction),
-            "target": self.lowering.target, "compiler": self.compiler, "source": self.source, "cost": self.cost,
+            "instruction": self.instruction.name,
+            "arch": self.arch,
+            "native": self.lowering.native(self.instruction),
+            "target": self.lowering.target,
+            "compiler": self.compiler,
+            "source": self.source,
+            "cost": self.cost,
             **self.lowering.to_json(),
-        }  # fmt: skip
+        }
 
     def __str__(self) -> str:
         tried = arch.arch(self.arch).targets if self.instruction.named_apart else (self.arch,)
@@ -77,15 +82,17 @@ def lowered(
             yield from _saved(tools, row, rows, name not in (None, "all"))
 
 
-def _assembled(tools: Toolchain, row: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
-    lowerings = lowering.lower(tools, row, rows)
+def _assembled(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
+    lowerings = lowering.lower(tools, arch, rows)
     layers = default()
-    return [Lowered(instruction, row.name, lowerings[instruction.id], tools.name,
-                    cost=_cost(instruction, row, layers)) for instruction in rows]  # fmt: skip
+    return [
+        Lowered(instruction, arch.name, lowerings[instruction.id], tools.name, cost=_cost(instruction, arch, layers))
+        for instruction in rows
+    ]
 
 
-def _cost(instruction: Instruction, row: Arch, layers: Layers) -> str | None:
-    measured = cost.of(instruction.id, row.name, layers)
+def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
+    measured = cost.of(instruction.id, arch.name, layers)
     return cost.short(measured) if measured else None
 
 
@@ -96,23 +103,23 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
         print(escaped(f"written anew, not trusted: {complaint}"), file=sys.stderr)
 
 
-def _saved(tools: Toolchain, row: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
+def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
     """The nearest that is saved of each multiply; UsageError where one that is `needed` is not."""
     layers = default()
-    lowerings = list(layers.lowerings(row.name))
+    lowerings = list(layers.lowerings(arch.name))
     answers = []
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
         if saved is None and (needed or len(rows) == 1):
-            raise _unknown(tools, row)
+            raise _unknown(tools, arch)
         if saved is None:
             continue
         body, source = saved
-        low = lowering.saved(body["instructions"][instruction.id], instruction, row)
-        answers.append(Lowered(instruction, row.name, low, body["compiler"], source))
+        low = lowering.saved(body["instructions"][instruction.id], instruction, arch)
+        answers.append(Lowered(instruction, arch.name, low, body["compiler"], source))
     return answers
 
 
-def _unknown(tools: Toolchain, row: Arch) -> UsageError:
+def _unknown(tools: Toolchain, arch: Arch) -> UsageError:
     known = ", ".join(known.name for known in tools.archs)
-    return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {row.name}; it knows {known}.")
+    return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {known}.")

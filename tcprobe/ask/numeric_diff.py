@@ -10,10 +10,26 @@ from tcprobe.ask.numerics import FormNumerics, answer
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.store.choose import Layers
+from tcprobe.values import Json
 
-COMPARED = ("group", "groups", "fraction_bits", "c", "result", "exponent_floor", "subnormals", "nan", "overflow",
-            "satfinite", "negative_zero", "unread_bits", "normalized", "through_f32",
-            "summed_first", "emulated")  # fmt: skip
+COMPARED = (
+    "group",
+    "groups",
+    "fraction_bits",
+    "c",
+    "result",
+    "exponent_floor",
+    "subnormals",
+    "nan",
+    "overflow",
+    "satfinite",
+    "negative_zero",
+    "unread_bits",
+    "normalized",
+    "through_f32",
+    "summed_first",
+    "emulated",
+)
 
 
 class ChangedNumerics(NamedTuple):
@@ -23,7 +39,7 @@ class ChangedNumerics(NamedTuple):
     answers: tuple[FormNumerics, FormNumerics]
     parameters: dict[str, tuple[Any, Any]]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         sides = {"archs": [one.arch for one in self.answers], "status": [one.status for one in self.answers]}
         differs = {name: list(pair) for name, pair in self.parameters.items()}
@@ -48,8 +64,11 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumer
             continue
         compared = True
         one, other = (side.to_json() for side in pair)
-        parameters = {name: (one[name], other[name]) for name in COMPARED
-                      if one[name] != other[name] and None not in (one[name], other[name])}  # fmt: skip
+        parameters = {
+            name: (one[name], other[name])
+            for name in COMPARED
+            if one[name] != other[name] and None not in (one[name], other[name])
+        }
         yield ChangedNumerics(rows[0].id, pair, parameters)
     if not compared:
         raise UsageError(f"nothing is known of the arithmetic of both {first} and {second}.")

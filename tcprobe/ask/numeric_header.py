@@ -13,10 +13,19 @@ from tcprobe.probes.ptx import identifier
 from tcprobe.store.choose import Layers
 
 
-def text(row: Instruction, arch: str | None, layers: Layers) -> str:
+def text(instruction: Instruction, arch: str | None, layers: Layers) -> str:
     """The header; UsageError where the arithmetic was not measured, or is of integers."""
-    rule = numerics.model(row, arch, layers)
+    rule = numerics.model(instruction, arch, layers)
     if not isinstance(rule, Arithmetic):
-        raise UsageError(f"{row.id}: sums of integers are exact, up to 32 bits; the header is of floats.")
-    found = answer(row, arch, layers)
-    return header([Entry(identifier(row.id), f"{row.id} on {found.arch}; {found.evidence}", types(row), rule)])
+        raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header is of floats.")
+    found = answer(instruction, arch, layers)
+    return header(
+        [
+            Entry(
+                identifier(instruction.id),
+                f"{instruction.id} on {found.arch}; {found.evidence}",
+                types(instruction),
+                rule,
+            )
+        ]
+    )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe import numerics
 from tcprobe.arithmetic.bound import bound
@@ -22,10 +21,11 @@ from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementType
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bits
+from tcprobe.values import Json
 
 MOST_LINE = 1 << 16  # characters of a case
 SAMPLES, SEED = 4096, 1
-Bits = NDArray[Any]
 
 
 class DotProduct(NamedTuple):
@@ -36,11 +36,11 @@ class DotProduct(NamedTuple):
     c: Bits
 
 
-def spoken(form: Instruction, a: str, b: str, c: str) -> DotProduct:
+def spoken(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
-    kinds = types(form)
+    kinds = types(instruction)
     first, second, own = (_parsed(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
-    numerics.check_length(form, len(first), len(second))
+    numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:
         raise UsageError(f"C is one number, not {len(own)}.")
     return DotProduct(first, second, own[0])
@@ -79,10 +79,10 @@ def _float(name: str, text: str) -> float:
     return value
 
 
-def result(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> str:
+def result(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> str:
     """D's bits as hex."""
-    kinds = types(form)
-    d = numerics.of_bits(kinds, rule, tuple(np.asarray(part)[None] for part in case))
+    kinds = types(instruction)
+    d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in case))
     return _hex(kinds.d, d[0])
 
 
@@ -90,18 +90,20 @@ def _hex(kind: str, bits: Any) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
-def cases(form: Instruction, rule: Arithmetic | Integers, lines: Iterable[str]) -> Iterator[dict[str, str]]:
+def cases(
+    instruction: Instruction, arithmetic: Arithmetic | Integers, lines: Iterable[str]
+) -> Iterator[dict[str, str]]:
     """{"d": bits} of every line {"a": [bits], "b": [bits], "c": bits}; UsageError names the line that is none."""
     for number, line in zip(count(1), lines, strict=False):
         if not line.strip():
             continue
         try:
-            yield {"d": result(form, rule, _case(form, line))}
+            yield {"d": result(instruction, arithmetic, _case(instruction, line))}
         except UsageError as error:
             raise UsageError(f"line {number}: {error}") from None
 
 
-def _case(form: Instruction, line: str) -> DotProduct:
+def _case(instruction: Instruction, line: str) -> DotProduct:
     try:
         content = json.loads(line) if len(line) <= MOST_LINE else None
     except (ValueError, RecursionError):
@@ -111,63 +113,63 @@ def _case(form: Instruction, line: str) -> DotProduct:
     lists = [content["a"], content["b"], [content["c"]]]
     if not all(isinstance(part, list) and part and all(isinstance(text, str) for text in part) for part in lists):
         raise UsageError("a and b are lists of bits as texts, c is one.")
-    return spoken(form, *(",".join(part) for part in lists))
+    return spoken(instruction, *(",".join(part) for part in lists))
 
 
-def steps(form: Instruction, rule: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
+def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
     """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
-    kinds = types(form)
-    if isinstance(rule, Arithmetic):
-        yield from (_separate if rule.fraction_bits is None else _sums)(kinds, rule, case)
-    if isinstance(rule, Arithmetic) and rule.through_f32:
-        yield f"rounded to {kinds.d}, {rule.rounding}"
-    d = result(form, rule, case)
+    kinds = types(instruction)
+    if isinstance(arithmetic, Arithmetic):
+        yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, case)
+    if isinstance(arithmetic, Arithmetic) and arithmetic.through_f32:
+        yield f"rounded to {kinds.d}, {arithmetic.rounding}"
+    d = result(instruction, arithmetic, case)
     value = numerics.values_of_d(kinds, np.array([int(d, 16)], np.uint64 if kinds.d == "f64" else np.uint32))[0]
     if kinds.d == "f16":
         value = values_of(FORMATS["f16"], np.array([int(d, 16)], np.uint16))[0]
     yield f"D = {d} = {value!s}"
 
 
-def _separate(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
+def _separate(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iterator[str]:
     """Products that are added by themselves: the sum with each that comes."""
-    apart = rule.c == BEFORE
+    apart = arithmetic.c == BEFORE
     wide = "f32" if apart else kinds.d
     whole = msgspec.structs.replace(kinds, c=wide, d=wide)
     c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(case.c)[None]
-    for group in rule.groups if apart else (tuple(chain.from_iterable(rule.groups)),):
+    for group in arithmetic.groups if apart else (tuple(chain.from_iterable(arithmetic.groups)),):
         for n, k in enumerate(group, 1):
-            part = msgspec.structs.replace(rule, groups=(group[:n],), through_f32=None)
+            part = msgspec.structs.replace(arithmetic, groups=(group[:n],), through_f32=None)
             sum_ = separate(whole, part, (case.a[None], case.b[None], c))
             yield f"k {k}: sum {_hex(wide, sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
     if apart:
-        yield f"C plus the sum of k {_ends(rule)}, to nearest even"
+        yield f"C plus the sum of k {_ends(arithmetic)}, to nearest even"
 
 
-def _ends(rule: Arithmetic) -> str:
+def _ends(arithmetic: Arithmetic) -> str:
     """The products of each group."""
-    return ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in rule.groups)
+    return ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in arithmetic.groups)
 
 
-def _sums(kinds: ElementTypes, rule: Arithmetic, case: DotProduct) -> Iterator[str]:
-    wide = "f32" if rule.through_f32 else kinds.d
-    rule = in_f32(rule) if rule.through_f32 else rule
-    d, kept = FORMATS[wide], rule.fraction_bits or 0
-    factors = factor("a", kinds.a, rule, case.a[None]), factor("b", kinds.b, rule, case.b[None])
+def _sums(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iterator[str]:
+    wide = "f32" if arithmetic.through_f32 else kinds.d
+    arithmetic = in_f32(arithmetic) if arithmetic.through_f32 else arithmetic
+    d, kept = FORMATS[wide], arithmetic.fraction_bits or 0
+    factors = factor("a", kinds.a, arithmetic, case.a[None]), factor("b", kinds.b, arithmetic, case.b[None])
     own = np.asarray(case.c)[None]
-    c = decode(d, np.zeros(1, d.word)) if rule.c == AFTER else factor("c", kinds.c, rule, own)
-    for number, group in enumerate(rule.groups, 1):
+    c = decode(d, np.zeros(1, d.word)) if arithmetic.c == AFTER else factor("c", kinds.c, arithmetic, own)
+    for number, group in enumerate(arithmetic.groups, 1):
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
-        terms, top = aligned(rule, part, c), int(aligned(rule, part, c).top[0])
-        result_ = summed(d, rule, part, c)
+        terms, top = aligned(arithmetic, part, c), int(aligned(arithmetic, part, c).top[0])
+        result_ = summed(d, arithmetic, part, c)
         if top == NOTHING:
             yield f"sum {number}: every term is zero"
         else:
             yield f"sum {number}: top 2^{top}, terms are multiples of 2^{top - kept}"
             yield from _terms(group, terms, part, kept)
             yield f"  sum {int(terms.products[0].sum() + terms.c[0])} x 2^{top - kept}"
-        yield f"  rounded {rule.rounding}: {_hex(wide, result_[0])} = {values_of(d, result_)[0]!s}"
+        yield f"  rounded {arithmetic.rounding}: {_hex(wide, result_[0])} = {values_of(d, result_)[0]!s}"
         c = decode(d, result_)
-    if rule.c == AFTER:
+    if arithmetic.c == AFTER:
         yield "C is added last, to nearest even"
 
 
@@ -184,37 +186,43 @@ def _terms(group: Sequence[int], terms: Any, factors: Any, kept: int) -> Iterato
         yield f"  C: {int(terms.c[0])}"
 
 
-def bounded(form: Instruction, rule: Arithmetic | Integers, length: int, parts: int) -> dict[str, Any]:
+def bounded(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
     """The error bound of a dot product of so many products, and what a sample of random ones shows.
 
     `factor` times |C| + sum of |a x b| bounds the error; `measured` is the largest of the sample, `changed` how many
     of it are other bits with k in one part.
     """
-    if isinstance(rule, Integers):
-        raise UsageError(f"{form.id}: sums of integers are exact, up to 32 bits.")
-    kinds = types(form)
-    factor_ = float(bound(kinds, rule, length, parts))
-    if form.metadata:
+    if isinstance(arithmetic, Integers):
+        raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits.")
+    kinds = types(instruction)
+    factor_ = float(bound(kinds, arithmetic, length, parts))
+    if instruction.metadata:
         return {"length": length, "parts": parts, "factor": factor_, "samples": 0, "measured": None, "changed": None}
-    a, b, split = _sample(kinds, rule, length, parts)
-    whole = split if parts == 1 else _gemm(kinds, rule, a, b)
+    a, b, split = _sample(kinds, arithmetic, length, parts)
+    whole = split if parts == 1 else _gemm(kinds, arithmetic, a, b)
     exact = [x.astype(np.float64) for x in (a, b)]
     scale = abs(exact[0]) @ abs(exact[1])
     error = abs(split.astype(np.float64) - exact[0] @ exact[1]) / scale
-    return {"length": length, "parts": parts, "factor": factor_, "samples": int(error.size),
-            "measured": float(error.max()), "changed": int(np.count_nonzero(whole != split))}  # fmt: skip
+    return {
+        "length": length,
+        "parts": parts,
+        "factor": factor_,
+        "samples": int(error.size),
+        "measured": float(error.max()),
+        "changed": int(np.count_nonzero(whole != split)),
+    }
 
 
-def _sample(kinds: ElementTypes, rule: Arithmetic, length: int, parts: int) -> tuple[Bits, Bits, Bits]:
+def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int) -> tuple[Bits, Bits, Bits]:
     """Random A and B, and D with k in so many parts, which are added in order."""
     rng, side = np.random.default_rng(SEED), max(8, min(64, 1 << 20) // max(1, length // 512))
     a, b = (
         _random(FORMATS[kind], rng, shape) for kind, shape in ((kinds.a, (side, length)), (kinds.b, (length, side)))
     )
     step = length // parts
-    split = _gemm(kinds, rule, a[:, :step], b[:step])
+    split = _gemm(kinds, arithmetic, a[:, :step], b[:step])
     for at in range(step, length, step):
-        split = (split + _gemm(kinds, rule, a[:, at : at + step], b[at : at + step])).astype(split.dtype)
+        split = (split + _gemm(kinds, arithmetic, a[:, at : at + step], b[at : at + step])).astype(split.dtype)
     return a, b, split
 
 
@@ -225,7 +233,7 @@ def _random(form: Any, rng: np.random.Generator, shape: tuple[int, int]) -> Bits
     return values.astype(form.numpy)
 
 
-def _gemm(kinds: ElementTypes, rule: Arithmetic, a: Bits, b: Bits) -> Bits:
+def _gemm(kinds: ElementTypes, arithmetic: Arithmetic, a: Bits, b: Bits) -> Bits:
     c = np.zeros((len(a), b.shape[1]), FORMATS[kinds.c].word)
     bits = bits_of(FORMATS[kinds.a], a), bits_of(FORMATS[kinds.b], b), c
-    return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))
+    return values_of(FORMATS[kinds.d], gemm(kinds, arithmetic, bits))

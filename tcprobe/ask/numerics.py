@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
@@ -19,6 +18,7 @@ from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers, Sourced, whence
 from tcprobe.store.finding import how
+from tcprobe.values import Json
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,12 @@ class FormNumerics:
         if body.unfit:
             return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
         other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
-        return (f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
-                f"{body.random} random ones{other}, {whence(self.sourced.source)}")  # fmt: skip
+        return (
+            f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
+            f"{body.random} random ones{other}, {whence(self.sourced.source)}"
+        )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         head = {"id": self.form.id, "arch": self.arch, "status": self.status}
         tail = {"emulated": self.emulated, "evidence": self.evidence}
@@ -85,8 +87,15 @@ class FormNumerics:
             return {**head, **NOTHING, "overflow": self.rule.overflow, "satfinite": self.rule.satfinite, **tail}
         if self.sourced or self.published is None:
             return {**head, **NOTHING, **tail}
-        return {**head, **NOTHING, "group": self.published.products, "fraction_bits": self.published.fraction_bits,
-                "alignment": "truncate", "exponent_floor": self.published.floor, **tail}  # fmt: skip
+        return {
+            **head,
+            **NOTHING,
+            "group": self.published.products,
+            "fraction_bits": self.published.fraction_bits,
+            "alignment": "truncate",
+            "exponent_floor": self.published.floor,
+            **tail,
+        }
 
     @property
     def lines(self) -> Iterator[str]:
@@ -105,7 +114,8 @@ class FormNumerics:
             yield from _words(self.rule, self.types)
         elif isinstance(self.rule, Integers):
             yield f"sums are exact; beyond 32 bits they {_verb(self.rule.overflow)}" + (
-                f", with .satfinite they {_verb(self.rule.satfinite)}" if self.rule.satfinite else "")  # fmt: skip
+                f", with .satfinite they {_verb(self.rule.satfinite)}" if self.rule.satfinite else ""
+            )
         elif self.sourced:
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
@@ -120,58 +130,87 @@ class FormNumerics:
             yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
 
 
-NOTHING = dict.fromkeys(("group", "groups", "fraction_bits", "alignment", "c", "result", "exponent_floor", "subnormals",
-                         "nan", "overflow", "satfinite", "negative_zero", "unread_bits", "normalized",
-                         "through_f32", "summed_first"))  # fmt: skip
+NOTHING = dict.fromkeys(
+    (
+        "group",
+        "groups",
+        "fraction_bits",
+        "alignment",
+        "c",
+        "result",
+        "exponent_floor",
+        "subnormals",
+        "nan",
+        "overflow",
+        "satfinite",
+        "negative_zero",
+        "unread_bits",
+        "normalized",
+        "through_f32",
+        "summed_first",
+    )
+)
 
 
-def _floats(rule: Arithmetic) -> dict[str, Any]:
-    exact = rule.fraction_bits is None
+def _floats(arithmetic: Arithmetic) -> Json:
+    exact = arithmetic.fraction_bits is None
     return {
-        **NOTHING, "group": None if exact else max(map(len, rule.groups)), "groups": [list(g) for g in rule.groups],
-        "fraction_bits": rule.fraction_bits, "alignment": None if exact else rule.alignment, "c": rule.c,
-        "result": {"bits": rule.result_bits, "rounding": rule.rounding}, "exponent_floor": rule.exponent_floor,
-        "subnormals": {name: getattr(rule.subnormals, name) for name in "abcd"}, "nan": rule.nan,
-        "overflow": rule.overflow, "negative_zero": rule.negative_zero, "unread_bits": rule.unread_bits,
-        "normalized": list(rule.normalized), "through_f32": rule.through_f32,
-        "summed_first": rule.summed_first,
-    }  # fmt: skip
+        **NOTHING,
+        "group": None if exact else max(map(len, arithmetic.groups)),
+        "groups": [list(g) for g in arithmetic.groups],
+        "fraction_bits": arithmetic.fraction_bits,
+        "alignment": None if exact else arithmetic.alignment,
+        "c": arithmetic.c,
+        "result": {"bits": arithmetic.result_bits, "rounding": arithmetic.rounding},
+        "exponent_floor": arithmetic.exponent_floor,
+        "subnormals": {name: getattr(arithmetic.subnormals, name) for name in "abcd"},
+        "nan": arithmetic.nan,
+        "overflow": arithmetic.overflow,
+        "negative_zero": arithmetic.negative_zero,
+        "unread_bits": arithmetic.unread_bits,
+        "normalized": list(arithmetic.normalized),
+        "through_f32": arithmetic.through_f32,
+        "summed_first": arithmetic.summed_first,
+    }
 
 
 def _verb(overflow: str | None) -> str:
     return {"wraps": "wrap", "clamps": "are clamped"}.get(overflow or "", "are unknown")
 
 
-def _words(rule: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
+def _words(arithmetic: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
     """The parameters, a line each."""
-    if rule.c == BEFORE:
-        each = "; then ".join(f"k {_ks(group)}" for group in rule.groups)
+    if arithmetic.c == BEFORE:
+        each = "; then ".join(f"k {_ks(group)}" for group in arithmetic.groups)
         yield f"products are added one by one in f32, to nearest even, from zero: {each}"
-    elif rule.fraction_bits is None:
-        yield f"a chain of fused multiply-adds from C on, k {_ks([k for group in rule.groups for k in group])}"
+    elif arithmetic.fraction_bits is None:
+        yield f"a chain of fused multiply-adds from C on, k {_ks([k for group in arithmetic.groups for k in group])}"
     else:
-        yield _groups(rule)
-        multiple = f"2^(top - {rule.fraction_bits})"
+        yield _groups(arithmetic)
+        multiple = f"2^(top - {arithmetic.fraction_bits})"
         yield f"each term is cut toward zero to a multiple of {multiple}, top the largest exponent of the terms"
-    if rule.summed_first > 1:
-        yield f"{rule.summed_first} products at a time are summed exactly and scaled: one term, aligned by its scales"
-    if rule.exponent_floor is not None:
-        yield f"top is at least {rule.exponent_floor}"
-    yield f"C is added {PLACES[rule.c]}"
-    if rule.through_f32:
-        yield f"a sum is rounded {_to(rule.through_f32)} to f32, and that to D; a negative one that becomes zero is -0"
-    what = "D" if rule.through_f32 else "a sum"
-    yield f"{what} is rounded {_to(rule.rounding)} to {rule.result_bits} bits below its leading one"
-    lost = ", ".join(name.upper() for name in "abcd" if getattr(rule.subnormals, name) is False)
+    if arithmetic.summed_first > 1:
+        first = arithmetic.summed_first
+        yield f"{first} products at a time are summed exactly and scaled: one term, aligned by its scales"
+    if arithmetic.exponent_floor is not None:
+        yield f"top is at least {arithmetic.exponent_floor}"
+    yield f"C is added {PLACES[arithmetic.c]}"
+    if arithmetic.through_f32:
+        rounded = _to(arithmetic.through_f32)
+        yield f"a sum is rounded {rounded} to f32, and that to D; a negative one that becomes zero is -0"
+    what = "D" if arithmetic.through_f32 else "a sum"
+    yield f"{what} is rounded {_to(arithmetic.rounding)} to {arithmetic.result_bits} bits below its leading one"
+    lost = ", ".join(name.upper() for name in "abcd" if getattr(arithmetic.subnormals, name) is False)
     yield f"subnormals count{f', but not of {lost}' if lost else ''}"
-    if rule.normalized:
-        yield f"subnormals of {', '.join(rule.normalized).upper()} have the exponent of their leading bit"
-    yield f"NaN is {rule.nan or 'one of several'}; D is {'-0' if rule.negative_zero else '+0'} where all terms are -0"
-    if rule.overflow:
-        becomes = "infinity" if rule.overflow == "infinity" else "that number"
+    if arithmetic.normalized:
+        yield f"subnormals of {', '.join(arithmetic.normalized).upper()} have the exponent of their leading bit"
+    zero = "-0" if arithmetic.negative_zero else "+0"
+    yield f"NaN is {arithmetic.nan or 'one of several'}; D is {zero} where all terms are -0"
+    if arithmetic.overflow:
+        becomes = "infinity" if arithmetic.overflow == "infinity" else "that number"
         yield f"a sum beyond {kinds.d}'s largest number is {becomes}"
-    if rule.unread_bits:
-        yield f"the low {rule.unread_bits} bits of A and B are not read"
+    if arithmetic.unread_bits:
+        yield f"the low {arithmetic.unread_bits} bits of A and B are not read"
 
 
 PLACES = {IN_GROUP: "in the first sum", AFTER: "last, to nearest even", BEFORE: "to each sum in turn, to nearest even"}
@@ -181,10 +220,10 @@ def _to(rounding: str) -> str:
     return f"to {rounding}" if rounding == NEAREST else rounding
 
 
-def _groups(rule: Arithmetic) -> str:
-    if len(rule.groups) == 1:
-        return f"one sum of all {rule.products} products"
-    return "sums, each the C of the next: " + "; then ".join(f"k {_ks(group)}" for group in rule.groups)
+def _groups(arithmetic: Arithmetic) -> str:
+    if len(arithmetic.groups) == 1:
+        return f"one sum of all {arithmetic.products} products"
+    return "sums, each the C of the next: " + "; then ".join(f"k {_ks(group)}" for group in arithmetic.groups)
 
 
 def _ks(ks: Sequence[int]) -> str:
@@ -193,25 +232,31 @@ def _ks(ks: Sequence[int]) -> str:
     return " ".join(map(str, ks))
 
 
-def _published(row: Published) -> Iterator[str]:
-    said = (("products a sum", row.products), ("fraction bits", row.fraction_bits), ("least exponent", row.floor))
+def _published(published: Published) -> Iterator[str]:
+    said = (
+        ("products a sum", published.products),
+        ("fraction bits", published.fraction_bits),
+        ("least exponent", published.floor),
+    )
     yield from (f"{name} {value}" for name, value in said if value is not None)
 
 
-def answer(form: Instruction, name: str | None, layers: Layers) -> FormNumerics:
+def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNumerics:
     """What is known of a form on an arch, sm_90 without one; UsageError where nothing is."""
     device = arch(name or numerics.MEASURED)
-    if not form.target.on(device):
-        raise UsageError(f"{form.id} needs {form.target.name}; {device.name} does not have it.")
-    sourced = numerics.measured(form, device.name, layers)
-    said = published(form, device.name) if types(form).is_float else None
+    if not instruction.target.on(device):
+        raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
+    sourced = numerics.measured(instruction, device.name, layers)
+    said = published(instruction, device.name) if types(instruction).is_float else None
     if sourced is None and said is None:
-        raise UsageError(f"{form.id} was not measured on {device.name}, and nobody published its arithmetic there. "
-                         f"`tcprobe run --family numerics '{subject(form)}'` measures it on a GPU.")  # fmt: skip
-    return FormNumerics(form, device.name, sourced, said, _lowering(form, device.name, layers))
+        raise UsageError(
+            f"{instruction.id} was not measured on {device.name}, and nobody published its arithmetic there. "
+            f"`tcprobe run --family numerics '{subject(instruction)}'` measures it on a GPU."
+        )
+    return FormNumerics(instruction, device.name, sourced, said, _lowering(instruction, device.name, layers))
 
 
-def _lowering(form: Instruction, name: str, layers: Layers) -> Lowering | None:
-    bodies = (body for body, _ in layers.lowerings(name) if form.id in body["instructions"])
+def _lowering(instruction: Instruction, name: str, layers: Layers) -> Lowering | None:
+    bodies = (body for body, _ in layers.lowerings(name) if instruction.id in body["instructions"])
     body = next(bodies, None)
-    return Lowering(**body["instructions"][form.id]) if body else None
+    return Lowering(**body["instructions"][instruction.id]) if body else None

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
@@ -20,6 +19,7 @@ from tcprobe.sass.lowering import Lowering, lower
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.cell import find
 from tcprobe.store.choose import Layers
+from tcprobe.values import Json
 
 _SHAPE = re.compile(r"[A-Z]GMMA\.(?:SP\.)?(\d{1,3})x(\d{1,3})x(\d{1,3})\b")
 
@@ -43,7 +43,7 @@ class Origin:
     each: int
     layouts: tuple[OperandLayout, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         layouts = {
             layout.operand: {"layout_id": layout.layout_id, "known": layout.known, "evidence": layout.evidence}
@@ -97,11 +97,14 @@ class Origins:
                 by_opcode.setdefault(opcode, {})[id_] = lowering
         return by_opcode
 
-    def _assembled(self, row: Arch, opcode: str, shape: tuple[int, ...]) -> dict[str, Lowering]:
-        forms = [i for i in inventory.instructions().values()
-                 if i.described and (i.shape.m, i.shape.n, i.shape.k) == shape and i.target.on(row)]  # fmt: skip
+    def _assembled(self, arch: Arch, opcode: str, shape: tuple[int, ...]) -> dict[str, Lowering]:
+        forms = [
+            i
+            for i in inventory.instructions().values()
+            if i.described and (i.shape.m, i.shape.n, i.shape.k) == shape and i.target.on(arch)
+        ]
         try:
-            lowerings = lower(self._tools, row, forms)
+            lowerings = lower(self._tools, arch, forms)
         except EnvironmentUnfitError:  # a ptxas that does not know the arch
             return {}
         return {id_: lowering for id_, lowering in lowerings.items() if opcode in lowering.opcodes}
@@ -111,6 +114,6 @@ class Origins:
         native = lowering.native(form)
         return Origin(id_, native, lowering.opcodes[opcode], self._layouts(arch, form) if native else ())
 
-    def _layouts(self, arch: str, form: Instruction) -> tuple[OperandLayout, ...]:
-        cells = [(fragment, find(fragment, arch, self._layers)) for fragment in form.fragments]
+    def _layouts(self, arch: str, instruction: Instruction) -> tuple[OperandLayout, ...]:
+        cells = [(fragment, find(fragment, arch, self._layers)) for fragment in instruction.fragments]
         return tuple(OperandLayout(f.operand, cell.table.id, cell.known, cell.evidence) for f, cell in cells if cell)

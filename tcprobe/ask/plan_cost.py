@@ -15,7 +15,7 @@ what a warp alone needs is not predicted: how many accesses it has in flight is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.ask import cost
 from tcprobe.ask.bank_rules import BankRules
@@ -23,6 +23,7 @@ from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
+from tcprobe.values import Json
 
 # what a warp's cp.async of so many bytes a lane is timed as
 ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}
@@ -55,10 +56,14 @@ class PlanCycles(NamedTuple):
     round_trip: float | None = None
     missing: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
-        return {"interval": self.interval, "latency": self.latency, "round_trip": self.round_trip,
-                "not_measured": list(self.missing)}  # fmt: skip
+        return {
+            "interval": self.interval,
+            "latency": self.latency,
+            "round_trip": self.round_trip,
+            "not_measured": list(self.missing),
+        }
 
     def lacking(self, *what: str) -> PlanCycles:
         """The same, something more of which is not measured."""

@@ -33,7 +33,8 @@ from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
-from tcprobe.layout.banks import IDLE, LINE, WORD, Ints, Judge
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE, LINE, WORD, Judge
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
@@ -75,8 +76,15 @@ class Proposal:
             names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
             others = [other.swizzle for other in self.others]
             said = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
-        return {**said, "wavefronts": self.wavefronts, "extra_bytes": self.extra, "alignment": self.alignment,
-                "smaller": self.smaller, "tried": self.tried, "code": offset_code(self)}  # fmt: skip
+        return {
+            **said,
+            "wavefronts": self.wavefronts,
+            "extra_bytes": self.extra,
+            "alignment": self.alignment,
+            "smaller": self.smaller,
+            "tried": self.tried,
+            "code": offset_code(self),
+        }
 
 
 class Kinds(NamedTuple):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.ask.opcode_origins import Origin, Origins
 from tcprobe.errors import DataError, UsageError
@@ -24,6 +24,7 @@ from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system import children, files
 from tcprobe.system.children import Scratch
 from tcprobe.text import escaped
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.ask.code_tables import HeldTable
@@ -54,11 +55,16 @@ class Use:
         """Whether some form becomes it in its own type; None where no form is known to become it."""
         return any(origin.native for origin in self.origins) if self.origins else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         lines = [{"file": at.file, "line": at.line, "count": n} for at, n in self.lines.items()]
-        return {"opcode": self.opcode, "count": self.count, "native": self.native, "lines": lines,
-                "forms": [origin.to_json() for origin in self.origins]}  # fmt: skip
+        return {
+            "opcode": self.opcode,
+            "count": self.count,
+            "native": self.native,
+            "lines": lines,
+            "forms": [origin.to_json() for origin in self.origins],
+        }
 
 
 @dataclass(frozen=True)
@@ -83,18 +89,25 @@ class Read:
         """The function's, with what cannot be printed spelt out."""
         return escaped(self.function.name)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         f = self.function
         return {
-            "file": self.file, "arch": self.arch, "name": self.name, "registers": f.registers, "stack": f.stack,
-            "local_loads": self.local.get("LDL", 0), "local_stores": self.local.get("STL", 0),
-            "routines": list(f.routines), "instructions": [use.to_json() for use in self.uses],
+            "file": self.file,
+            "arch": self.arch,
+            "name": self.name,
+            "registers": f.registers,
+            "stack": f.stack,
+            "local_loads": self.local.get("LDL", 0),
+            "local_stores": self.local.get("STL", 0),
+            "routines": list(f.routines),
+            "instructions": [use.to_json() for use in self.uses],
             "ptx": None if self.ptx is None else [{"name": n, "count": c} for n, c in self.ptx.items()],
-            "unread": self.unread, **self._tables(),
-        }  # fmt: skip
+            "unread": self.unread,
+            **self._tables(),
+        }
 
-    def _tables(self) -> dict[str, Any]:
+    def _tables(self) -> Json:
         if self.holds is None:
             return {}
         if isinstance(self.holds, str):

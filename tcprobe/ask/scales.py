@@ -27,6 +27,7 @@ from tcprobe.references import memory_operand, scale_atom
 from tcprobe.references.memory_operand import TensorCell
 from tcprobe.references.scale_atom import BLOCKS, LINES
 from tcprobe.store.cell import Cell, selections
+from tcprobe.values import Json
 
 HEAD = """// Scale factors as CUTLASS lays them out (SfAtom): 128 lines x 4 blocks of k in 512 bytes, atoms along k
 // first. The byte of the scale of a line (row of A, column of B) and block, of `blocks` in a line:
@@ -76,14 +77,16 @@ class LoadedScales:
 
     def reads(self, block: int) -> ScaleRead:
         """Of a block of k."""
-        return ScaleRead(block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector,
-                    block % self.vector)  # fmt: skip
+        return ScaleRead(
+            block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
+        )
 
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and a lane's register."""
         ids = ", ".join(map(str, range(0, BLOCKS, self.vector)))
-        rest = REGISTER.format(operand=self.cell.fragment.id, name=name, vector=self.vector, ids=ids, line=self.line,
-                               qualifier=qualifier)  # fmt: skip
+        rest = REGISTER.format(
+            operand=self.cell.fragment.id, name=name, vector=self.vector, ids=ids, line=self.line, qualifier=qualifier
+        )
         return HEAD.format(name=name, qualifier=qualifier) + rest
 
 
@@ -111,14 +114,16 @@ class CopiedScales:
 
     def reads(self, block: int) -> ScaleRead:
         """Of a block of k; byte_id is the ID in the instruction descriptor."""
-        return ScaleRead(block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector,
-                    block % self.vector)  # fmt: skip
+        return ScaleRead(
+            block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
+        )
 
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and the copy of the atoms of 4 blocks."""
         group = 2 if "cta_group::2" in self.operand.form.id else 1
-        rest = COPY.format(operand=self.operand.id, name=name, lines=self.lines, columns=4 * self.atoms,
-                           atoms=self.atoms, group=group)  # fmt: skip
+        rest = COPY.format(
+            operand=self.operand.id, name=name, lines=self.lines, columns=4 * self.atoms, atoms=self.atoms, group=group
+        )
         return HEAD.format(name=name, qualifier=qualifier) + rest
 
 
@@ -161,20 +166,32 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
     for line in range(lines):
         element = (line, 0) if of_a else (0, line)
         if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
-            raise UsageError(f"{in_memory.id} of M {found.m}, N {found.n} is not in all lanes alike: {said.source}; an "
-                             "atom is not copied as it is.")  # fmt: skip
+            raise UsageError(
+                f"{in_memory.id} of M {found.m}, N {found.n} is not in all lanes alike: {said.source}; an "
+                "atom is not copied as it is."
+            )
     return scales
 
 
-def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> dict[str, Any]:
+def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> Json:
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
     read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
-    where: dict[str, Any] = {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]} if isinstance(
-        on_the_way, CopiedScales) else {"lanes": list(_lanes(on_the_way, line)), "bit": block % BLOCKS * 8}  # fmt: skip
-    return {"line": line, "block": block, "blocks": blocks, "offset": at, "source": scale_atom.SOURCE, **read._asdict(),
-            **where}  # fmt: skip
+    where: dict[str, Any] = (
+        {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]}
+        if isinstance(on_the_way, CopiedScales)
+        else {"lanes": list(_lanes(on_the_way, line)), "bit": block % BLOCKS * 8}
+    )
+    return {
+        "line": line,
+        "block": block,
+        "blocks": blocks,
+        "offset": at,
+        "source": scale_atom.SOURCE,
+        **read._asdict(),
+        **where,
+    }
 
 
 def _lanes(on_the_way: LoadedScales, line: int) -> Iterator[int]:

@@ -15,6 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import instruction_descriptor as idesc
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.values import Json
 
 STATUS = "documented"
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -39,14 +40,21 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
     return found
 
 
-def tile_json(shared: SharedTile) -> dict[str, Any]:
+def tile_json(shared: SharedTile) -> Json:
     """Plain data of what is said of a tile."""
     plain = wgmma.to_json(shared)
     for name in ("descriptor", "fields", "cute"):
         del plain[name]
     value = smem.encode(shared.descriptor)
-    return {"value": f"{value:#018x}", "instruction": "tcgen05", "fields": smem.fields(shared.descriptor),
-            **plain, "cuda": cuda(shared), "status": STATUS, "source": smem.SOURCE}  # fmt: skip
+    return {
+        "value": f"{value:#018x}",
+        "instruction": "tcgen05",
+        "fields": smem.fields(shared.descriptor),
+        **plain,
+        "cuda": cuda(shared),
+        "status": STATUS,
+        "source": smem.SOURCE,
+    }
 
 
 def cuda(shared: SharedTile) -> str:
@@ -55,25 +63,35 @@ def cuda(shared: SharedTile) -> str:
     return f"uint64_t desc = {value:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
-def value_json(bits: int) -> dict[str, Any]:
+def value_json(bits: int) -> Json:
     """Plain data of what 64 bits say to tcgen05."""
     reading = smem.read(bits)
-    return {"value": f"{bits:#018x}", "instruction": "tcgen05", **_plain(reading), "status": STATUS,
-            "source": smem.SOURCE}  # fmt: skip
+    return {
+        "value": f"{bits:#018x}",
+        "instruction": "tcgen05",
+        **_plain(reading),
+        "status": STATUS,
+        "source": smem.SOURCE,
+    }
 
 
-def _plain(decoded: DecodedWord) -> dict[str, Any]:
+def _plain(decoded: DecodedWord) -> Json:
     return {"fields": decoded.fields, "undocumented": decoded.undocumented}
 
 
-def instruction_json(kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def instruction_json(kind: str, said: Mapping[str, Any]) -> Json:
     """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
     bits = idesc.encode(kind, said)
-    return {**_head(bits, kind), **_read(kind, bits), "cuda": f"uint32_t idesc = {bits:#010x}u;",
-            "status": STATUS, "source": idesc.SOURCE}  # fmt: skip
+    return {
+        **_head(bits, kind),
+        **_read(kind, bits),
+        "cuda": f"uint32_t idesc = {bits:#010x}u;",
+        "status": STATUS,
+        "source": idesc.SOURCE,
+    }
 
 
-def instruction_value_json(bits: int, kind: str | None) -> dict[str, Any]:
+def instruction_value_json(bits: int, kind: str | None) -> Json:
     """Plain data of what 32 bits say, to a kind or to every one: the kind is in the instruction, not in the bits.
 
     `fields` are of the first kind that takes the value.
@@ -81,16 +99,21 @@ def instruction_value_json(bits: int, kind: str | None) -> dict[str, Any]:
     readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else idesc.KINDS)]
     taking = [one for one in readings if not one["undocumented"] and not one["refused"]]
     first = (taking or readings)[0]
-    return {**_head(bits, first["kind"]), **{n: first[n] for n in ("fields", "undocumented", "refused", "forms")},
-            "kinds": [one["kind"] for one in taking], "readings": readings, "status": STATUS,
-            "source": idesc.SOURCE}  # fmt: skip
+    return {
+        **_head(bits, first["kind"]),
+        **{n: first[n] for n in ("fields", "undocumented", "refused", "forms")},
+        "kinds": [one["kind"] for one in taking],
+        "readings": readings,
+        "status": STATUS,
+        "source": idesc.SOURCE,
+    }
 
 
-def _head(bits: int, kind: str) -> dict[str, Any]:
+def _head(bits: int, kind: str) -> Json:
     return {"value": f"{bits:#010x}", "kind": kind}
 
 
-def _read(kind: str, bits: int) -> dict[str, Any]:
+def _read(kind: str, bits: int) -> Json:
     reading = idesc.read(kind, bits)
     unread = [run for run in reading.undocumented if run["field"]]
     refused = [] if unread else list(idesc.refusals(kind, reading.fields))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
@@ -42,6 +42,7 @@ from tcprobe.references.shared_memory.tensor_map import (
     rules_on,
 )
 from tcprobe.store.finding import Finding
+from tcprobe.values import Json
 
 TAKEN = "CUDA_SUCCESS"
 PREFIX = "CU_TENSOR_MAP_"
@@ -94,27 +95,41 @@ class MapPlan(NamedTuple):
         return max(tma.ALIGNMENT, PERIODS.get(self.map.swizzle, 0))
 
 
-def plan(asked: MapOptions, measured: Finding | None = None, at: int = tma.LEAST_ARCH) -> MapPlan:
+def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma.LEAST_ARCH) -> MapPlan:
     """The map for arch number `at`; `measured` is the finding of the driver's encodings.
 
     UsageError names every rule that it breaks.
     """
-    kind = DATA_TYPE_OF.get(asked.type, asked.type.upper())
+    kind = DATA_TYPE_OF.get(map_options.type, map_options.type.upper())
     if kind not in DATA_TYPES and kind not in PACKED:
-        raise UsageError(f"no tensor map of {asked.type[:30]!r}; there are {', '.join(DATA_TYPE_OF)}, or the driver's "
-                         f"{', '.join((*DATA_TYPES, *PACKED))}.")  # fmt: skip
-    if (asked.tile is None) == (asked.box is None):
+        raise UsageError(
+            f"no tensor map of {map_options.type[:30]!r}; there are {', '.join(DATA_TYPE_OF)}, or the driver's "
+            f"{', '.join((*DATA_TYPES, *PACKED))}."
+        )
+    if (map_options.tile is None) == (map_options.box is None):
         raise UsageError("give --tile, which may take several boxes, or --box; inner side first.")
     number, far, near = _bits(kind)
-    swizzle, interleave = SWIZZLES[asked.swizzle], INTERLEAVES[asked.interleave]
-    tile = asked.tile or asked.box or ()
-    box = asked.box or cut(tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0))
-    dims = asked.dims or tile
-    strides = packed(dims, far) if asked.strides is None else asked.strides
-    steps = asked.steps or (1,) * len(dims)
-    _same_rank(dims, **{"tile" if asked.tile else "box": box}, strides=(0, *strides), steps=steps)
-    made = TensorMap(number, dims, strides, box, steps, interleave, swizzle, PROMOTIONS[asked.promotion],
-                     FILLS[asked.fill], asked.address)  # fmt: skip
+    swizzle, interleave = SWIZZLES[map_options.swizzle], INTERLEAVES[map_options.interleave]
+    tile = map_options.tile or map_options.box or ()
+    box = map_options.box or cut(
+        tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0)
+    )
+    dims = map_options.dims or tile
+    strides = packed(dims, far) if map_options.strides is None else map_options.strides
+    steps = map_options.steps or (1,) * len(dims)
+    _same_rank(dims, **{"tile" if map_options.tile else "box": box}, strides=(0, *strides), steps=steps)
+    made = TensorMap(
+        number,
+        dims,
+        strides,
+        box,
+        steps,
+        interleave,
+        swizzle,
+        PROMOTIONS[map_options.promotion],
+        FILLS[map_options.fill],
+        map_options.address,
+    )
     evidence = {rule.name: evidence_of(rule, measured) for rule in rules_on(at)}
     if wrong := broken(made, at):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
@@ -154,8 +169,10 @@ def _divisor(count: int, most: int) -> int:
 def _same_rank(dims: Numbers, **others: Numbers) -> None:
     for name, values in others.items():
         if len(values) != len(dims):
-            raise UsageError(f"--{name} has {len(values) - (name == 'strides')} numbers, for a tensor of {len(dims)} "
-                             f"sides{', whose strides are one fewer' if name == 'strides' else ''}.")  # fmt: skip
+            raise UsageError(
+                f"--{name} has {len(values) - (name == 'strides')} numbers, for a tensor of {len(dims)} "
+                f"sides{', whose strides are one fewer' if name == 'strides' else ''}."
+            )
 
 
 def evidence_of(rule: MapRule, measured: Finding | None) -> str:
@@ -173,19 +190,39 @@ def evidence_of(rule: MapRule, measured: Finding | None) -> str:
 def cuda(planned: MapPlan) -> str:
     """The call."""
     made = planned.map
-    lists = {"cuuint64_t": {"dims": made.dims, "strides": made.strides},
-             "cuuint32_t": {"box": made.box, "steps": made.steps}}  # fmt: skip
-    lines = [f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
-             for kind, rows in lists.items()]  # fmt: skip
-    modes = [f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, made.interleave)}",
-             f"{PREFIX}SWIZZLE_{_name(SWIZZLES, made.swizzle)}",
-             f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, made.promotion)}",
-             f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, made.fill)}"]  # fmt: skip
-    given = ["&map", f"{PREFIX}DATA_TYPE_{planned.type}", str(made.rank), "address", "dims",
-             "strides" if made.strides else "nullptr", "box", "steps", *modes]  # fmt: skip
-    return "\n".join(["alignas(64) CUtensorMap map;", *(f"{line};" for line in lines),
-                      f"CUresult result = cuTensorMapEncodeTiled({', '.join(given[:8])},",
-                      f"    {', '.join(given[8:])});"])  # fmt: skip
+    lists = {
+        "cuuint64_t": {"dims": made.dims, "strides": made.strides},
+        "cuuint32_t": {"box": made.box, "steps": made.steps},
+    }
+    lines = [
+        f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
+        for kind, rows in lists.items()
+    ]
+    modes = [
+        f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, made.interleave)}",
+        f"{PREFIX}SWIZZLE_{_name(SWIZZLES, made.swizzle)}",
+        f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, made.promotion)}",
+        f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, made.fill)}",
+    ]
+    given = [
+        "&map",
+        f"{PREFIX}DATA_TYPE_{planned.type}",
+        str(made.rank),
+        "address",
+        "dims",
+        "strides" if made.strides else "nullptr",
+        "box",
+        "steps",
+        *modes,
+    ]
+    return "\n".join(
+        [
+            "alignas(64) CUtensorMap map;",
+            *(f"{line};" for line in lines),
+            f"CUresult result = cuTensorMapEncodeTiled({', '.join(given[:8])},",
+            f"    {', '.join(given[8:])});",
+        ]
+    )
 
 
 def _name(names: Mapping[str, int], number: int) -> str:
@@ -211,18 +248,37 @@ def _json(applied: tuple[Swizzle, ...]) -> dict[str, list[int] | None]:
     return {"byte_swizzle": first, "then_swizzle": then}
 
 
-def to_json(planned: MapPlan, name: str, words: str) -> dict[str, Any]:
+def to_json(planned: MapPlan, name: str, words: str) -> Json:
     """Plain data; `words`: what the whole rests on."""
     made = planned.map
     return {
-        "arch": name, "tensorDataType": f"{PREFIX}DATA_TYPE_{planned.type}", "tensorRank": made.rank,
-        "globalDim": list(made.dims), "globalStrides": list(made.strides), "boxDim": list(made.box),
-        "elementStrides": list(made.steps), "interleave": _name(INTERLEAVES, made.interleave),
-        "swizzle": _name(SWIZZLES, made.swizzle), "l2Promotion": _name(PROMOTIONS, made.promotion),
-        "oobFill": _name(FILLS, made.fill), "address_multiple_of": made.address, "boxes": list(planned.boxes),
-        "row_bytes": made.row_bytes, "box_bytes": planned.bytes, "pitch": planned.pitch,
-        **_json(swizzles(made.swizzle)), "start_multiple_of": planned.alignment, "cuda": cuda(planned),
-        "rules": [{"argument": rule.argument, "words": rule.words, "checked": rule.checked,
-                   "evidence": planned.evidence[rule.name]} for rule in rules_on(arch(name).number)],
+        "arch": name,
+        "tensorDataType": f"{PREFIX}DATA_TYPE_{planned.type}",
+        "tensorRank": made.rank,
+        "globalDim": list(made.dims),
+        "globalStrides": list(made.strides),
+        "boxDim": list(made.box),
+        "elementStrides": list(made.steps),
+        "interleave": _name(INTERLEAVES, made.interleave),
+        "swizzle": _name(SWIZZLES, made.swizzle),
+        "l2Promotion": _name(PROMOTIONS, made.promotion),
+        "oobFill": _name(FILLS, made.fill),
+        "address_multiple_of": made.address,
+        "boxes": list(planned.boxes),
+        "row_bytes": made.row_bytes,
+        "box_bytes": planned.bytes,
+        "pitch": planned.pitch,
+        **_json(swizzles(made.swizzle)),
+        "start_multiple_of": planned.alignment,
+        "cuda": cuda(planned),
+        "rules": [
+            {
+                "argument": rule.argument,
+                "words": rule.words,
+                "checked": rule.checked,
+                "evidence": planned.evidence[rule.name],
+            }
+            for rule in rules_on(arch(name).number)
+        ],
         "evidence": words,
-    }  # fmt: skip
+    }

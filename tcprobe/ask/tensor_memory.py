@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
@@ -27,7 +27,8 @@ from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.table import Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
-from tcprobe.references.memory_operand import CELL, LANES, Extent, Statement, TensorCell
+from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
+from tcprobe.values import Json
 
 USUAL = {"m": 128, "n": 256}
 ACCUMULATOR = "tcgen05.mma.cta_group::1.kind::f16"  # whose D is meant where a name says no form
@@ -63,10 +64,10 @@ class InTensorMemory:
     m: int
     n: int
     letter: str | None
-    statements: tuple[Statement, ...]
+    statements: tuple[CellStatement, ...]
 
     @property
-    def statement(self) -> Statement:
+    def statement(self) -> CellStatement:
         """The answer."""
         return self.statements[0]
 
@@ -108,7 +109,7 @@ class InTensorMemory:
             for part in range(parts)
         ]
         rows, cols = (tuple(cell and cell[at] for cell in cells) for at in (0, 1))
-        return Table(space, {"row": rows, "col": cols})  # fmt: skip
+        return Table(space, {"row": rows, "col": cols})
 
     @cached_property
     def formulas(self) -> dict[str, Formula | None]:
@@ -120,17 +121,27 @@ class InTensorMemory:
         """Places of an element, in all lanes and CTAs."""
         return len(self.statement.holding(0, 0))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data, as `show --json` prints it."""
         said = self.statement
         return {
-            "id": self.operand.id, "instruction": self.operand.form.name, "operand": self.operand.name,
-            "place": Place.TENSOR_MEMORY.value, "m": self.m, "n": self.n, "rows": said.rows, "cols": said.cols,
-            "bits": said.bits, "layout": self.letter, "held": self.held,
+            "id": self.operand.id,
+            "instruction": self.operand.form.name,
+            "operand": self.operand.name,
+            "place": Place.TENSOR_MEMORY.value,
+            "m": self.m,
+            "n": self.n,
+            "rows": said.rows,
+            "cols": said.cols,
+            "bits": said.bits,
+            "layout": self.letter,
+            "held": self.held,
             "columns": self.table.space.axes[self.table.space.names.index("column")].size,
             "formula": {name: formula and str(formula) for name, formula in self.formulas.items()},
-            "source": said.source, "differs": [other.source for other in self.statements[1:]], "status": "documented",
-        }  # fmt: skip
+            "source": said.source,
+            "differs": [other.source for other in self.statements[1:]],
+            "status": "documented",
+        }
 
 
 def operand(name: str) -> MemoryOperand | None:
@@ -145,12 +156,15 @@ def operand(name: str) -> MemoryOperand | None:
     return next((each for each in operands(row) if each.name == last), None) if row else None
 
 
-def operands(form: Instruction) -> list[MemoryOperand]:
+def operands(instruction: Instruction) -> list[MemoryOperand]:
     """Those of a form that are in tensor memory, A of a multiply among them; none where it holds registers."""
-    if form.fragments or form.family != "tcgen05":
+    if instruction.fragments or instruction.family != "tcgen05":
         return []
-    return [MemoryOperand(form, o.name) for o in form.operands
-            if o.place is Place.TENSOR_MEMORY or (form.multiplies and o.name == "a")]  # fmt: skip
+    return [
+        MemoryOperand(instruction, o.name)
+        for o in instruction.operands
+        if o.place is Place.TENSOR_MEMORY or (instruction.multiplies and o.name == "a")
+    ]
 
 
 class Wanted(NamedTuple):
@@ -186,12 +200,12 @@ def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InT
     return InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), said)
 
 
-def extent(form: Instruction, name: str, value: int | None) -> int:
+def extent(instruction: Instruction, name: str, value: int | None) -> int:
     """M or N: as asked for, or the usual one; UsageError where the form does not have it."""
-    values = [int(each) for each in form.stated[f"{name}_values"]]
+    values = [int(each) for each in instruction.stated[f"{name}_values"]]
     value = value if value is not None else USUAL[name] if USUAL[name] in values else values[-1]
     if value not in values:
-        raise UsageError(f"{form.id} has no {name.upper()} {value}: it has {', '.join(map(str, values))}.")
+        raise UsageError(f"{instruction.id} has no {name.upper()} {value}: it has {', '.join(map(str, values))}.")
     return value
 
 
@@ -206,6 +220,11 @@ def _copied(in_memory: MemoryOperand, multicast: str | None) -> InTensorMemory:
             f"{in_memory.form.id} has no multicast {chosen[:40]}: it has {', '.join(filter(None, known)) or 'none'}."
         )
     lanes = copies.lanes(in_memory.form.id.rpartition(".")[2], chosen)
-    said = Statement(COPIED, CELL, len(lanes), in_memory.form.shape.n,
-                     lambda row, col: tuple(TensorCell(0, lane, col, 0) for lane in lanes[row]))  # fmt: skip
+    said = CellStatement(
+        COPIED,
+        CELL,
+        len(lanes),
+        in_memory.form.shape.n,
+        lambda row, col: tuple(TensorCell(0, lane, col, 0) for lane in lanes[row]),
+    )
     return InTensorMemory(in_memory, said.rows, said.cols, None, (said,))

@@ -191,8 +191,9 @@ def parse_shared(text: str) -> Shared:
             raise UsageError(f"--shared {text}: at most {MOST_PADDING} bytes of padding.")
         return Shared(int(match[2]))
     if not spelling.is_swizzle(text):
-        raise UsageError(f"--shared {text[:30]!r} is none of plain, pad:BYTES, boxes:BYTES, and no swizzle: "
-                         f"{spelling.SPELLINGS}.")  # fmt: skip
+        raise UsageError(
+            f"--shared {text[:30]!r} is none of plain, pad:BYTES, boxes:BYTES, and no swizzle: {spelling.SPELLINGS}."
+        )
     named = spelling.swizzle(text)
     b, m, s = named.swizzle.to_json()
     if max(b, m, abs(s)) > MOST_SWIZZLE:

@@ -23,6 +23,7 @@ from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.ask.propose import Proposal, propose
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.ask.tile_cost import TileCost, cost
+from tcprobe.values import Json
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,24 @@ class TileAnswer:
             for c in self.costs
         }
 
-    def to_json(self, explains: bool = False) -> dict[str, Any]:
+    def to_json(self, explains: bool = False) -> Json:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
         tile, costs = self.tile, self.costs
         plain: dict[str, Any] = {
-            "tile": [tile.rows, tile.cols], "type": tile.type, "global": tile.contiguous, "shared": str(self.shared),
-            "pitch": self.shared.pitch(tile), "block": self.shared.block or None, "bytes": self.shared.bytes(tile),
+            "tile": [tile.rows, tile.cols],
+            "type": tile.type,
+            "global": tile.contiguous,
+            "shared": str(self.shared),
+            "pitch": self.shared.pitch(tile),
+            "block": self.shared.block or None,
+            "bytes": self.shared.bytes(tile),
             "accesses": [c.access for c in costs],
-            "instructions": [c.instructions for c in costs], "wavefronts": [c.wavefronts for c in costs],
-            "ideal": [c.ideal for c in costs], "cycles": [c.to_json() for c in self.cycles.values()],
+            "instructions": [c.instructions for c in costs],
+            "wavefronts": [c.wavefronts for c in costs],
+            "ideal": [c.ideal for c in costs],
+            "cycles": [c.to_json() for c in self.cycles.values()],
             "rule": self.rules.to_json(),
-        }  # fmt: skip
+        }
         if explains:
             plain["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
         return plain | {proposal.kind: proposal.to_json() for proposal in self.proposals}

@@ -21,7 +21,8 @@ from tcprobe.ask.bank_collisions import Phase, phases
 from tcprobe.ask.bank_patterns import pattern
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.tile import Shared, Tile
-from tcprobe.layout.banks import IDLE, Ints, Judge
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE, Judge
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
+from tcprobe.values import Json
 
 
 class Holder(NamedTuple):
@@ -61,9 +62,15 @@ class Holder(NamedTuple):
     def to_json(self) -> dict[str, int | None]:
         """Plain data."""
         return {
-            "row": self.row, "col": self.col, "product": self.product, "lane": self.lane, "i": self.i,
-            "register": self.register, "bit": self.bit, "bits": self.bits,
-        }  # fmt: skip
+            "row": self.row,
+            "col": self.col,
+            "product": self.product,
+            "lane": self.lane,
+            "i": self.i,
+            "register": self.register,
+            "bit": self.bit,
+            "bits": self.bits,
+        }
 
 
 def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
@@ -127,7 +134,7 @@ class Trace(NamedTuple):
         """Where the tables are from."""
         return self.operands["d"].arch
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data; a holder that is never read has "read": false."""
         return {
             "instruction": self.instruction.id,
@@ -140,11 +147,11 @@ class Trace(NamedTuple):
             **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
         }
 
-    def _meeting(self, meeting: Meeting) -> dict[str, Any]:
+    def _meeting(self, meeting: Meeting) -> Json:
         elements: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
         return elements | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
-    def _plain(self, operand: str, holders: Sequence[Holder]) -> list[dict[str, Any]]:
+    def _plain(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
 
 
@@ -239,8 +246,18 @@ def _holder(cell: Cell, slot: int) -> Holder:
     assert element is not None
     register, bit = fragment.place(i)
     at = dict(zip(cell.table.outputs, element, strict=True))
-    return Holder(at["row"], at.get("col"), at.get("product"), lane, i, register, bit,
-                  fragment.slot_bits, fragment.span, cell.table.threads)  # fmt: skip
+    return Holder(
+        at["row"],
+        at.get("col"),
+        at.get("product"),
+        lane,
+        i,
+        register,
+        bit,
+        fragment.slot_bits,
+        fragment.span,
+        cell.table.threads,
+    )
 
 
 def _inside(name: str, values: Iterable[int], size: int) -> list[int]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from tcprobe.ask.behind import Behind
 from tcprobe.ask.trace import Holder, held, where
@@ -31,6 +30,7 @@ from tcprobe.isa.arch import holder_name
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,18 @@ class SharedMeeting:
     b_offsets: tuple[int, ...]
     d: list[Holder]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
-        return {"row": self.row, "stored": self.stored, "col": self.col, "a": [h.to_json() for h in self.a],
-                "a_offset": self.a_offset, "k": list(self.k), "b_offsets": list(self.b_offsets),
-                "d": [h.to_json() for h in self.d]}  # fmt: skip
+        return {
+            "row": self.row,
+            "stored": self.stored,
+            "col": self.col,
+            "a": [h.to_json() for h in self.a],
+            "a_offset": self.a_offset,
+            "k": list(self.k),
+            "b_offsets": list(self.b_offsets),
+            "d": [h.to_json() for h in self.d],
+        }
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,16 @@ class SharedMultiply:
         m, n = element
         k, at = self.met(stored), self.a_offsets
         a = [] if at else where(self.tables["a"], [m], [stored])
-        return SharedMeeting(m, stored, n, k, a, at[m][stored] if at else None,
-                             tuple(self.b_offsets[one][n] for one in k), where(self.tables["d"], [m], [n]))  # fmt: skip
+        return SharedMeeting(
+            m,
+            stored,
+            n,
+            k,
+            a,
+            at[m][stored] if at else None,
+            tuple(self.b_offsets[one][n] for one in k),
+            where(self.tables["d"], [m], [n]),
+        )
 
     def met(self, stored: int) -> tuple[int, ...]:
         """The k that a stored column of A can be."""
@@ -105,14 +120,20 @@ class SharedTrace:
     d: list[Holder] = field(default_factory=list)
     held: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         b, a = self.memory.b, self.memory.a
-        return {"instruction": self.memory.instruction.id, "about": self.about, "d": [h.to_json() for h in self.d],
-                "held": [{"row": row, "col": col, "byte": byte} for row, col, byte in self.held],
-                "meetings": [m.to_json() for m in self.meetings], "descriptor": f"{b.descriptor.encode():#018x}",
-                "major": b.major, "evidence": b.evidence,
-                "a_descriptor": f"{a.descriptor.encode():#018x}" if a else None}  # fmt: skip
+        return {
+            "instruction": self.memory.instruction.id,
+            "about": self.about,
+            "d": [h.to_json() for h in self.d],
+            "held": [{"row": row, "col": col, "byte": byte} for row, col, byte in self.held],
+            "meetings": [m.to_json() for m in self.meetings],
+            "descriptor": f"{b.descriptor.encode():#018x}",
+            "major": b.major,
+            "evidence": b.evidence,
+            "a_descriptor": f"{a.descriptor.encode():#018x}" if a else None,
+        }
 
 
 def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:

@@ -18,6 +18,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.store.choose import Layers, Sourced, layers_of, whence
 from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.store.results import Results
+from tcprobe.values import Json
 
 KIND, MOST_SELECTOR = "undocumented", 3
 
@@ -33,7 +34,7 @@ class Undocumented:
     provenance: Mapping[str, str]
     source: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         selectors = {str(number): dict(outcome) for number, outcome in self.selectors.items()}
         return {"nibbles": self.nibbles, "selectors": selectors, "provenance": {"method": "live", **self.provenance}}
@@ -53,8 +54,9 @@ class Undocumented:
         """What illegal values do."""
         rule = sparsity(self.metadata)
         illegal = [value for value in range(len(self.nibbles)) if value not in rule.legal]
-        free = [[[value >> rule.bits * field & (1 << rule.bits) - 1] for field in range(rule.fields)]
-                for value in range(16)]  # fmt: skip
+        free = [
+            [[value >> rule.bits * field & (1 << rule.bits) - 1] for field in range(rule.fields)] for value in range(16)
+        ]
         if rule.fields > 1 and self.nibbles == free:
             return [f"illegal values of four bits ({_hex(illegal)}) act as two free indices of {rule.bits} bits"]
         by_read: dict[str, list[int]] = {}
@@ -115,7 +117,11 @@ def _index(positions: list[int]) -> str:
 def _outcome(form: Mapping[str, Any]) -> str:
     if form["outcome"] == "runs":
         return "taken, a map of its own" if form["as"] is None else f"taken, reads the lanes of selector {form['as']}"
-    words = {"refused": "refused by the compiler", "fault": "taken by the compiler, the GPU faults",
-             "hangs": "taken by the compiler, the GPU hangs", "unsound": "taken, no product of A and B"}  # fmt: skip
+    words = {
+        "refused": "refused by the compiler",
+        "fault": "taken by the compiler, the GPU faults",
+        "hangs": "taken by the compiler, the GPU hangs",
+        "unsound": "taken, no product of A and B",
+    }
     said = f" ({form['words']})" if form["words"] and form["outcome"] != "refused" else ""
     return words[form["outcome"]] + said

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, conventional, verdicts
 from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
 from tcprobe.store.finding import FROM_CODE, witness
 from tcprobe.store.measurement import Measurement
+from tcprobe.values import Json
 
 RAN = {
     "live": "the driver's compiler or ptxas assembled it, and the GPU ran it",
@@ -59,7 +60,7 @@ class Confidence(NamedTuple):
         said = f"other tables {self.otherwise}; references that confirm {self.confirmed}, that differ {self.differing}"
         return f"{self.word}: {found}, {said}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return {"word": self.word, **self._asdict()}
 
@@ -73,9 +74,13 @@ def confidence(cell: Cell) -> Confidence:
     alike = [one.measured for one in found if one.table(cell.fragment) == whole]
     said = Counter(verdict.verdict for verdict in verdicts(cell.fragment, cell.measured))
     return Confidence(
-        len({m.method for m in alike}), len(_witnesses(alike, live=True)), len(_witnesses(alike, live=False)),
-        len(found) - len(alike), said[CONFIRMED], said[DIFFERS],
-    )  # fmt: skip
+        len({m.method for m in alike}),
+        len(_witnesses(alike, live=True)),
+        len(_witnesses(alike, live=False)),
+        len(found) - len(alike),
+        said[CONFIRMED],
+        said[DIFFERS],
+    )
 
 
 def _witnesses(alike: list[Measurement], live: bool) -> set[str]:
@@ -86,8 +91,11 @@ def chain(cell: Cell) -> list[tuple[str, str]]:
     """(link, words), from the probe on."""
     measured = cell.measured
     if measured is None:
-        return [("probe", "none: nobody measured it on this arch"), ("source", cell.evidence),
-                ("wrong if", "a measurement on a GPU of this arch writes another table")]  # fmt: skip
+        return [
+            ("probe", "none: nobody measured it on this arch"),
+            ("source", cell.evidence),
+            ("wrong if", "a measurement on a GPU of this arch writes another table"),
+        ]
     made, structure = measured.provenance, measured.structure
     checked = f"; it formed {structure.triples} products, just those that the table predicts" if structure else ""
     return [
@@ -113,6 +121,6 @@ def lines(cell: Cell) -> list[str]:
     return [f"confidence: {confidence(cell)}", *(f"{link}: {words}" for link, words in chain(cell))]
 
 
-def to_json(cell: Cell) -> dict[str, Any]:
+def to_json(cell: Cell) -> Json:
     """Plain data: `confidence`, and `chain` by link."""
     return {"confidence": confidence(cell).to_json(), "chain": dict(chain(cell))}

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, FIRST, NOT_COVERED, conventional, same_but_renumbered
 from tcprobe.audit.no_form import refusal
@@ -23,6 +22,7 @@ from tcprobe.layout.structure import agreement, predict
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.cell import Cell, find, selection
 from tcprobe.store.choose import Layers
+from tcprobe.values import Json
 
 MULTIPLIED = "abd"
 
@@ -45,14 +45,21 @@ class Ruling:
     refused: str = ""
     proven: bool = False
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         one, cell = self.statement, self.cell
         return {
-            "name": one.name, "fragment": one.fragment or None, "verdict": self.verdict, "differ": self.differ,
-            "of": self.of, "words": self.words, "first": list(self.first), "arch": cell.arch if cell else None,
-            "layout_id": cell.table.id if cell else None, "evidence": cell.evidence if cell else self.refused or None,
-        }  # fmt: skip
+            "name": one.name,
+            "fragment": one.fragment or None,
+            "verdict": self.verdict,
+            "differ": self.differ,
+            "of": self.of,
+            "words": self.words,
+            "first": list(self.first),
+            "arch": cell.arch if cell else None,
+            "layout_id": cell.table.id if cell else None,
+            "evidence": cell.evidence if cell else self.refused or None,
+        }
 
 
 def judged(statements: Sequence[Statement], layers: Layers) -> list[Ruling]:
@@ -159,8 +166,9 @@ def _together(rulings: Sequence[Ruling]) -> list[Ruling]:
     guilty = _fewest(of, differing)
     cleared = [operand for operand in differing if operand not in guilty]
     words = "rows, columns or k are numbered otherwise; the structure tensor is the measured one"
-    innocent = {id(of[operand]): replace(of[operand], verdict=CONFIRMED, words=words, differ=0, first=())
-                for operand in cleared}  # fmt: skip
+    innocent = {
+        id(of[operand]): replace(of[operand], verdict=CONFIRMED, words=words, differ=0, first=()) for operand in cleared
+    }
     return [innocent.get(id(ruling), replace(ruling, proven=True)) for ruling in rulings]
 
 

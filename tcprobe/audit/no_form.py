@@ -54,9 +54,16 @@ def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> 
     types = ".".join((out, match[4], match[4], out))
     lists = {f"{p}_list": ", ".join(f"%{p}{j}" for j in range(n)) for p, n in (("a", a), ("b", b), ("c", d), ("d", d))}
     return TEXT.format(
-        version=version, target=target, a=a, b=b, d=d, cd="f32" if out == "f32" else "b32", **lists,
-        form=f"{name}.sync.aligned.m16n8k{k}.row.col{kind}.{types}", metadata=", %e, 0x0" if sparse else "",
-    )  # fmt: skip
+        version=version,
+        target=target,
+        a=a,
+        b=b,
+        d=d,
+        cd="f32" if out == "f32" else "b32",
+        **lists,
+        form=f"{name}.sync.aligned.m16n8k{k}.row.col{kind}.{types}",
+        metadata=", %e, 0x0" if sparse else "",
+    )
 
 
 def example(form: str) -> str:

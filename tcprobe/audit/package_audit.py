@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, verdicts
 from tcprobe.audit import ask_package
@@ -18,6 +17,7 @@ from tcprobe.fit import fitted
 from tcprobe.layout.csv import read_csv
 from tcprobe.store.choose import Layers
 from tcprobe.text import escaped
+from tcprobe.values import Json
 
 UNREPORTED = "no report is known"
 
@@ -39,16 +39,21 @@ class PackageAudit:
         """What differs."""
         return list(findings(self.rulings))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data: `differ` of `of` layouts differ; in `findings` and `layouts` of so many slots."""
         agree, differ = self.count(CONFIRMED), self.count(DIFFERS)
         return {
-            "package": self.package, "version": self.version, "agree": agree, "differ": differ, "of": agree + differ,
-            "not_covered": self.count(NOT_COVERED), "findings": [self._finding(ruling) for ruling in self.findings],
+            "package": self.package,
+            "version": self.version,
+            "agree": agree,
+            "differ": differ,
+            "of": agree + differ,
+            "not_covered": self.count(NOT_COVERED),
+            "findings": [self._finding(ruling) for ruling in self.findings],
             "layouts": [ruling.to_json() for ruling in self.rulings],
-        }  # fmt: skip
+        }
 
-    def _finding(self, ruling: Ruling) -> dict[str, Any]:
+    def _finding(self, ruling: Ruling) -> Json:
         return {**ruling.to_json(), "reported": reported(self.package, ruling), "report": report(self, ruling)}
 
     @property
@@ -146,9 +151,16 @@ def reproduction(ruling: Ruling) -> str:
     rows, cols = cell.table.extent["row"], cell.table.extent["col"]
     step = 0 if one.fragment.endswith(".b") else rows
     return PROGRAM.format(
-        code=one.code.rstrip("\n"), row=formulas["row"], col=formulas["col"], warp=cell.table.threads, step=step,
-        elements=cell.table.elements, cols=cols, threads=one.threads, count=one.elements,
-    )  # fmt: skip
+        code=one.code.rstrip("\n"),
+        row=formulas["row"],
+        col=formulas["col"],
+        warp=cell.table.threads,
+        step=step,
+        elements=cell.table.elements,
+        cols=cols,
+        threads=one.threads,
+        count=one.elements,
+    )
 
 
 PROGRAM = """\

@@ -41,8 +41,10 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def table(self) -> Table:
         """What it states; DataError where that is no table of slots."""
-        columns = {name: tuple(None if at is None else at[axis] for at in self.cells)
-                   for axis, name in enumerate(("row", "col"))}  # fmt: skip
+        columns = {
+            name: tuple(None if at is None else at[axis] for at in self.cells)
+            for axis, name in enumerate(("row", "col"))
+        }
         return slot_table(self.threads, self.elements, columns)
 
 

@@ -20,12 +20,25 @@ def main() -> None:
 
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
-    "measuring": ("run", "fit"), "facts": ("list", "show", "why-not"), "comparing": ("compare",),
-    "reading": ("read",), "compilers": ("compilers",), "audit": ("audit",),
-    "questions": ("where", "trace", "emit", "verify"), "converting": ("convert",), "reduce": ("reduce",),
-    "swizzle": ("swizzle",), "tensor_map": ("tensormap",), "numerics": ("numerics",),
-    "banks": ("banks",), "path": ("path",), "load": ("load",), "kernel": ("kernel",), "descriptor": ("descriptor",),
-    "cost": ("cost",), "scales": ("scales",),
+    "measuring": ("run", "fit"),
+    "facts": ("list", "show", "why-not"),
+    "comparing": ("compare",),
+    "reading": ("read",),
+    "compilers": ("compilers",),
+    "audit": ("audit",),
+    "questions": ("where", "trace", "emit", "verify"),
+    "converting": ("convert",),
+    "reduce": ("reduce",),
+    "swizzle": ("swizzle",),
+    "tensor_map": ("tensormap",),
+    "numerics": ("numerics",),
+    "banks": ("banks",),
+    "path": ("path",),
+    "load": ("load",),
+    "kernel": ("kernel",),
+    "descriptor": ("descriptor",),
+    "cost": ("cost",),
+    "scales": ("scales",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
-}.items():  # fmt: skip
+}.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -27,15 +27,15 @@ def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def holders(cell: Cell, held: Sequence[Holder], by_lane: bool) -> None:
+def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
     """`where`: a line an element, or a line a slot; then what it rests on."""
     name = cell.fragment.operand.upper()
     if by_lane:
-        for holder in held:
+        for holder in holders:
             click.echo(f"{holder}: {name}{holder.element}")
     else:
         lines: dict[str, list[str]] = {}
-        for holder in held:
+        for holder in holders:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
@@ -59,20 +59,29 @@ def side_by_side(cells: Sequence[Cell]) -> None:
     click.echo("the same table on all" if count == 1 else f"{count} different tables")
 
 
-def trace(answer: Trace) -> None:
+def trace(trace: Trace) -> None:
     """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
-    click.echo(f"{bold(answer.about)} in {answer.instruction.id} on {answer.arch}")
-    if answer.d:
-        click.echo(f"  held by {_slots(answer, 'd', answer.d)}; gains C: {_slots(answer, 'c', answer.c)}")
-    lines = [(f"A{m.a[0].element}", _slots(answer, "a", m.a) + _by(answer, m), _rows(m), _slots(answer, "b", m.b),
-              f"D{m.d[0].element}", _slots(answer, "d", m.d)) for m in answer.meetings]  # fmt: skip
+    click.echo(f"{bold(trace.about)} in {trace.instruction.id} on {trace.arch}")
+    if trace.d:
+        click.echo(f"  held by {_slots(trace, 'd', trace.d)}; gains C: {_slots(trace, 'c', trace.c)}")
+    lines = [
+        (
+            f"A{m.a[0].element}",
+            _slots(trace, "a", m.a) + _by(trace, m),
+            _rows(m),
+            _slots(trace, "b", m.b),
+            f"D{m.d[0].element}",
+            _slots(trace, "d", m.d),
+        )
+        for m in trace.meetings
+    ]
     wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for a, a_slots, b, b_slots, d, d_slots in lines:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
-    if "e" in answer.operands:
-        wrapping.line(f"selector {answer.operands['e'].selector}; B by index, one of which the field of E picks")
-    for evidence in dict.fromkeys(cell.evidence for cell in answer.operands.values()):
+    if "e" in trace.operands:
+        wrapping.line(f"selector {trace.operands['e'].selector}; B by index, one of which the field of E picks")
+    for evidence in dict.fromkeys(cell.evidence for cell in trace.operands.values()):
         wrapping.line(evidence)
 
 
@@ -83,8 +92,10 @@ def conversion(answer: Conversion, aside: bool) -> None:
     tiles, say = answer.tiling, partial(click.echo, err=aside)
     turned = ", transposed" if tiles.transpose else ""
     say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
-    for head, count, cell, note in (("from", tiles.source_tiles, tiles.source, ""),
-                                     ("to  ", tiles.target_tiles, tiles.target, turned)):  # fmt: skip
+    for head, count, cell, note in (
+        ("from", tiles.source_tiles, tiles.source, ""),
+        ("to  ", tiles.target_tiles, tiles.target, turned),
+    ):
         size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
         say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
     say(answer.summary + (f" ({answer.reason})" if answer.reason else ""))
@@ -120,9 +131,11 @@ def stored(answer: Stored, aside: bool) -> None:
 
     say, tile, cell = partial(click.echo, err=aside), answer.tile, answer.cell
     say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
-    say(f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
+    say(
+        f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
         f"{answer.shared.words(tile).removeprefix('lines ')}, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
-        f"start aligned to {answer.alignment}")  # fmt: skip
+        f"start aligned to {answer.alignment}"
+    )
     say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
     say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
     _say_cycles(say, {answer.access: answer.cycles})
@@ -179,9 +192,11 @@ def verified(verdict: Verified) -> None:
 def verified_all(device: Device, verdicts: Sequence[Verified], others: int, untold: int) -> None:
     """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
-    click.echo(f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
-               f"a wrong layout of A noticed in {noticed}; {_by_model(verdicts)}tables: "
-               f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}")  # fmt: skip
+    click.echo(
+        f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
+        f"a wrong layout of A noticed in {noticed}; {_by_model(verdicts)}tables: "
+        f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}"
+    )
     if others:
         click.echo(f"{others} forms are not of {device.arch}", err=True)
     if untold:
@@ -195,9 +210,9 @@ def _by_model(verdicts: Sequence[Verified]) -> str:
     return f"of random floats {count - wrong} of {count} results the model's bits; " if found else ""
 
 
-def _by(answer: Trace, meeting: Meeting) -> str:
+def _by(trace: Trace, meeting: Meeting) -> str:
     """Which field of the metadata picks what A meets."""
-    return f" by E {_slots(answer, 'e', meeting.e)}" if meeting.e else ""
+    return f" by E {_slots(trace, 'e', meeting.e)}" if meeting.e else ""
 
 
 def _rows(meeting: Meeting) -> str:
@@ -207,9 +222,9 @@ def _rows(meeting: Meeting) -> str:
     return f"B[{'|'.join(map(str, meeting.k))}][{meeting.b[0].col}]"
 
 
-def _slots(answer: Trace, operand: str, held: Sequence[Holder]) -> str:
+def _slots(trace: Trace, operand: str, holders: Sequence[Holder]) -> str:
     """lane:i of every holder; one that the multiply never reads in parentheses."""
-    texts = (f"{h.lane}:{h.i}" for h in held)
+    texts = (f"{h.lane}:{h.i}" for h in holders)
     return " ".join(
-        f"({t})" if (operand, h.lane, h.i) in answer.unread else t for t, h in zip(texts, held, strict=True)
+        f"({t})" if (operand, h.lane, h.i) in trace.unread else t for t, h in zip(texts, holders, strict=True)
     )

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 @click.command(short_help="What other people's packages state, against the tables.")
 @click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
 @click.option(
-    "--limit", type=Seconds(), default=300.0, show_default=True, metavar="SECONDS",
+    "--limit",
+    type=Seconds(),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
     help="Seconds after which a package that gives no answer is stopped.",
-)  # fmt: skip
+)
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @read_results
 @JSON

@@ -66,11 +66,23 @@ class Accesses(click.Command):
     "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
 )
 @click.option("--type", "type_", type=ElementType(), metavar="T", help="Its element type. Default: FRAGMENT's.")
-@click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
-              help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
-@click.option("--with", "accesses", multiple=True, type=Given(), metavar="ACCESS...",
-              help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
-              "cp.async.16 sweep the tile.")  # fmt: skip
+@click.option(
+    "--global",
+    "contiguous",
+    type=click.Choice(["row", "col"]),
+    default="row",
+    show_default=True,
+    help="What is contiguous in memory: rows (row-major) or columns.",
+)
+@click.option(
+    "--with",
+    "accesses",
+    multiple=True,
+    type=Given(),
+    metavar="ACCESS...",
+    help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
+    "cp.async.16 sweep the tile.",
+)
 @PLACE
 @SWIZZLE
 @click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
@@ -80,8 +92,12 @@ class Accesses(click.Command):
 @click.option(
     "--source", type=Given(), metavar="EXPR|@FILE", help="With --address and cp.async.ca: the global addresses."
 )
-@click.option("--patterns", type=Named(path_type=Path, dir_okay=False), metavar="FILE.jsonl",
-              help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.')  # fmt: skip
+@click.option(
+    "--patterns",
+    type=Named(path_type=Path, dir_okay=False),
+    metavar="FILE.jsonl",
+    help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.',
+)
 @click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
 @click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
 @ARCHS
@@ -139,14 +155,14 @@ def _as_access(words: str) -> str | None:
         return None
 
 
-def _rule(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+def _rule(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
     """Every access that the arch has: its phases, and what is counted in them."""
     from tcprobe.isa.arch import arch
     from tcprobe.isa.shared_memory import accesses
 
     by = rules(None)
     rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.asked))}
-    if asked["as_json"]:
+    if params["as_json"]:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
     for name, rule in rows.items():
@@ -156,32 +172,32 @@ def _rule(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> No
     wrapping.line(f"rule: {by.evidence}")
 
 
-def _patterns(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+def _patterns(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
     from tcprobe.ask.bank_patterns import judged, read
 
-    patterns = read(asked["patterns"])
+    patterns = read(params["patterns"])
     judgements = judged(patterns, rules)
-    if asked["as_json"]:
-        lines = [json.dumps(_answer(p, f, asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
+    if params["as_json"]:
+        lines = [json.dumps(_answer(p, f, params["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
         lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
     click.echo("\n".join(lines), nl=bool(lines))
 
 
-def _address(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+def _address(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
     from tcprobe.ask.bank_collisions import phases
     from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
     from tcprobe.isa.shared_memory import access
 
-    if len(asked["accesses"]) != 1:
-        raise UsageError(f"--address needs one access, by --with; got {len(asked['accesses'])}.")
-    row, source = access(asked["accesses"][0]), asked["source"]
-    given = pattern(row, lanes_of(asked["address"]), None if source is None else lanes_of(source))
-    given = given._replace(arch=asked["name"])
+    if len(params["accesses"]) != 1:
+        raise UsageError(f"--address needs one access, by --with; got {len(params['accesses'])}.")
+    row, source = access(params["accesses"][0]), params["source"]
+    given = pattern(row, lanes_of(params["address"]), None if source is None else lanes_of(source))
+    given = given._replace(arch=params["name"])
     [judgement] = judged([given], rules)
-    if asked["as_json"]:
-        click.echo(json.dumps(_answer(given, judgement, asked["explain"])))
+    if params["as_json"]:
+        click.echo(json.dumps(_answer(given, judgement, params["explain"])))
         return
     cost, by = judgement
     more = _looked_up(given, cost, by)
@@ -230,33 +246,33 @@ def _collisions(phases: Sequence[Phase]) -> None:
             click.echo(f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places")
 
 
-def _tile(rules: Callable[[str | None], BankRules], asked: dict[str, Any]) -> None:
+def _tile(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
     from tcprobe.ask.tile_answer import answer
 
-    if not asked["accesses"]:
+    if not params["accesses"]:
         raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
-    held = _held(asked)
-    if asked["type_"] is None and held is None:
+    held = _held(params)
+    if params["type_"] is None and held is None:
         raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
     slots = slots_of(held) if held else None
-    tile = parse_tile(asked["size"], asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
-    walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
-    answered = answer(tile, parse_shared(placed(asked)), walks, rules(None), asked["proposes"])
-    if asked["as_json"]:
-        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(asked["explain"])}))
+    tile = parse_tile(params["size"], params["type_"] or (held.fragment.type if held else ""), params["contiguous"])
+    walks = [walk(parse_access(text), tile, slots) for text in params["accesses"]]
+    answered = answer(tile, parse_shared(placed(params)), walks, rules(None), params["proposes"])
+    if params["as_json"]:
+        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(params["explain"])}))
     else:
         _tile_text(answered)
 
 
-def _held(asked: dict[str, Any]) -> Cell | None:
+def _held(params: dict[str, Any]) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.store.names import meant
 
-    if not asked["fragment"]:
+    if not params["fragment"]:
         return None
-    cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
+    cell, note = meant(params["fragment"], params["name"], params["layers"])
     noted(note)
     return cell
 

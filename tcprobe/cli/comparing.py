@@ -119,7 +119,7 @@ def _print(compared: _Compared, lists_errata: bool, as_json: bool) -> None:
 
 
 def _compare_file(
-    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, asked: dict[str, Any]
+    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, params: dict[str, Any]
 ) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
@@ -133,7 +133,7 @@ def _compare_file(
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
     stated = read_csv(Path(names[0]))
     measured, note = meant(" ".join(names[1:]), arch_name, layers)
-    measured, fragment = selection(measured, asked["selector"]), measured.fragment
+    measured, fragment = selection(measured, params["selector"]), measured.fragment
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
@@ -143,7 +143,7 @@ def _compare_file(
         click.echo(json.dumps({**head, "evidence": measured.evidence, **answer._asdict()}))
     else:
         answers.against(names[0], measured, answer)
-    return not answer.first and not (asked["complete"] and answer.holes)
+    return not answer.first and not (params["complete"] and answer.holes)
 
 
 COMMANDS = (compare,)

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 @click.command(short_help="What several compilers agree in, and the exceptions.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
 @click.option(
-    "--cuda", "folders", multiple=True, type=Named(path_type=Path, exists=True, file_okay=False),
+    "--cuda",
+    "folders",
+    multiple=True,
+    type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit; give it several times. Default: the installed one.",
-)  # fmt: skip
+)
 @click.option("--arch", "name", type=Given(), metavar="sm_XX|all", help="Only this arch. Default: all that they know.")
 @JSON
 def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | None, as_json: bool) -> None:

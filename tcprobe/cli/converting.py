@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 @click.command(short_help="From one fragment to another: moves, cost, code.")
 @click.argument("names", nargs=-1, required=True, metavar="FROM TO [FROM TO]...", shell_complete=fragment_names)
 @click.option("--transpose", is_flag=True, help="TO holds the transpose of the matrix.")
-@click.option("--permute-k", is_flag=True, help="Put k of TO in an order that spares all exchange; says which, and how "
-              "the other factor is loaded with it.")  # fmt: skip
+@click.option(
+    "--permute-k",
+    is_flag=True,
+    help="Put k of TO in an order that spares all exchange; says which, and how the other factor is loaded with it.",
+)
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
 @click.option(
     "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
@@ -73,28 +76,28 @@ def convert(
         click.echo(header(moved, namespace or ""), nl=False)
 
 
-def _function_names(names: tuple[str, ...], in_file: bool, asked: dict[str, Any]) -> list[str]:
+def _function_names(names: tuple[str, ...], in_file: bool, params: dict[str, Any]) -> list[str]:
     """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
     from tcprobe.code.names import made
 
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
-    given = (asked["kind"], asked["contiguous"], placed(asked))
-    ways = ["transposed"] * asked["transpose"] + ["permuted_k"] * asked["permute_k"]
+    given = (params["kind"], params["contiguous"], placed(params))
+    ways = ["transposed"] * params["transpose"] + ["permuted_k"] * params["permute_k"]
     how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
     return [made("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
 
 
-def _conversions(names: tuple[str, ...], called: Sequence[str], asked: dict[str, Any]) -> list[Conversion | Stored]:
+def _conversions(names: tuple[str, ...], called: Sequence[str], params: dict[str, Any]) -> list[Conversion | Stored]:
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
         raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
-    return [_converted(pair, name, asked) for pair, name in zip(pairs, called, strict=True)]
+    return [_converted(pair, name, params) for pair, name in zip(pairs, called, strict=True)]
 
 
-def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conversion | Stored:
+def _converted(pair: tuple[str, str], name: str, params: dict[str, Any]) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
     from tcprobe.ask.convert import held_as
     from tcprobe.ask.convert.stmatrix import is_store
@@ -103,27 +106,27 @@ def _converted(pair: tuple[str, str], name: str, asked: dict[str, Any]) -> Conve
     from tcprobe.store.names import meant
 
     source, target = pair
-    from_, function = meant(source, asked["name"], asked["layers"]), chosen(name, FUNCTION)
-    registers = held_as(from_.cell, asked["typed"])
+    from_, function = meant(source, params["name"], params["layers"]), chosen(name, FUNCTION)
+    registers = held_as(from_.cell, params["typed"])
     if is_store(target):
         told(from_.note)
-        return coded(registers, _store_options(target, asked), function)
-    given = [option for option in ("kind", "contiguous", "placed", "swizzle") if asked[option] is not None]
+        return coded(registers, _store_options(target, params), function)
+    given = [option for option in ("kind", "contiguous", "placed", "swizzle") if params[option] is not None]
     if given:
         raise UsageError(
             "--type, --global, --shared and --swizzle go with a TO of stmatrix, which stores into shared memory."
         )
-    to = meant(target, from_.cell.arch, asked["layers"])
+    to = meant(target, from_.cell.arch, params["layers"])
     told(from_.note, to.note)
-    return converted(registers, to.cell, asked["transpose"], asked["permute_k"], function)
+    return converted(registers, to.cell, params["transpose"], params["permute_k"], function)
 
 
-def _store_options(target: str, asked: dict[str, Any]) -> StoreOptions:
+def _store_options(target: str, params: dict[str, Any]) -> StoreOptions:
     from tcprobe.ask.convert.stmatrix import StoreOptions
 
-    if asked["transpose"] or asked["permute_k"]:
+    if params["transpose"] or params["permute_k"]:
         raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
-    return StoreOptions(target, asked["kind"], asked["contiguous"] or "row", placed(asked))
+    return StoreOptions(target, params["kind"], params["contiguous"] or "row", placed(params))
 
 
 COMMANDS = (convert,)

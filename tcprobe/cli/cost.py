@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="What an instruction costs: latency, interval, overlap.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION|OPCODE]...")
-@click.option("--with", "partner", type=Given(), metavar="MOVE",
-              help="How much of both is hidden when they overlap: ldmatrix.x4, fma.rn.f32.")  # fmt: skip
+@click.option(
+    "--with",
+    "partner",
+    type=Given(),
+    metavar="MOVE",
+    help="How much of both is hidden when they overlap: ldmatrix.x4, fma.rn.f32.",
+)
 @click.option(
     "--table", "as_table", is_flag=True, help="Multiplies by rate, and their share of the best of their type."
 )

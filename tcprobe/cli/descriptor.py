@@ -51,13 +51,13 @@ def fields(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def behind(one: SharedOperand, layers: Layers, asked: dict[str, Any]) -> Behind:
+def behind(operand: SharedOperand, layers: Layers, params: dict[str, Any]) -> Behind:
     """The operand behind the descriptor that the options say."""
     from tcprobe.ask.behind import behind as lying_behind
 
-    span = asked["swizzle"].span if asked["swizzle"] else 0
-    given = {name: asked[name] for name in ("lbo", "sbo", "base_offset", "start") if asked[name] is not None}
-    return lying_behind(one, layers, asked["major"] or "k", span, **given)
+    span = params["swizzle"].span if params["swizzle"] else 0
+    given = {name: params[name] for name in ("lbo", "sbo", "base_offset", "start") if params[name] is not None}
+    return lying_behind(operand, layers, params["major"] or "k", span, **given)
 
 
 def in_shared_memory(name: str) -> Meaning | None:
@@ -68,73 +68,75 @@ def in_shared_memory(name: str) -> Meaning | None:
     return resolve(name) if smem else None
 
 
-def meant(meaning: Meaning, layers: Layers, asked: dict[str, Any]) -> Behind:
+def meant(meaning: Meaning, layers: Layers, params: dict[str, Any]) -> Behind:
     """The operand that a name means, behind the descriptor that the options say; its major may be in the name."""
     one = meaning.shared_operand
-    return behind(one, layers, {**asked, "major": asked["major"] or meaning.major(one)})
+    return behind(one, layers, {**params, "major": params["major"] or meaning.major(one)})
 
 
-def check_asked(one: SharedOperand, name: str | None, selector: int | None) -> None:
+def check_asked(operand: SharedOperand, name: str | None, selector: int | None) -> None:
     """UsageError for an arch that has no such operand, and for a selector, which is for metadata."""
     from tcprobe.ask.behind import ARCH
     from tcprobe.isa import arch
 
     if selector is not None:
-        raise UsageError(f"{one.id} has no selector; operand e of a sparse form has.")
+        raise UsageError(f"{operand.id} has no selector; operand e of a sparse form has.")
     for at in several(name):
         if at not in (None, "all") and arch.arch(str(at)).name != ARCH:
-            raise UsageError(f"{one.id} is of {ARCH} alone: `tcprobe why-not` says why {at} does not have it.")
+            raise UsageError(f"{operand.id} is of {ARCH} alone: `tcprobe why-not` says why {at} does not have it.")
 
 
-def beyond(asked: dict[str, Any], *others: str) -> list[str]:
+def beyond(params: dict[str, Any], *others: str) -> list[str]:
     """The options given, of `others` and of descriptors, that only an operand in shared memory has."""
-    return [f"--{name.replace('_', '-')}" for name in (*others, *NAMES) if asked[name] is not None]
+    return [f"--{name.replace('_', '-')}" for name in (*others, *NAMES) if params[name] is not None]
 
 
-def check_registers(row: Instruction, asked: dict[str, Any]) -> None:
+def check_registers(instruction: Instruction, params: dict[str, Any]) -> None:
     """UsageError where `trace` of a multiply of registers is asked about shared memory."""
-    smem = [f"--operand {asked['operand']}"] if asked["operand"] in ("a_smem", "b_smem") else []
-    if wrong := smem + beyond(asked, "byte", "a_in"):
-        raise UsageError(f"{row.id} has no operand in shared memory, as wgmma has: leave {', '.join(wrong)} out.")
+    smem = [f"--operand {params['operand']}"] if params["operand"] in ("a_smem", "b_smem") else []
+    if wrong := smem + beyond(params, "byte", "a_in"):
+        raise UsageError(
+            f"{instruction.id} has no operand in shared memory, as wgmma has: leave {', '.join(wrong)} out."
+        )
 
 
-def _check_traced(row: Instruction, asked: dict[str, Any]) -> None:
+def _check_traced(instruction: Instruction, params: dict[str, Any]) -> None:
     """UsageError for options of `trace` that say nothing of a multiply with factors behind descriptors."""
     for name in ("product", "selector"):
-        if asked[name] is not None and (name == "product" or row.metadata is None):
-            raise UsageError(f"no {name} changes what meets in {row.id}: leave --{name} out.")
-    if row.metadata and asked["selector"] not in (None, *row.metadata.selectors):
-        known = ", ".join(map(str, row.metadata.selectors))
-        raise UsageError(f"{row.metadata.id} has no selector {asked['selector']}: it has {known}.")
-    if asked["operand"] == "a_smem" and asked["a_in"] == "registers":
+        if params[name] is not None and (name == "product" or instruction.metadata is None):
+            raise UsageError(f"no {name} changes what meets in {instruction.id}: leave --{name} out.")
+    if instruction.metadata and params["selector"] not in (None, *instruction.metadata.selectors):
+        known = ", ".join(map(str, instruction.metadata.selectors))
+        raise UsageError(f"{instruction.metadata.id} has no selector {params['selector']}: it has {known}.")
+    if params["operand"] == "a_smem" and params["a_in"] == "registers":
         raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
 
 
-def traced(row: Instruction, tables: Mapping[str, Cell], asked: dict[str, Any]) -> Iterator[SharedTrace]:
+def traced(instruction: Instruction, tables: Mapping[str, Cell], params: dict[str, Any]) -> Iterator[SharedTrace]:
     """What `trace` answers of a multiply with factors behind descriptors, one answer after the other."""
     from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
     from tcprobe.ask.trace_shared import traced as fed
 
-    _check_traced(row, asked)
-    a, b = (behind(one, tables["d"].layers, asked) for one in row.described)
-    in_shared = asked["a_in"] == "shared" or asked["operand"] == "a_smem"
-    memory, way = SharedMultiply(row, tables, b, a if in_shared else None), _way(asked)
+    _check_traced(instruction, params)
+    a, b = (behind(one, tables["d"].layers, params) for one in instruction.described)
+    in_shared = params["a_in"] == "shared" or params["operand"] == "a_smem"
+    memory, way = SharedMultiply(instruction, tables, b, a if in_shared else None), _way(params)
     if way == "element":
-        yield from (fed(memory, *at) for at in product(asked["row"], asked["col"]))
+        yield from (fed(memory, *at) for at in product(params["row"], params["col"]))
     elif way == "byte":
-        yield from (fed_by_byte(memory, asked["operand"], byte) for byte in asked["byte"])
+        yield from (fed_by_byte(memory, params["operand"], byte) for byte in params["byte"])
     else:
-        yield from (fed_by_slot(memory, *at) for at in product(asked["lane"], asked["element"]))
+        yield from (fed_by_slot(memory, *at) for at in product(params["lane"], params["element"]))
 
 
-def _way(asked: dict[str, Any]) -> str:
+def _way(params: dict[str, Any]) -> str:
     """What is asked about: an element of D, a byte, or a slot of A; UsageError unless it is just one."""
-    given = {name for name in ("row", "col", "operand", "lane", "element", "byte") if asked[name] is not None}
+    given = {name for name in ("row", "col", "operand", "lane", "element", "byte") if params[name] is not None}
     if given == {"row", "col"}:
         return "element"
-    if given == {"operand", "byte"} and asked["operand"] in ("a_smem", "b_smem"):
+    if given == {"operand", "byte"} and params["operand"] in ("a_smem", "b_smem"):
         return "byte"
-    if given == {"operand", "lane", "element"} and asked["operand"] == "a" and asked["a_in"] != "shared":
+    if given == {"operand", "lane", "element"} and params["operand"] == "a" and params["a_in"] != "shared":
         return "slot"
     raise UsageError(
         "give --row and --col, or --operand a with --lane and --i, or --operand a_smem or b_smem with --byte."
@@ -157,57 +159,73 @@ def meetings(answer: SharedTrace) -> None:
             wrapping.line(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
 
 
-def located(answer: Behind, asked: dict[str, Any], as_json: bool) -> None:
+def located(behind: Behind, params: dict[str, Any], as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
 
-    one = answer.operand
-    rows, cols, byte = (asked[name] for name in ("rows", "cols", "byte"))
-    if (byte is None) == (rows is None and cols is None) or asked["lanes"] is not None or asked["elements"] is not None:
+    one = behind.operand
+    rows, cols, byte = (params[name] for name in ("rows", "cols", "byte"))
+    if (
+        (byte is None) == (rows is None and cols is None)
+        or params["lanes"] is not None
+        or params["elements"] is not None
+    ):
         raise UsageError(f"{one.id} is in shared memory: give --row and --col, or --byte.")
     if byte is not None:
-        lying = [element for at in byte for element in answer.at(at)]
+        lying = [element for at in byte for element in behind.at(at)]
     else:
         held = one.held
-        lying = answer.lying(range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols)
+        lying = behind.lying(range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols)
     if as_json:
         said = [dict(zip(("row", "col", "offset", "bytes", "bit"), element, strict=False)) for element in lying]
-        click.echo(json.dumps({"id": one.id, "arch": ARCH, "source": answer.source, "evidence": answer.evidence,
-                               "descriptor": f"{answer.descriptor.encode():#018x}", "major": answer.major,
-                               "elements": said}))  # fmt: skip
+        click.echo(
+            json.dumps(
+                {
+                    "id": one.id,
+                    "arch": ARCH,
+                    "source": behind.source,
+                    "evidence": behind.evidence,
+                    "descriptor": f"{behind.descriptor.encode():#018x}",
+                    "major": behind.major,
+                    "elements": said,
+                }
+            )
+        )
         return
     for element in lying:
         click.echo(f"{one.held.name[0].upper()}{element} from the start address")
-    wrapping.line(f"behind {answer.descriptor.encode():#018x}: {answer.evidence}")
+    wrapping.line(f"behind {behind.descriptor.encode():#018x}: {behind.evidence}")
 
 
-def shown(answer: Behind, as_json: bool) -> None:
+def shown(behind: Behind, as_json: bool) -> None:
     """`show` of an operand behind a descriptor."""
     if as_json:
-        click.echo(json.dumps(answer.to_json()))
+        click.echo(json.dumps(behind.to_json()))
     else:
-        _print(answer)
+        _print(behind)
 
 
-def _print(answer: Behind) -> None:
-    one, held, descriptor = answer.operand, answer.operand.held, answer.descriptor
+def _print(behind: Behind) -> None:
+    one, held, descriptor = behind.operand, behind.operand.held, behind.descriptor
     click.echo(f"{bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
     size = f"{held.rows} x {held.cols} of {held.type}"
-    wrapping.line(f"operand {held.name}, {size} in shared memory, {answer.major} contiguous, {swizzle}")
-    wrapping.line(f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
-               f"base offset {descriptor.base_offset}, start {descriptor.start}")  # fmt: skip
-    wrapping.line(f"  offset = {answer.formula}")
+    wrapping.line(f"operand {held.name}, {size} in shared memory, {behind.major} contiguous, {swizzle}")
+    wrapping.line(
+        f"  descriptor {descriptor.encode():#018x}: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
+        f"base offset {descriptor.base_offset}, start {descriptor.start}"
+    )
+    wrapping.line(f"  offset = {behind.formula}")
     click.echo("")
     click.echo("byte from the start address of element (row, col)")
-    lines = answer.offsets[:16]
+    lines = behind.offsets[:16]
     step = max(1, 8 // held.slot_bits)
     for row, offsets in enumerate(lines):
         click.echo(f"{row:4}  " + " ".join(f"{offset:5}" for offset in offsets[: 12 * step : step]))
     if held.rows > len(lines) or held.cols > 12 * step:
         every = f"; every {step}th column" if step > 1 else ""
         wrapping.line(f"of {held.rows} x {held.cols}; --json has them all{every}")
-    wrapping.line(answer.evidence)
+    wrapping.line(behind.evidence)
 
 
 @click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
@@ -292,22 +310,22 @@ def _explain(value: str, as_json: bool) -> None:
         wrapping.line(f"  {line}")
 
 
-def _kind(asked: dict[str, Any], lines: int) -> tuple[str, int, int]:
+def _kind(params: dict[str, Any], lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.isa.names import resolve
 
-    if asked["instruction"] is None:
-        if asked["kind"] is None:
+    if params["instruction"] is None:
+        if params["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
-        return asked["kind"], min(64, lines), 32
-    meaning = resolve(asked["instruction"])
-    one = meaning.shared_operand if in_shared_memory(asked["instruction"]) else None
+        return params["kind"], min(64, lines), 32
+    meaning = resolve(params["instruction"])
+    one = meaning.shared_operand if in_shared_memory(params["instruction"]) else None
     row = one.instruction if one else meaning.instruction
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
     held = one.held if one else row.described[-1].held
-    if asked["kind"] not in (None, held.type):
-        raise UsageError(f"{row.id} takes {held.type}, not {asked['kind']}.")
+    if params["kind"] not in (None, held.type):
+        raise UsageError(f"{row.id} takes {held.type}, not {params['kind']}.")
     block, k = (held.rows, held.cols) if held.name == "a_smem" else (held.cols, held.rows)
     return held.type, block, k * held.slot_bits // 8
 
@@ -331,8 +349,10 @@ def _tile(tile: SharedTile) -> None:
     for name, text in cute(tile).items():
         click.echo(f"  CuTe {name}: {text}")
     box = tma(tile)
-    wrapping.line(f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
-               f"{box['data_type']}, {box['swizzle']}")  # fmt: skip
+    wrapping.line(
+        f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
+        f"{box['data_type']}, {box['swizzle']}"
+    )
 
 
 def _base(tile: SharedTile) -> str:

@@ -116,9 +116,11 @@ def show(
     if without == len(chosen):
         raise lookup.no_table(chosen[0], name, layers)
     shown = [
-        one for fragment, cells in tables.items() for cell in cells
+        one
+        for fragment, cells in tables.items()
+        for cell in cells
         for one in selections(cell, selector if fragment.selectors or len(chosen) == 1 else None)
-    ]  # fmt: skip
+    ]
     if as_json:
         for cell in shown:
             click.echo(json.dumps(described(cell) | ({"why": why.to_json(cell)} if explained else {})))
@@ -131,9 +133,9 @@ def show(
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
 
-def _drawings(asked: dict[str, Any], without: str | None) -> dict[str, bool]:
-    """The options of what `show` draws, taken out of `asked`; UsageError for one where nothing is drawn."""
-    wanted = {option: asked.pop(option) for option in ("full", "lanes", "elements")}
+def _drawings(params: dict[str, Any], without: str | None) -> dict[str, bool]:
+    """The options of what `show` draws, taken out of `params`; UsageError for one where nothing is drawn."""
+    wanted = {option: params.pop(option) for option in ("full", "lanes", "elements")}
     if without and any(wanted.values()):
         raise UsageError(f"{without}: it does not go with --full, --lanes or --elements.")
     return wanted
@@ -177,30 +179,30 @@ def _side_by_side(
         yield cells, missing
 
 
-def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, params: dict[str, Any]) -> tuple[str, ...]:
     """Show those that are operands in shared memory; the others."""
     behind = {pattern: meaning for pattern in patterns if (meaning := descriptor.in_shared_memory(pattern))}
-    given = descriptor.beyond(asked)
+    given = descriptor.beyond(params)
     if given and not behind:
         raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
     for meaning in behind.values():
-        selector = asked["selector"] if len(patterns) == 1 else None
-        descriptor.check_asked(meaning.shared_operand, asked["name"], selector)
-        descriptor.shown(descriptor.meant(meaning, layers, asked), as_json)
+        selector = params["selector"] if len(patterns) == 1 else None
+        descriptor.check_asked(meaning.shared_operand, params["name"], selector)
+        descriptor.shown(descriptor.meant(meaning, layers, params), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
-def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, asked: dict[str, Any]) -> tuple[str, ...]:
+def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, params: dict[str, Any]) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
     from tcprobe.isa.instruction import Instruction
 
     meant = {pattern: tensor_memory.meant(pattern) or tensor_memory.form(pattern) for pattern in patterns}
     if not any(meant.values()):
-        tensor_memory.require_none(asked)
+        tensor_memory.require_none(params)
     for one in meant.values():
         if one is not None:
-            tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, asked["name"])
-            tensor_memory.shown(one, asked, as_json)
+            tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, params["name"])
+            tensor_memory.shown(one, params, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 

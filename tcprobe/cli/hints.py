@@ -18,7 +18,7 @@ HINTS = {
     "accesses to shared memory": "See `tcprobe banks --with ld.shared.b64`.",
     "loads": "See `tcprobe load FRAGMENT`.",
     "exchanges between lanes": "See `tcprobe convert` and `tcprobe reduce`.",
-}  # fmt: skip
+}
 
 
 def hint(error: TcprobeError) -> str:

@@ -28,24 +28,41 @@ def kernel() -> None:
 
 @kernel.command(short_help="D = A B for an arch and a type.")
 @click.option("--arch", type=Given(), required=True, metavar="sm_XX", help="Compute capability from sm_70 on, or h100.")
-@click.option("--type", "type", type=ElementType(), required=True, metavar="TYPE",
-              help="Of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.")  # fmt: skip
+@click.option(
+    "--type",
+    "type",
+    type=ElementType(),
+    required=True,
+    metavar="TYPE",
+    help="Of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.",
+)
 @click.option("--tile", type=Sides(3, "MxNxK"), help="Of a block. Default: 128x128 and 128 bytes of k, or 64.")
 @click.option("--warps", type=Sides(2, "MxN"), help="Warps of a block along m and n. Default: 2x2; sm_90: by the tile.")
 @click.option("--stages", type=Number(1), metavar="N", help="Tiles in shared memory. Default: 2 to 4, by the arch.")
 @click.option("--a", type=MAJOR, default="row", show_default=True, help="What of A is contiguous.")
 @click.option("--b", type=MAJOR, default="col", show_default=True, help="What of B (k x n) is contiguous.")
 @click.option("--out", type=ElementType(), metavar="TYPE", help="Of D in memory. Default: f16, bf16, f32 or s32.")
-@click.option("--cluster", type=Number(1), default=1, show_default=True, metavar="N",
-              help="sm_90: blocks that bring each other parts of B, 1 or 2.")  # fmt: skip
+@click.option(
+    "--cluster",
+    type=Number(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="sm_90: blocks that bring each other parts of B, 1 or 2.",
+)
 @click.option("--name", type=Given(), metavar="NAME", help="Of the kernel and its namespace.")
 @click.option(
     "--size",
     type=Sides(3, "MxNxK"),
     help="Of a product: for the grid in --json, and what --run times. Default there: 4096x4096x4096.",
 )
-@click.option("--explain", type=Number(), nargs=3, metavar="ROW COL K",
-              help="The ways of A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.")  # fmt: skip
+@click.option(
+    "--explain",
+    type=Number(),
+    nargs=3,
+    metavar="ROW COL K",
+    help="The ways of A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.",
+)
 @click.option("--run", is_flag=True, help="On a GPU: compare its products with NumPy's, time it beside cuBLAS.")
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 @read_results
@@ -83,10 +100,10 @@ def gemm(layers: Layers, **asked: Any) -> None:
         raise SystemExit(1)
 
 
-def _outcome(one: GemmKernel, size: tuple[int, int, int] | None) -> ProductRun:
+def _outcome(kernel: GemmKernel, size: tuple[int, int, int] | None) -> ProductRun:
     from tcprobe.run.products import product
 
-    return product(one, size)
+    return product(kernel, size)
 
 
 def _say_ways(ways: list[dict[str, Any]]) -> None:
@@ -96,35 +113,41 @@ def _say_ways(ways: list[dict[str, Any]]) -> None:
             click.echo(escaped(f"  {step}"))
 
 
-def _say_outcome(one: GemmKernel, outcome: ProductRun) -> None:
+def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
     """What the GPU said."""
     compared, timed = ("x".join(map(str, size)) for size in (outcome.compared, outcome.timed))
     bad = f"{outcome.wrong} elements differ from NumPy's" if outcome.wrong else "equal to NumPy's"
     if outcome.outside:
         bad += f", {outcome.outside} bytes written outside D"
-    click.echo(f"{one.name} on {escaped(outcome.device)}: {compared} {bad}")
+    click.echo(f"{kernel.name} on {escaped(outcome.device)}: {compared} {bad}")
     words = f"{timed}: {outcome.tflops} TFLOP/s"
     if outcome.cublas is None:
-        click.echo(f"{words}; cublasGemmEx has no product of {one.asked.type} into {one.asked.out}")
+        click.echo(f"{words}; cublasGemmEx has no product of {kernel.asked.type} into {kernel.asked.out}")
     else:
         differ = f"; {outcome.apart} elements differ from its" if outcome.apart else ""
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_sides(asked: dict[str, Any]) -> None:
+def _check_sides(params: dict[str, Any]) -> None:
     """UsageError for sizes with too few sides."""
     for name, count, example in (("tile", 3, "128x128x64"), ("warps", 2, "2x2"), ("size", 3, "4096x4096x4096")):
-        if asked[name] and (len(asked[name]) != count or not min(asked[name])):
-            raise UsageError(f"--{name} {'x'.join(map(str, asked[name]))}: {count} sides of 1 or more are needed, such "
-                             f"as {example}.")  # fmt: skip
+        if params[name] and (len(params[name]) != count or not min(params[name])):
+            raise UsageError(
+                f"--{name} {'x'.join(map(str, params[name]))}: {count} sides of 1 or more are needed, such "
+                f"as {example}."
+            )
 
 
-def _launch(one: GemmKernel) -> None:
+def _launch(kernel: GemmKernel) -> None:
     """What a launch needs to know."""
-    said = one.to_json(None)
-    click.echo(f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory")
-    click.echo(f"grid: {said['grid'][0]}, {said['grid'][1]}; registers: "
-               + ", ".join(f"{count} of {name}" for name, count in said["registers"].items()))  # fmt: skip
+    said = kernel.to_json(None)
+    click.echo(
+        f"{kernel.name}: {said['multiply']}, {kernel.block[0]} threads, {kernel.shared_bytes} bytes of shared memory"
+    )
+    click.echo(
+        f"grid: {said['grid'][0]}, {said['grid'][1]}; registers: "
+        + ", ".join(f"{count} of {name}" for name, count in said["registers"].items())
+    )
     for name, step in said["wavefronts"].items():
         click.echo(
             f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts a warp's part, ideal {step['ideal']}"

@@ -26,18 +26,37 @@ OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packe
 
 @click.command(short_help="A fragment straight from global memory: widest loads.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
-@click.option("--from", "source", type=click.Choice(["global"]), default="global", show_default=True,
-              help="Where the matrix is.")  # fmt: skip
+@click.option(
+    "--from", "source", type=click.Choice(["global"]), default="global", show_default=True, help="Where the matrix is."
+)
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
 @MAJOR
-@click.option("--repack", "repacked", is_flag=True, help="Weights in an order of storage of their own: several k steps "
-              "in one 16-byte load, converted in registers.")  # fmt: skip
-@click.option("--type", "stored", type=ElementType(), metavar="T", help="With --repack: what weights are stored as: "
-              "s4, u4, s8, e4m3 or e2m1.")  # fmt: skip
-@click.option("--as", "wanted", type=ElementType(), metavar="T", help="With --repack: what they are converted to. "
-              "Default: FRAGMENT's own type, and there is no other.")  # fmt: skip
-@click.option("--group", type=Number(1), metavar="K", help="With --repack: a scale for each K elements of k, of a "
-              "column of B or row of A.")  # fmt: skip
+@click.option(
+    "--repack",
+    "repacked",
+    is_flag=True,
+    help="Weights in an order of storage of their own: several k steps in one 16-byte load, converted in registers.",
+)
+@click.option(
+    "--type",
+    "stored",
+    type=ElementType(),
+    metavar="T",
+    help="With --repack: what weights are stored as: s4, u4, s8, e4m3 or e2m1.",
+)
+@click.option(
+    "--as",
+    "wanted",
+    type=ElementType(),
+    metavar="T",
+    help="With --repack: what they are converted to. Default: FRAGMENT's own type, and there is no other.",
+)
+@click.option(
+    "--group",
+    type=Number(1),
+    metavar="K",
+    help="With --repack: a scale for each K elements of k, of a column of B or row of A.",
+)
 @click.option("--packer", type=click.Choice(["numpy", "torch"]), help="With --repack: print the Python that repacks.")
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT
@@ -63,42 +82,42 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     _straight(cell_of(fragment, name, layers), asked)
 
 
-def _straight(cell: Cell, asked: dict[str, Any]) -> None:
+def _straight(cell: Cell, params: dict[str, Any]) -> None:
     from tcprobe.ask.load import load as planned
     from tcprobe.ask.load_code import source
 
-    plan = planned(cell, asked["contiguous"], asked["ld"])
-    if asked["code"] or asked["output"]:
-        write(source(plan), asked)
-    elif asked["as_json"]:
+    plan = planned(cell, params["contiguous"], params["ld"])
+    if params["code"] or params["output"]:
+        write(source(plan), params)
+    elif params["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         _load_text(plan)
 
 
-def _repacked(cell: Cell, layers: Layers, asked: dict[str, Any]) -> None:
+def _repacked(cell: Cell, layers: Layers, params: dict[str, Any]) -> None:
     from tcprobe.ask.repack import cuda, python, repack
 
     major = click.get_current_context().get_parameter_source("contiguous")
-    if asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
+    if params["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
         raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
-    if asked["stored"] is None:
+    if params["stored"] is None:
         raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
-    plan = repack(cell, asked["stored"], asked["wanted"], asked["group"], layers)
-    if asked["packer"]:
-        _packer_alone(asked)
-        write(python.source(plan, asked["packer"]), asked)
-    elif asked["code"] or asked["output"]:
-        write(cuda.source(plan), asked)
-    elif asked["as_json"]:
+    plan = repack(cell, params["stored"], params["wanted"], params["group"], layers)
+    if params["packer"]:
+        _packer_alone(params)
+        write(python.source(plan, params["packer"]), params)
+    elif params["code"] or params["output"]:
+        write(cuda.source(plan), params)
+    elif params["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         _repack_text(plan)
 
 
-def _packer_alone(asked: dict[str, Any]) -> None:
+def _packer_alone(params: dict[str, Any]) -> None:
     for key, option in {"code": "--code", "as_json": "--json", "called": "--name", "namespace": "--namespace"}.items():
-        if asked[key]:
+        if params[key]:
             raise UsageError(f"{option} does not go with --packer, which prints Python.")
 
 
@@ -106,8 +125,10 @@ def _load_text(plan: StraightLoad) -> None:
     from tcprobe.ask.plan_cost import told
 
     tile, fragment = plan.tile, plan.cell.fragment
-    click.echo(f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
-               f"{plan.ld_bytes} bytes apart")  # fmt: skip
+    click.echo(
+        f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
+        f"{plan.ld_bytes} bytes apart"
+    )
     lines = [("issue", "instruction", "slots i", "sectors", "least")]
     for number, move in enumerate(plan.moves):
         last = move.run - 1

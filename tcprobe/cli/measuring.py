@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from tcprobe.fit.formula import Formula
     from tcprobe.run.campaign import Report, Request
     from tcprobe.run.merge import Conflict
     from tcprobe.run.process import Worker
@@ -198,16 +199,26 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     if as_json:
         for saved, fitted in fits:
             formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
-            click.echo(json.dumps({"layout_id": saved.layout, "of": saved.who or saved.source, "source": saved.source,
-                                   "elements": saved.table.elements, "threads": saved.table.threads,
-                                   "fit": fitted.verdict, "formula": formula}))  # fmt: skip
+            click.echo(
+                json.dumps(
+                    {
+                        "layout_id": saved.layout,
+                        "of": saved.who or saved.source,
+                        "source": saved.source,
+                        "elements": saved.table.elements,
+                        "threads": saved.table.threads,
+                        "fit": fitted.verdict,
+                        "formula": formula,
+                    }
+                )
+            )
         return
     from tcprobe.cli import printing
 
     printing.formulas((saved, fitted, _printed(fitted.formulas, style)) for saved, fitted in fits)
 
 
-def _printed(formulas: dict[str, Any], style: str | None) -> dict[str, str]:
+def _printed(formulas: Mapping[str, Formula | None], style: str | None) -> dict[str, str]:
     """Formulas as text: C, or SymPy or LaTeX on demand."""
     if style is None:
         return {name: "no closed form" if f is None else str(f) for name, f in formulas.items()}

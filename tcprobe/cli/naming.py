@@ -45,12 +45,12 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
     return with_names
 
 
-def _archs(asked: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
-    if "name" not in asked:
+def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
+    if "name" not in params:
         return [{}]
-    name = asked.pop("name")
+    name = params.pop("name")
     listed = [name] if archs == "list" else several(name)
-    if len(listed) > 1 and (archs == "one" or asked.get("output")):
+    if len(listed) > 1 and (archs == "one" or params.get("output")):
         raise UsageError(f"one arch is needed here, not {len(listed)}: {name}.")
     return [{"name": at} for at in listed]
 

@@ -25,8 +25,12 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @click.option("--a", "a", type=Given(), metavar="LIST", help="A of a dot product: k numbers, or bits as 0x3c00.")
 @click.option("--b", "b", type=Given(), metavar="LIST", help="B, as A.")
 @click.option("--c", "c", type=Given(), metavar="VALUE", help="C. Default: 0.")
-@click.option("--cases", type=Named(path_type=Path, exists=True, dir_okay=False), metavar="FILE.jsonl",
-              help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.')  # fmt: skip
+@click.option(
+    "--cases",
+    type=Named(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE.jsonl",
+    help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
+)
 @click.option("--bound", "length", type=Number(), metavar="K", help="The error bound of a dot product of K products.")
 @click.option("--split", "parts", type=Number(), metavar="N", help="With --bound: k cut into N parts, added in order.")
 @click.option("--header", is_flag=True, help="The arithmetic as a C++17 header, for hosts and CUDA.")
@@ -69,10 +73,10 @@ def numerics(
         _product(row, rule, (asked["a"], asked["b"], asked["c"] or "0"), as_json)
 
 
-def _facts(row: Instruction, name: str | None, layers: Layers, as_json: bool) -> None:
+def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: bool) -> None:
     from tcprobe.ask.numerics import answer
 
-    found = answer(row, name, layers)
+    found = answer(instruction, name, layers)
     if as_json:
         click.echo(json.dumps(found.to_json()))
         return
@@ -81,20 +85,20 @@ def _facts(row: Instruction, name: str | None, layers: Layers, as_json: bool) ->
         wrapping.line(text)
 
 
-def _cases(row: Instruction, rule: Any, file: Path) -> None:
+def _cases(instruction: Instruction, rule: Any, file: Path) -> None:
     from tcprobe.ask.numeric_steps import cases
     from tcprobe.system.files import read_text
 
-    for d in cases(row, rule, read_text(file, MOST_CASES).splitlines()):
+    for d in cases(instruction, rule, read_text(file, MOST_CASES).splitlines()):
         click.echo(json.dumps(d))
 
 
-def _bound(row: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> None:
+def _bound(instruction: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> None:
     from tcprobe.ask.numeric_steps import bounded
 
-    found = bounded(row, rule, *cut)
+    found = bounded(instruction, rule, *cut)
     if as_json:
-        click.echo(json.dumps({"id": row.id, **found}))
+        click.echo(json.dumps({"id": instruction.id, **found}))
         return
     parts = f" in {found['parts']} parts" if found["parts"] > 1 else ""
     wrapping.line(f"{found['length']} products{parts}: |D - exact| <= {found['factor']:.3g} x (|C| + sum of |a x b|)")
@@ -104,14 +108,14 @@ def _bound(row: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> 
         wrapping.line(f"other bits than in one part: {found['changed']}")
 
 
-def _product(row: Instruction, rule: Any, given: tuple[str, str, str], as_json: bool) -> None:
+def _product(instruction: Instruction, rule: Any, given: tuple[str, str, str], as_json: bool) -> None:
     from tcprobe.ask.numeric_steps import result, spoken, steps
 
-    case = spoken(row, *given)
+    case = spoken(instruction, *given)
     if as_json:
-        click.echo(json.dumps({"d": result(row, rule, case)}))
+        click.echo(json.dumps({"d": result(instruction, rule, case)}))
         return
-    for line in steps(row, rule, case):
+    for line in steps(instruction, rule, case):
         wrapping.line(line)
 
 

@@ -79,9 +79,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 WRITTEN = click.option(
-    "--results", "folder", type=Named(path_type=Path, file_okay=False), default=Path("results"), show_default=True,
+    "--results",
+    "folder",
+    type=Named(path_type=Path, file_okay=False),
+    default=Path("results"),
+    show_default=True,
     help="Folder of tables that is written.",
-)  # fmt: skip
+)
 ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 ARCHS = click.option(
     "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
@@ -97,16 +101,20 @@ SELECTOR = click.option(
     "`list --json` numbers them. Default: all, or the only one.",
 )
 CUDA = click.option(
-    "--cuda", type=Named(path_type=Path, exists=True, file_okay=False),
+    "--cuda",
+    type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
-)  # fmt: skip
+)
 
 CUDAS = click.option(
-    "--cuda", "toolkits", multiple=True, type=Named(path_type=Path, exists=True, file_okay=False),
+    "--cuda",
+    "toolkits",
+    multiple=True,
+    type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one; with --method sass several. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
-)  # fmt: skip
+)
 
 
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
@@ -116,9 +124,11 @@ def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options --results and --only; the command gets the folders that it reads as `layers`."""
 
     @click.option(
-        "--results", "folder", type=Named(path_type=Path, file_okay=False),
+        "--results",
+        "folder",
+        type=Named(path_type=Path, file_okay=False),
         help="Folder of measurements, taken over the published ones. Default: ./results, if it has any.",
-    )  # fmt: skip
+    )
     @click.option("--only", is_flag=True, help="That folder alone, without the published tables.")
     @functools.wraps(command)
     def with_layers(folder: Path | None, only: bool, **asked: Any) -> Any:

@@ -31,11 +31,21 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 @click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
 @PLACE
 @SWIZZLE
-@click.option("--fill", type=Given(), metavar="cp.async|tma|plain", help="Between global and shared memory; "
-              "cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.")  # fmt: skip
-@click.option("--with", "access", type=Given(), metavar="OP", help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
-              "...; the path has its direction. Used exactly as given; default: the largest ldmatrix, then "
-              "the widest loads.")  # fmt: skip
+@click.option(
+    "--fill",
+    type=Given(),
+    metavar="cp.async|tma|plain",
+    help="Between global and shared memory; cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.",
+)
+@click.option(
+    "--with",
+    "access",
+    type=Given(),
+    metavar="OP",
+    help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
+    "...; the path has its direction. Used exactly as given; default: the largest ldmatrix, then "
+    "the widest loads.",
+)
 @CODE
 @OUTPUT
 @NAME
@@ -81,10 +91,14 @@ def _source(plan: PathPlan, code: str | None) -> str:
 
 def _plan_text(plan: PathPlan) -> None:
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
-    click.echo(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
-               f"in global memory")  # fmt: skip
-    click.echo(f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
-               f"start aligned to {plan.alignment}")  # fmt: skip
+    click.echo(
+        f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
+        f"in global memory"
+    )
+    click.echo(
+        f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
+        f"start aligned to {plan.alignment}"
+    )
     steps_table(plan.asked, plan.steps)
     for step in plan.steps:
         steps_words(plan.asked, step)

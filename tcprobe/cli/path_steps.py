@@ -19,17 +19,23 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
-MAJOR = click.option("--global", "contiguous", type=click.Choice(["row", "col"]), default="row", show_default=True,
-                     help="What is contiguous in memory: rows (row-major) or columns.")  # fmt: skip
+MAJOR = click.option(
+    "--global",
+    "contiguous",
+    type=click.Choice(["row", "col"]),
+    default="row",
+    show_default=True,
+    help="What is contiguous in memory: rows (row-major) or columns.",
+)
 OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 
 
-def only_one(asked: Mapping[str, Any]) -> None:
+def only_one(params: Mapping[str, Any]) -> None:
     """UsageError where JSON and code are asked for, or names of code that is not."""
-    coded = asked["code"] or asked["output"]
-    if asked["as_json"] and coded:
+    coded = params["code"] or params["output"]
+    if params["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
-    if not coded and (asked["called"] or asked["namespace"]):
+    if not coded and (params["called"] or params["namespace"]):
         raise UsageError("--name and --namespace are of code: give --code or -o too.")
 
 
@@ -42,13 +48,13 @@ def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
     return cell
 
 
-def write(text: str, asked: Mapping[str, Any]) -> None:
+def write(text: str, params: Mapping[str, Any]) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
     from tcprobe.code.scope import renamed, scoped
     from tcprobe.system import files
 
-    output, struct = asked["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
-    text = scoped(renamed(text, struct[1] if struct else "", asked["called"]), asked["namespace"])
+    output, struct = params["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = scoped(renamed(text, struct[1] if struct else "", params["called"]), params["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -56,17 +62,17 @@ def write(text: str, asked: Mapping[str, Any]) -> None:
         click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
 
 
-def steps_table(asked: TileRequest, steps: Sequence[PathStep]) -> None:
+def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
     """A line for each step, then what they cost in cycles."""
     from tcprobe.ask.path.cycles import path_cycles
     from tcprobe.ask.plan_cost import told
 
     table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
-    for line in told(path_cycles(asked, steps)):
+    for line in told(path_cycles(request, steps)):
         click.echo(f"cycles, {line}")
 
 
-def steps_words(asked: TileRequest, step: PathStep) -> None:
+def steps_words(request: TileRequest, step: PathStep) -> None:
     """The instructions of a step and its addresses."""
     from tcprobe.ask.path.answer import formulas
     from tcprobe.ask.path.boxes import BoxCopy
@@ -74,7 +80,7 @@ def steps_words(asked: TileRequest, step: PathStep) -> None:
     click.echo(f"{step.kind}: {', '.join(step.ptx)}")
     if isinstance(step, BoxCopy):
         click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
-    for where, text in formulas(asked, step).items():
+    for where, text in formulas(request, step).items():
         click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 
 

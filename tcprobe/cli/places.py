@@ -71,20 +71,23 @@ class ElementType(Given):
 
 
 PLACE = click.option(
-    "--shared", "placed", type=Given(), metavar="PLACE",
+    "--shared",
+    "placed",
+    type=Given(),
+    metavar="PLACE",
     help="How lines lie: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
     "the boxes of that mode, or sw:B,M,S of byte offsets.",
-)  # fmt: skip
+)
 SWIZZLE = click.option(
     "--swizzle", type=SwizzleType(), help="Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3)."
 )
 
 
-def placed(asked: dict[str, Any]) -> str:
+def placed(params: dict[str, Any]) -> str:
     """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
     from tcprobe.layout import spelling
 
-    if asked["placed"] is not None and asked["swizzle"] is not None:
+    if params["placed"] is not None and params["swizzle"] is not None:
         raise UsageError("--shared and --swizzle say the same: leave one of them out.")
-    text = str(asked["placed"] or asked["swizzle"] or "plain")
+    text = str(params["placed"] or params["swizzle"] or "plain")
     return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

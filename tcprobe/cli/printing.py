@@ -72,8 +72,16 @@ def fragments(
         )
         for f in rows
     ]
-    lines += [(one.id, f"{one.held.rows} x {one.held.cols}", "in shared memory",
-                f"major {' or '.join(one.held.majors)}", one.instruction.target.name) for one in shared]  # fmt: skip
+    lines += [
+        (
+            one.id,
+            f"{one.held.rows} x {one.held.cols}",
+            "in shared memory",
+            f"major {' or '.join(one.held.majors)}",
+            one.instruction.target.name,
+        )
+        for one in shared
+    ]
     lines += [(row.id, "-", "-", "none", row.target.name) for row in forms]
     for number, text in enumerate(_aligned([heads, *lines], stated_width())):
         click.echo(bold(text) if number == 0 else text)

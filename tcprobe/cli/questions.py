@@ -84,8 +84,13 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
         by_lane, holders = _holders(cell, asked)
         cells = tensor_memory.reaches(cell.fragment, holders, asked["warp"])
         if as_json:
-            head = {"id": cell.fragment.id, "arch": cell.arch, "source": cell.source, "evidence": cell.evidence,
-                    "status": "measured" if cell.measured else "documented"}  # fmt: skip
+            head = {
+                "id": cell.fragment.id,
+                "arch": cell.arch,
+                "source": cell.source,
+                "evidence": cell.evidence,
+                "status": "measured" if cell.measured else "documented",
+            }
             of = {} if cell.selector is None else {"selector": cell.selector}
             shown = [holder.to_json() | at for holder, at in zip(holders, cells, strict=True)]
             click.echo(json.dumps({**head, **of, **(cells[0] if len(cells) == 1 else {}), "holders": shown}))
@@ -94,21 +99,21 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
             tensor_memory.reached(holders, cells, asked["warp"])
 
 
-def _holders(cell: Cell, asked: dict[str, Any]) -> tuple[bool, list[Holder]]:
+def _holders(cell: Cell, params: dict[str, Any]) -> tuple[bool, list[Holder]]:
     """Whether lanes are asked for, and what answers."""
     from tcprobe.ask import trace
 
-    rows, cols, lanes, elements = (asked[key] for key in ("rows", "cols", "lanes", "elements"))
+    rows, cols, lanes, elements = (params[key] for key in ("rows", "cols", "lanes", "elements"))
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    if by_lane and asked["products"]:
+    if by_lane and params["products"]:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     if by_lane:
         return True, trace.held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
     rows = range(cell.fragment.rows) if rows is None else rows
     cols = range(cell.fragment.cols) if cols is None else cols
-    return False, trace.where(cell, rows, cols, asked["products"])
+    return False, trace.where(cell, rows, cols, params["products"])
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
@@ -240,7 +245,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
-def _named(text: str, tables: Sequence[Cell], name: str | None) -> str:
+def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
     """The code under a name for the one fragment, or instruction, that it is of; UsageError where it is of several."""
     from tcprobe.code.names import made
     from tcprobe.code.scope import renamed
@@ -248,7 +253,7 @@ def _named(text: str, tables: Sequence[Cell], name: str | None) -> str:
 
     if not name:
         return text
-    ids = list(dict.fromkeys(cell.fragment.id for cell in tables))
+    ids = list(dict.fromkeys(cell.fragment.id for cell in cells))
     rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
     if len(ids) > 1 and len(rows) != 1:
         raise UsageError(f"--name is of one fragment, or of one instruction: this is of {len(ids)} fragments.")

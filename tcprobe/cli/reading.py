@@ -100,11 +100,15 @@ def _print_function(read: Read) -> None:
         _print_held(read.holds)
 
 
-def _print_held(table: HeldTable) -> None:
+def _print_held(held_table: HeldTable) -> None:
     """The table that a function's code shows."""
-    words = "the published table" if not table.differ else f"{table.differ} of {table.table.points} slots DIFFER"
-    click.echo(f"  holds {_some(list(table.fragments))}, leading dimension {table.leading}: {words}")
-    for line in table.first:
+    words = (
+        "the published table"
+        if not held_table.differ
+        else f"{held_table.differ} of {held_table.table.points} slots DIFFER"
+    )
+    click.echo(f"  holds {_some(list(held_table.fragments))}, leading dimension {held_table.leading}: {words}")
+    for line in held_table.first:
         click.echo(f"    {line}")
 
 

@@ -24,8 +24,13 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
 @click.command(short_help="Combine by row or column, mask, fill: exchanges and code.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--over", type=click.Choice(["row", "col"]), help="Combine the elements of each row, or of each column.")
-@click.option("--op", type=click.Choice(["max", "sum", "softmax"]), default="sum", show_default=True,
-              help="With what; softmax: a step of online softmax, and the total of its sums.")  # fmt: skip
+@click.option(
+    "--op",
+    type=click.Choice(["max", "sum", "softmax"]),
+    default="sum",
+    show_default=True,
+    help="With what; softmax: a step of online softmax, and the total of its sums.",
+)
 @click.option("--tile", "size", type=Given(), metavar="ROWSxCOLS", help="With --over: a tile of several fragments.")
 @click.option("--mask", type=Given(), metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
 @click.option(

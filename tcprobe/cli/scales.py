@@ -39,8 +39,11 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     found = _found(fragment, name, layers, asked)
     blocks = asked["blocks"] or 4
     lines = asked["lines"] or []
-    answers = [answer(found, line, block, blocks) for line in lines
-               for block in (asked["scaled"] if asked["scaled"] is not None else range(blocks))]  # fmt: skip
+    answers = [
+        answer(found, line, block, blocks)
+        for line in lines
+        for block in (asked["scaled"] if asked["scaled"] is not None else range(blocks))
+    ]
     code = found.code(chosen(asked["called"] or "scales", FUNCTION))
     if as_json:
         of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id
@@ -52,15 +55,15 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
         click.echo(code, nl=False)
 
 
-def _found(fragment: str, name: str | None, layers: Layers, asked: dict[str, Any]) -> LoadedScales | CopiedScales:
+def _found(fragment: str, name: str | None, layers: Layers, params: dict[str, Any]) -> LoadedScales | CopiedScales:
     from tcprobe.ask.scales import in_registers, in_tensor_memory
     from tcprobe.ask.tensor_memory import Wanted
     from tcprobe.store import names
 
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        return in_tensor_memory(placed, Wanted(asked["m"], asked["n"], 0, tensor_memory.vector_of(placed, asked)))
-    tensor_memory.require_none(asked)
+        return in_tensor_memory(placed, Wanted(params["m"], params["n"], 0, tensor_memory.vector_of(placed, params)))
+    tensor_memory.require_none(params)
     whole, note = names.meant(fragment, name, layers)
     told(note)
     return in_registers(whole)

@@ -27,8 +27,11 @@ def families(fragments: Sequence[Fragment], shared: Sequence[SharedOperand], for
         rows = [one for one in fragments if one.family == name]
         behind = [one for one in shared if one.instruction.family == name]
         bare = [row for row in forms if row.family == name]
-        counted = (f"{len(rows)} fragments" if rows else "", f"{len(behind)} in shared memory" if behind else "",
-                   f"{len(bare)} instructions without any" if bare else "")  # fmt: skip
+        counted = (
+            f"{len(rows)} fragments" if rows else "",
+            f"{len(behind)} in shared memory" if behind else "",
+            f"{len(bare)} instructions without any" if bare else "",
+        )
         targets = [*(one.target.name for one in rows), *(row.target.name for row in bare)]
         least = min(targets, key=lambda text: (int(re.sub(r"\D", "", text)), text))
         line(f"{name}: {', '.join(filter(None, counted))}, from {least} on", name, bold=True)
@@ -43,9 +46,10 @@ def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:
     for m, n, k in shapes:
         widths.setdefault((m, k), []).append(n)
     return [
-        text for (m, k), ns in widths.items()
+        text
+        for (m, k), ns in widths.items()
         for text in ([f"m{m}nNk{k} (N {min(ns)} to {max(ns)})"] if len(ns) > FEW else [f"m{m}n{n}k{k}" for n in ns])
-    ]  # fmt: skip
+    ]
 
 
 def lowerings(outcomes: Iterable[Lowered], total: int) -> None:

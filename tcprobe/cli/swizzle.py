@@ -139,8 +139,9 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
 
 @swizzle.command(short_help="A table drawn by banks.")
 @click.argument("what", metavar="FILE|NAME")
-@click.option("--extent", type=Sides(2, "E0,E1"), help="With NAME: extent of the tile. Default: what its "
-              "pattern takes.")  # fmt: skip
+@click.option(
+    "--extent", type=Sides(2, "E0,E1"), help="With NAME: extent of the tile. Default: what its pattern takes."
+)
 @STRIDE
 @BITS
 @BASE

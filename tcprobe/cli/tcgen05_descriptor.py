@@ -20,7 +20,10 @@ OPTIONS = (
     click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
     click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE what it says."),
     click.option(
-        "--kind", "mma_kind", type=Given(), metavar="KIND",
+        "--kind",
+        "mma_kind",
+        type=Given(),
+        metavar="KIND",
         help="With --idesc: f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4.",
     ),
     click.option("--m", type=Number(), help="With --idesc: M."),
@@ -30,10 +33,14 @@ OPTIONS = (
     click.option("--d-type", type=Given(), metavar="TYPE", help="With --idesc: type of D."),
     click.option("--scale-type", type=Given(), metavar="TYPE", help="With --idesc: type of the block scales."),
     click.option(
-        "--set", "others", type=Given(), multiple=True, metavar="FIELD=VALUE",
+        "--set",
+        "others",
+        type=Given(),
+        multiple=True,
+        metavar="FIELD=VALUE",
         help="With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96.",
     ),
-)  # fmt: skip
+)
 NAMES = ("mma_kind", *FIELDS, "others")
 
 
@@ -44,27 +51,28 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_none(asked: Mapping[str, Any]) -> None:
+def check_none(params: Mapping[str, Any]) -> None:
     """UsageError for options of the instruction descriptor without --idesc."""
     for name in NAMES:
-        if asked[name] not in (None, ()):
-            raise UsageError(f"--{ {'mma_kind': 'kind', 'others': 'set'}.get(name, name.replace('_', '-')) } "
-                             "goes with --idesc.")  # fmt: skip
+        if params[name] not in (None, ()):
+            raise UsageError(
+                f"--{ {'mma_kind': 'kind', 'others': 'set'}.get(name, name.replace('_', '-')) } goes with --idesc."
+            )
 
 
-def instruction(value: str | None, asked: Mapping[str, Any], as_json: bool) -> None:
+def instruction(value: str | None, params: Mapping[str, Any], as_json: bool) -> None:
     """The answer of --idesc."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    said = {name: asked[name] for name in FIELDS if asked[name] is not None} | _others(asked["others"])
+    said = {name: params[name] for name in FIELDS if params[name] is not None} | _others(params["others"])
     if value is not None:
         if said:
             raise UsageError(f"0xVALUE says all of itself but the kind: leave {next(iter(said))} out.")
-        plain = ask.instruction_value_json(_bits(value), asked["mma_kind"])
-    elif asked["mma_kind"] is None:
+        plain = ask.instruction_value_json(_bits(value), params["mma_kind"])
+    elif params["mma_kind"] is None:
         raise UsageError("say --kind, --m, --n and the types, or give a value such as 0x08400490.")
     else:
-        plain = ask.instruction_json(asked["mma_kind"], said)
+        plain = ask.instruction_json(params["mma_kind"], said)
     if as_json:
         click.echo(json.dumps(plain))
     else:
@@ -135,13 +143,13 @@ def value(bits: int, as_json: bool) -> None:
     _undocumented(plain["undocumented"])
 
 
-def tile(asked: Mapping[str, Any], as_json: bool) -> None:
+def tile(params: Mapping[str, Any], as_json: bool) -> None:
     """The descriptor of a tile for tcgen05."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    if asked["instruction"] is not None or asked["kind"] is None:
+    if params["instruction"] is not None or params["kind"] is None:
         raise UsageError("with --tcgen05 say --type: what the tile holds; --instruction is for wgmma.")
-    found = ask.tile(asked["size"], asked["kind"], asked["major"], asked["swizzle"].span)
+    found = ask.tile(params["size"], params["kind"], params["major"], params["swizzle"].span)
     plain = ask.tile_json(found)
     if as_json:
         click.echo(json.dumps(plain))

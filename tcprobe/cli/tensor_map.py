@@ -32,14 +32,31 @@ if TYPE_CHECKING:
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
 @click.option("--steps", type=Sides(), help="Element stride per dimension. Default: 1.")
-@click.option("--swizzle", type=MapSwizzle(), default="none", show_default=True,
-              help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.")  # fmt: skip
+@click.option(
+    "--swizzle",
+    type=MapSwizzle(),
+    default="none",
+    show_default=True,
+    help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.",
+)
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
 @click.option("--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="Of L2.")
-@click.option("--oob-fill", "fill", type=click.Choice(list(FILLS)), default="NONE", show_default=True,
-              help="Of elements outside the tensor: zeros, or a NaN.")  # fmt: skip
-@click.option("--address", type=Number(1), default=16, show_default=True, metavar="BYTES",
-              help="What the tensor's address is a multiple of.")  # fmt: skip
+@click.option(
+    "--oob-fill",
+    "fill",
+    type=click.Choice(list(FILLS)),
+    default="NONE",
+    show_default=True,
+    help="Of elements outside the tensor: zeros, or a NaN.",
+)
+@click.option(
+    "--address",
+    type=Number(1),
+    default=16,
+    show_default=True,
+    metavar="BYTES",
+    help="What the tensor's address is a multiple of.",
+)
 @ARCH
 @read_results
 @JSON
@@ -70,15 +87,22 @@ def _text(plan: MapPlan) -> None:
 
     made = plan.map
     count = " x ".join(map(str, plan.boxes))
-    counted = "gaps included; nobody measured what an mbarrier expects" if made.type in PADDED else (
-        "which is what an mbarrier expects")  # fmt: skip
-    wrapping.line(f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
-               f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}")  # fmt: skip
+    counted = (
+        "gaps included; nobody measured what an mbarrier expects"
+        if made.type in PADDED
+        else ("which is what an mbarrier expects")
+    )
+    wrapping.line(
+        f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
+        f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}"
+    )
     if plan.pitch:
         names = " and ".join(one.name for one in swizzles(made.swizzle))
         where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
-        wrapping.line(f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-                   + (f", of {plan.alignment} for the pattern to begin with it" if made.swizzle else ""))  # fmt: skip
+        wrapping.line(
+            f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
+            + (f", of {plan.alignment} for the pattern to begin with it" if made.swizzle else "")
+        )
     click.echo(cuda(plan))
 
 

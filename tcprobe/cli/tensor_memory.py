@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 SIZES = (
     click.option("--m", type=Number(), help="Of tcgen05.mma: M. Default: 128, or the largest."),
     click.option("--n", type=Number(), help="Of tcgen05.mma: N. Default: 256, or the largest."),
-    click.option("--scale-vec", "vector", type=Number(), metavar="N", help="Of scales in tensor memory: how many a row "
-                 "has, 1 of 1X, 2, 4."),
+    click.option(
+        "--scale-vec",
+        "vector",
+        type=Number(),
+        metavar="N",
+        help="Of scales in tensor memory: how many a row has, 1 of 1X, 2, 4.",
+    ),
     click.option("--multicast", type=Given(), help="Of tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first."),
-)  # fmt: skip
+)
 CELLS = (
     click.option("--cta", type=Number(), help="In tensor memory: which CTA of the pair. Default: 0."),
     click.option("--column", "columns", type=Numbers(), help="In tensor memory, with --lane: what the cell holds."),
@@ -52,12 +57,14 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return sizes(command)
 
 
-def require_none(asked: dict[str, Any]) -> None:
+def require_none(params: dict[str, Any]) -> None:
     """UsageError for an option that goes with tensor memory alone."""
-    if wrong := [name for name in ONLY if asked.get(name) is not None]:
+    if wrong := [name for name in ONLY if params.get(name) is not None]:
         option = {"vector": "scale-vec", "columns": "column"}.get(wrong[0], wrong[0])
-        raise UsageError(f"--{option} goes with D of tcgen05.mma and what else is in tensor memory, such as "
-                         "tcgen05.mma.cta_group::1.kind::f16.d.")  # fmt: skip
+        raise UsageError(
+            f"--{option} goes with D of tcgen05.mma and what else is in tensor memory, such as "
+            "tcgen05.mma.cta_group::1.kind::f16.d."
+        )
 
 
 def meant(name: str) -> MemoryOperand | None:
@@ -76,25 +83,27 @@ def form(name: str) -> Instruction | None:
     return row if row and not row.fragments else None
 
 
-def check_arch(row: Instruction, name: str | None) -> None:
+def check_arch(instruction: Instruction, name: str | None) -> None:
     """UsageError for an arch that does not have the instruction."""
     from tcprobe.isa import arch
 
     for at in several(name):
-        if at not in (None, "all") and not row.target.on(arch.arch(str(at))):
-            raise UsageError(f"{at} does not have {row.id}: `tcprobe why-not` says why.")
+        if at not in (None, "all") and not instruction.target.on(arch.arch(str(at))):
+            raise UsageError(f"{at} does not have {instruction.id}: `tcprobe why-not` says why.")
 
 
-def located(in_memory: MemoryOperand, asked: dict[str, Any], as_json: bool) -> None:
+def located(in_memory: MemoryOperand, params: dict[str, Any], as_json: bool) -> None:
     """Answers for every element, or cell, that is asked about, one after the other."""
-    if asked["ld"] and in_memory.name != "d":
+    if params["ld"] and in_memory.name != "d":
         raise UsageError("--ld goes with D: tcgen05.ld reads words, which hold several elements of other operands.")
-    if wrong := [name for name in ELSEWHERE if asked[name] is not None]:
-        raise UsageError(f"{in_memory.id} is in tensor memory: give --row and --col, or --lane and --column; "
-                         f"--{wrong[0]} is for others.")  # fmt: skip
-    for selector in _selectors(in_memory, asked):
-        placed = _placed(in_memory, asked, selector)
-        for answer in _answers(placed, asked):
+    if wrong := [name for name in ELSEWHERE if params[name] is not None]:
+        raise UsageError(
+            f"{in_memory.id} is in tensor memory: give --row and --col, or --lane and --column; "
+            f"--{wrong[0]} is for others."
+        )
+    for selector in _selectors(in_memory, params):
+        placed = _placed(in_memory, params, selector)
+        for answer in _answers(placed, params):
             picked = answer | ({} if selector is None else {"selector": selector})
             if as_json:
                 click.echo(json.dumps(picked))
@@ -102,105 +111,124 @@ def located(in_memory: MemoryOperand, asked: dict[str, Any], as_json: bool) -> N
                 _print(placed, picked)
 
 
-def _selectors(in_memory: MemoryOperand, asked: dict[str, Any]) -> list[int | None]:
+def _selectors(in_memory: MemoryOperand, params: dict[str, Any]) -> list[int | None]:
     """What is asked for, else each that there is; None of what no selector changes."""
     from tcprobe.references import memory_operand
 
     if not in_memory.form.multiplies or in_memory.name in ("a", "d"):
-        if asked["selector"] is not None:
+        if params["selector"] is not None:
             raise UsageError(f"no selector changes {in_memory.id}: leave --selector out.")
         return [None]
-    if asked["selector"] is not None:
-        return [asked["selector"]]
-    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, asked)))
+    if params["selector"] is not None:
+        return [params["selector"]]
+    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, params)))
 
 
-def vector_of(in_memory: MemoryOperand, asked: dict[str, Any]) -> int:
+def vector_of(in_memory: MemoryOperand, params: dict[str, Any]) -> int:
     """How many scales a row has; UsageError where the form does not say, and nobody else."""
     from tcprobe.references import memory_operand
 
     if not in_memory.name.startswith("scale_"):
-        if asked["vector"] is not None:
+        if params["vector"] is not None:
             raise UsageError(f"--scale-vec goes with scale_a and scale_b, not with {in_memory.id}.")
         return 0
     known = memory_operand.vectors(in_memory.form)
-    if asked["vector"] is None and len(known) == 1:
+    if params["vector"] is None and len(known) == 1:
         return known[0]
-    if asked["vector"] not in known:
+    if params["vector"] not in known:
         raise UsageError(
             f"{in_memory.id} has {' or '.join(map(str, known))} scales a row: say --scale-vec {known[-1]}."
         )
-    return int(asked["vector"])
+    return int(params["vector"])
 
 
-def _placed(in_memory: MemoryOperand, asked: dict[str, Any], selector: int | None) -> InTensorMemory:
+def _placed(in_memory: MemoryOperand, params: dict[str, Any], selector: int | None) -> InTensorMemory:
     from tcprobe.ask.tensor_memory import Wanted, placed
 
-    vector = vector_of(in_memory, asked)
-    return placed(in_memory, Wanted(asked["m"], asked["n"], selector or 0, vector, asked["multicast"]))
+    vector = vector_of(in_memory, params)
+    return placed(in_memory, Wanted(params["m"], params["n"], selector or 0, vector, params["multicast"]))
 
 
-def _answers(placed: InTensorMemory, asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    by_element, by_cell = (None not in (asked[a], asked[b]) for a, b in (("rows", "cols"), ("lanes", "columns")))
+def _answers(held_there: InTensorMemory, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    by_element, by_cell = (None not in (params[a], params[b]) for a, b in (("rows", "cols"), ("lanes", "columns")))
     if by_element == by_cell:
-        raise UsageError(f"{placed.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
-    if by_cell and asked["ld"]:
+        raise UsageError(f"{held_there.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
+    if by_cell and params["ld"]:
         raise UsageError("--ld goes with --row and --col; `where tcgen05.ld...` says what a register holds.")
     if by_element:
-        yield from (_of_element(placed, row, col, asked["ld"]) for row, col in product(asked["rows"], asked["cols"]))
+        yield from (
+            _of_element(held_there, row, col, params["ld"]) for row, col in product(params["rows"], params["cols"])
+        )
         return
-    bit = asked["bit"] or 0
-    _check_bounds(placed, asked, bit)
-    for lane, column in product(asked["lanes"], asked["columns"]):
-        element = placed.at(asked["cta"] or 0, lane, column, bit)
-        bits = placed.statement.bits
-        yield {**_head(placed), "row": element and element[0], "col": element and element[1],
-               "tmem": {"cta": asked["cta"] or 0, "lane": lane, "column": column}, "bit": bit - bit % bits,
-               "bits": bits, **_tail(placed)}  # fmt: skip
+    bit = params["bit"] or 0
+    _check_bounds(held_there, params, bit)
+    for lane, column in product(params["lanes"], params["columns"]):
+        element = held_there.at(params["cta"] or 0, lane, column, bit)
+        bits = held_there.statement.bits
+        yield {
+            **_head(held_there),
+            "row": element and element[0],
+            "col": element and element[1],
+            "tmem": {"cta": params["cta"] or 0, "lane": lane, "column": column},
+            "bit": bit - bit % bits,
+            "bits": bits,
+            **_tail(held_there),
+        }
 
 
-def _check_bounds(placed: InTensorMemory, asked: dict[str, Any], bit: int) -> None:
+def _check_bounds(held_there: InTensorMemory, params: dict[str, Any], bit: int) -> None:
     from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
 
-    pairs = (("cta", [asked["cta"] or 0], 1 + ("cta_group::2" in placed.operand.form.id)), ("bit", [bit], 32),
-             ("lane", asked["lanes"], LANES), ("column", asked["columns"], COLUMNS))  # fmt: skip
+    pairs = (
+        ("cta", [params["cta"] or 0], 1 + ("cta_group::2" in held_there.operand.form.id)),
+        ("bit", [bit], 32),
+        ("lane", params["lanes"], LANES),
+        ("column", params["columns"], COLUMNS),
+    )
     for name, values, most in pairs:
         if wrong := [value for value in values if value >= most]:
-            raise UsageError(f"{placed.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
+            raise UsageError(f"{held_there.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
 
 
-def _of_element(placed: InTensorMemory, row: int, col: int, load: str | None) -> dict[str, Any]:
+def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None) -> dict[str, Any]:
     from tcprobe.references import accumulator
 
-    first, *others = placed.places(row, col)
-    head, cell = {**_head(placed), "row": row, "col": col}, first._asdict()
-    answer = {**head, "tmem": {name: cell[name] for name in ("cta", "lane", "column")}, "bit": first.bit,
-              "bits": placed.statement.bits}  # fmt: skip
+    first, *others = held_there.places(row, col)
+    head, cell = {**_head(held_there), "row": row, "col": col}, first._asdict()
+    answer = {
+        **head,
+        "tmem": {name: cell[name] for name in ("cta", "lane", "column")},
+        "bit": first.bit,
+        "bits": held_there.statement.bits,
+    }
     if others:
         answer["copies"] = [other._asdict() for other in others]
     if load:
         landing = accumulator.Landing(first.cta, first.lane, first.column)
         answer |= accumulator.loaded(landing, *_load(load))._asdict()
-    return answer | _tail(placed, (row, col))
+    return answer | _tail(held_there, (row, col))
 
 
-def _head(placed: InTensorMemory) -> dict[str, Any]:
-    return {"id": placed.operand.id, "m": placed.m, "n": placed.n, "layout": placed.letter}
+def _head(held_there: InTensorMemory) -> dict[str, Any]:
+    return {"id": held_there.operand.id, "m": held_there.m, "n": held_there.n, "layout": held_there.letter}
 
 
-def _tail(placed: InTensorMemory, element: tuple[int, int] | None = None) -> dict[str, Any]:
+def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) -> dict[str, Any]:
     """What it rests on, and who says otherwise of an element."""
-    differs = [{"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
-               for other in placed.statements[1:] if element]  # fmt: skip
+    differs = [
+        {"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
+        for other in held_there.statements[1:]
+        if element
+    ]
     said = {"differs": differs} if differs else {}
-    return {"status": "documented", "source": placed.statement.source, **said}
+    return {"status": "documented", "source": held_there.statement.source, **said}
 
 
-def _print(placed: InTensorMemory, described: dict[str, Any]) -> None:
+def _print(held_there: InTensorMemory, described: dict[str, Any]) -> None:
     cells = [{**described["tmem"], "bit": described["bit"]}, *described.get("copies", ())]
-    name = placed.operand.name.upper()
+    name = held_there.operand.name.upper()
     element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
-    layout = f"layout {placed.letter}, " if placed.letter else ""
+    layout = f"layout {held_there.letter}, " if held_there.letter else ""
     picked = f", selector {described['selector']}" if "selector" in described else ""
     click.echo(f"{element}: tensor memory {'; '.join(map(_cell, cells))} ({layout}documented{picked})")
     if "register" in described:
@@ -252,12 +280,12 @@ def _load(words: str) -> tuple[str, int]:
     return read[1], int(read[2])
 
 
-def shown(asked_for: MemoryOperand | Instruction, asked: dict[str, Any], as_json: bool) -> None:
+def shown(asked_for: MemoryOperand | Instruction, params: dict[str, Any], as_json: bool) -> None:
     """`show` of an operand, or of all that a form has in tensor memory."""
     from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
 
     if isinstance(asked_for, MemoryOperand):
-        _show(asked_for, asked, as_json)
+        _show(asked_for, params, as_json)
         return
     if not as_json:
         click.echo(click.style(asked_for.name, bold=True))
@@ -267,23 +295,23 @@ def shown(asked_for: MemoryOperand | Instruction, asked: dict[str, Any], as_json
                 json.dumps({"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}) if as_json else SHIFTED
             )
         else:
-            _show(operand, asked, as_json, alone=False)
+            _show(operand, params, as_json, alone=False)
 
 
-def _show(in_memory: MemoryOperand, asked: dict[str, Any], as_json: bool, alone: bool = True) -> None:
+def _show(in_memory: MemoryOperand, params: dict[str, Any], as_json: bool, alone: bool = True) -> None:
     """Every selector's and every count of scales; of a whole form what nobody states is said, no error."""
     from tcprobe.references import memory_operand
 
-    counted = in_memory.name.startswith("scale_") and asked["vector"] is None
-    for vector in memory_operand.vectors(in_memory.form) if counted else (asked["vector"],):
-        wanted = {**asked, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
+    counted = in_memory.name.startswith("scale_") and params["vector"] is None
+    for vector in memory_operand.vectors(in_memory.form) if counted else (params["vector"],):
+        wanted = {**params, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
         if not alone and in_memory.name in ("a", "d"):
             wanted["selector"] = None
         for selector in _selectors(in_memory, wanted):
             try:
                 placed = _placed(in_memory, wanted, selector)
             except UsageError as error:
-                if alone and selector in (None, 0, asked["selector"]):
+                if alone and selector in (None, 0, params["selector"]):
                     raise
                 _unstated(in_memory, _picked(wanted["vector"], selector), str(error), as_json)
                 continue
@@ -307,16 +335,18 @@ def _unstated(in_memory: MemoryOperand, picked: dict[str, int], words: str, as_j
         click.echo(f"{in_memory.id}{''.join(f', {name} {value}' for name, value in picked.items())}: {said}")
 
 
-def _describe(placed: InTensorMemory, picked: dict[str, Any]) -> None:
-    facts = placed.to_json()
-    sizes = f"M {placed.m}, N {placed.n}, " if placed.operand.form.multiplies else ""
-    layout = f"layout {placed.letter}, " if placed.letter else ""
+def _describe(held_there: InTensorMemory, picked: dict[str, Any]) -> None:
+    facts = held_there.to_json()
+    sizes = f"M {held_there.m}, N {held_there.n}, " if held_there.operand.form.multiplies else ""
+    layout = f"layout {held_there.letter}, " if held_there.letter else ""
     chosen = "".join(f", {name} {value}" for name, value in picked.items())
-    copies = f", in {placed.held} places" if placed.held > 1 else ""
-    click.echo(f"{placed.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
-               f"{facts['bits']} bits each, {facts['columns']} columns{copies}{chosen}")  # fmt: skip
+    copies = f", in {held_there.held} places" if held_there.held > 1 else ""
+    click.echo(
+        f"{held_there.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
+        f"{facts['bits']} bits each, {facts['columns']} columns{copies}{chosen}"
+    )
     for name, text in facts["formula"].items():
         click.echo(f"  {name} = {text or 'no closed form'}")
-    click.echo(f"  documented only, by {placed.statement.source}")
-    for other in placed.statements[1:]:
+    click.echo(f"  documented only, by {held_there.statement.source}")
+    for other in held_there.statements[1:]:
         click.echo(f"  otherwise by {other.source}")

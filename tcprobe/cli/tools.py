@@ -166,8 +166,9 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     union = merged(paths, Results(folder), contributor or "")
     conflicts = [str(conflict) for conflict in union.conflicts]
     if as_json:
-        click.echo(json.dumps({"added": union.added, "known": union.known, "conflicts": conflicts,
-                               "results": str(folder)}))  # fmt: skip
+        click.echo(
+            json.dumps({"added": union.added, "known": union.known, "conflicts": conflicts, "results": str(folder)})
+        )
     else:
         for run, count in union.added.items():
             click.echo(f"{count} measurements added to {folder / 'runs' / run}")
@@ -179,13 +180,23 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
 
 @click.command(short_help="Write a static site: a page for every fact.")
 @click.option(
-    "-o", "--output", "folder", type=Named(path_type=Path), default=Path("site"), show_default=True, metavar="DIR",
+    "-o",
+    "--output",
+    "folder",
+    type=Named(path_type=Path),
+    default=Path("site"),
+    show_default=True,
+    metavar="DIR",
     help="Folder to write: missing, empty, or with a site written before.",
-)  # fmt: skip
+)
 @click.option(
-    "--results", "sources", multiple=True, type=Named(path_type=Path, file_okay=False), metavar="DIR",
+    "--results",
+    "sources",
+    multiple=True,
+    type=Named(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="Folder of measurements: these alone, the first over the others. Default: ./results over the published ones.",
-)  # fmt: skip
+)
 def site(folder: Path, sources: tuple[Path, ...]) -> None:
     """Write a static site from the tables: a page for every fragment, instruction, layout, arch and device.
 

@@ -42,6 +42,11 @@ def folded(text: str, columns: int | None) -> list[str]:
     if columns is None or len(text) <= columns:
         return [text]
     margin = " " * (len(text) - len(text.lstrip()))
-    wrapper = TextWrapper(columns, initial_indent=margin, subsequent_indent=f"{margin}    ", break_long_words=False,
-                          break_on_hyphens=False)  # fmt: skip
+    wrapper = TextWrapper(
+        columns,
+        initial_indent=margin,
+        subsequent_indent=f"{margin}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     return wrapper.wrap(text.lstrip())

@@ -28,15 +28,35 @@ MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 WIDTH = 108
 # what goes around the multiplies of a warpgroup: name, template, parameters, text, constraints, what it is for
 AROUND = (
-    ("fence", "", "", "wgmma.fence.sync.aligned;", "",
-     "before the first multiply, and after registers of D or A were written otherwise"),
+    (
+        "fence",
+        "",
+        "",
+        "wgmma.fence.sync.aligned;",
+        "",
+        "before the first multiply, and after registers of D or A were written otherwise",
+    ),
     ("commit_group", "", "", "wgmma.commit_group.sync.aligned;", "", "the multiplies since the last group are a group"),
-    ("wait_group", "int pending = 0", "", "wgmma.wait_group.sync.aligned %0;", ': "n"(pending) ',
-     "until at most `pending` groups, the latest, are under way: then registers of the others may be used"),
-    *(("fence_operand", "int size", f"{kind} (&x)[size]", "", letter,
-       "keeps the compiler from moving registers of D or A across: before `fence`, after `wait_group`")
-      for kind, letter in (("float", "f"), ("int", "r"), ("unsigned", "r"))),
-)  # fmt: skip
+    (
+        "wait_group",
+        "int pending = 0",
+        "",
+        "wgmma.wait_group.sync.aligned %0;",
+        ': "n"(pending) ',
+        "until at most `pending` groups, the latest, are under way: then registers of the others may be used",
+    ),
+    *(
+        (
+            "fence_operand",
+            "int size",
+            f"{kind} (&x)[size]",
+            "",
+            letter,
+            "keeps the compiler from moving registers of D or A across: before `fence`, after `wait_group`",
+        )
+        for kind, letter in (("float", "f"), ("int", "r"), ("unsigned", "r"))
+    ),
+)
 
 
 def word(fragment: Fragment) -> str:
@@ -162,9 +182,15 @@ def _warpgroup(instruction: Instruction, operand_a: str) -> Iterator[str]:
         written += [asm.immediate(name, (1, -1)) for name in ("scale_a", "scale_b")]
     if len(instruction.described[0].held.majors) > 1:
         written += _transposed(asm, held)
-    yield from asm.function("mma", [
-        f"{{.reg .pred add; setp.ne.b32 add, {adds}, 0;", instruction.name, f"{', '.join(written)};}}",
-    ], memory=False)  # fmt: skip
+    yield from asm.function(
+        "mma",
+        [
+            f"{{.reg .pred add; setp.ne.b32 add, {adds}, 0;",
+            instruction.name,
+            f"{', '.join(written)};}}",
+        ],
+        memory=False,
+    )
 
 
 def around() -> Iterator[str]:

@@ -38,9 +38,12 @@ FUNCTIONS = {
     "fma_f16": ("unsigned x, unsigned y, unsigned z", "fma.rn.f16x2 %0, %1, %2, %3;", "x y + z"),
     "fma_bf16": ("unsigned x, unsigned y, unsigned z", "fma.rn.bf16x2 %0, %1, %2, %3;", "x y + z"),
     "e4m3_f16": ("unsigned short x", "cvt.rn.f16x2.e4m3x2 %0, %1;", ""),
-    "e2m1_f16": ("unsigned short x", "{.reg .b8 low, high; mov.b16 {low, high}, %1; cvt.rn.f16x2.e2m1x2 %0, low;}",
-                 "of its low byte"),
-}  # fmt: skip
+    "e2m1_f16": (
+        "unsigned short x",
+        "{.reg .b8 low, high; mov.b16 {low, high}, %1; cvt.rn.f16x2.e2m1x2 %0, low;}",
+        "of its low byte",
+    ),
+}
 MINUS_ZERO = 0x80008000  # of f16 and bf16 alike: x y + -0 is x y, signed zeros and all
 E4M3 = Target("sm_89", "8.1")
 E2M1 = Target("sm_100a", "8.6", (("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_110f", "9.0"), ("sm_120f", "8.8")))
@@ -154,15 +157,18 @@ def _nibbles_bf16(source: str, target: str, device: Arch) -> Decoding:
     offset = 8 if source == "s4" else 0
     lines = tuple(
         f"to[{j}] = fma_bf16(lop3({_shifted(-4 * j)}, {_twice(0x000F)}, {_twice(0x4300)}), {_twice(0x3F80)}, "
-        f"{_twice(0xC300 + offset)});" for j in range(4)
-    )  # fmt: skip
+        f"{_twice(0xC300 + offset)});"
+        for j in range(4)
+    )
     words = "nibbles interleaved for the exponent trick: lop3 makes 128 + code of two at once"
     return Decoding(source, target, 4, _halves(), lines, words, offset)
 
 
 def _bytes_f16(source: str, target: str, device: Arch) -> Decoding:
-    lines = tuple(f"to[{j}] = subtract_f16(bytes(word, {_twice(0x6464)}, {order}), {_twice(0x6480)});"
-                  for j, order in enumerate(("0x4140u", "0x4342u")))  # fmt: skip
+    lines = tuple(
+        f"to[{j}] = subtract_f16(bytes(word, {_twice(0x6464)}, {order}), {_twice(0x6480)});"
+        for j, order in enumerate(("0x4140u", "0x4342u"))
+    )
     words = "prmt puts the exponent of 1024 above a code: 1024 + code of two at once"
     return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80)
 
@@ -171,8 +177,9 @@ def _bytes_bf16(source: str, target: str, device: Arch) -> Decoding:
     """The low 8 bits of bf16, one of the exponent among them, count in 2^-133; times 2^127 they count in 2^-6."""
     lines = tuple(
         f"to[{j}] = fma_bf16(fma_bf16(bytes(word, 0u, {order}), {_twice(0x7F00)}, {_twice(0xC000)}), {_twice(0x4280)}, "
-        f"{MINUS_ZERO:#010x}u);" for j, order in enumerate(("0x4140u", "0x4342u"))
-    )  # fmt: skip
+        f"{MINUS_ZERO:#010x}u);"
+        for j, order in enumerate(("0x4140u", "0x4342u"))
+    )
     words = "prmt leaves a code in the low byte, code / 2^133; fma makes code / 64 - 2 of it, and 64 times that"
     return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80)
 
@@ -198,10 +205,14 @@ _FLOATS = {
 
 def _by_bits(source: str, target: str, device: Arch) -> Decoding:
     way, size = _FLOATS[source, target], dtype(source).bits - 1
-    places = tuple((*range(low + 16 * half, low + 16 * half + size), sign + 16 * half)
-                   for low, sign in way.fields for half in range(2))  # fmt: skip
-    lines = tuple(f"to[{j}] = {_times(target, _moved(way, field, size), way.factor)};"
-                  for j, field in enumerate(way.fields))  # fmt: skip
+    places = tuple(
+        (*range(low + 16 * half, low + 16 * half + size), sign + 16 * half)
+        for low, sign in way.fields
+        for half in range(2)
+    )
+    lines = tuple(
+        f"to[{j}] = {_times(target, _moved(way, field, size), way.factor)};" for j, field in enumerate(way.fields)
+    )
     words = "sign and magnitude are moved to where the type has them; a multiplication makes up for the bias"
     return Decoding(source, target, len(way.fields), places, lines, words)
 
@@ -229,8 +240,10 @@ def _times(target: str, text: str, factor: int) -> str:
 def _e4m3_f16(source: str, target: str, device: Arch) -> Decoding:
     if not E4M3.on(device):
         return _by_bits(source, target, device)
-    lines = ("to[0] = e4m3_f16(static_cast<unsigned short>(word));",
-             "to[1] = e4m3_f16(static_cast<unsigned short>(word >> 16));")  # fmt: skip
+    lines = (
+        "to[0] = e4m3_f16(static_cast<unsigned short>(word));",
+        "to[1] = e4m3_f16(static_cast<unsigned short>(word >> 16));",
+    )
     return Decoding(source, target, 2, _linear(8, 4), lines, "cvt of two codes at once", needs=E4M3)
 
 
@@ -261,9 +274,17 @@ def _s4_bytes(source: str, target: str, device: Arch) -> Decoding:
 
 
 _WAYS: dict[tuple[str, str], Callable[[str, str, Arch], Decoding]] = {
-    ("s4", "f16"): _nibbles_f16, ("u4", "f16"): _nibbles_f16, ("s8", "f16"): _bytes_f16,
-    ("e4m3", "f16"): _e4m3_f16, ("e2m1", "f16"): _e2m1_f16,
-    ("s4", "bf16"): _nibbles_bf16, ("u4", "bf16"): _nibbles_bf16, ("s8", "bf16"): _bytes_bf16,
-    ("e4m3", "bf16"): _by_bits, ("e2m1", "bf16"): _by_bits,
-    ("s4", "s8"): _s4_bytes, ("u4", "s8"): _u4_bytes, ("u4", "u8"): _u4_bytes,
-}  # fmt: skip
+    ("s4", "f16"): _nibbles_f16,
+    ("u4", "f16"): _nibbles_f16,
+    ("s8", "f16"): _bytes_f16,
+    ("e4m3", "f16"): _e4m3_f16,
+    ("e2m1", "f16"): _e2m1_f16,
+    ("s4", "bf16"): _nibbles_bf16,
+    ("u4", "bf16"): _nibbles_bf16,
+    ("s8", "bf16"): _bytes_bf16,
+    ("e4m3", "bf16"): _by_bits,
+    ("e2m1", "bf16"): _by_bits,
+    ("s4", "s8"): _s4_bytes,
+    ("u4", "s8"): _u4_bytes,
+    ("u4", "u8"): _u4_bytes,
+}

@@ -23,9 +23,9 @@ def word(fragment: Fragment) -> tuple[str, str]:
     return WORDS.get(fragment.type, ("unsigned", "r"))
 
 
-def function(row: Instruction) -> str:
+def function(instruction: Instruction) -> str:
     """`multiply`(d, a, b) of a multiply of registers."""
-    d, a, b = (row.fragment(name) for name in "dab")
+    d, a, b = (instruction.fragment(name) for name in "dab")
     kind, letter = word(d)
     registers = [
         braced(0, d.registers),
@@ -34,39 +34,45 @@ def function(row: Instruction) -> str:
     ]
     outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(d.registers))
     inputs = ", ".join(f'"r"({name}[{j}])' for name, one in (("a", a), ("b", b)) for j in range(one.registers))
-    return "\n".join((
-        f"__device__ inline void multiply({kind} (&d)[{d.registers}], const unsigned (&a)[{a.registers}], "
-        f"const unsigned (&b)[{b.registers}]) {{",
-        f'  asm volatile("{row.name} {", ".join(registers)}, {registers[0]};"',
-        f"               : {outputs}",
-        f"               : {inputs});",
-        "}",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            f"__device__ inline void multiply({kind} (&d)[{d.registers}], const unsigned (&a)[{a.registers}], "
+            f"const unsigned (&b)[{b.registers}]) {{",
+            f'  asm volatile("{instruction.name} {", ".join(registers)}, {registers[0]};"',
+            f"               : {outputs}",
+            f"               : {inputs});",
+            "}",
+        )
+    )
 
 
-def described(row: Instruction, turned: tuple[bool, bool]) -> str:
+def described(instruction: Instruction, turned: tuple[bool, bool]) -> str:
     """`multiply`(d, a, b, more) of a wgmma with both factors behind descriptors; without `more` D is overwritten.
 
     `turned` says of A and B whether m or n is contiguous.
     """
-    d = row.fragment("d")
+    d = instruction.fragment("d")
     kind, letter = word(d)
     at = d.registers
     outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(at))
-    return "\n".join((
-        f"__device__ inline void multiply({kind} (&d)[{at}], unsigned long long a, unsigned long long b, int more) {{",
-        '  asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(at + 2) + ', 0;"',
-        f'               "{row.name} {braced(0, at)}, %{at}, %{at + 1}, p{_modifiers(row, turned)};}}"',
-        f"               : {outputs}",
-        '               : "l"(a), "l"(b), "r"(more));',
-        "}",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            f"__device__ inline void multiply({kind} (&d)[{at}], unsigned long long a, unsigned long long b, "
+            "int more) {",
+            '  asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(at + 2) + ', 0;"',
+            f'               "{instruction.name} {braced(0, at)}, %{at}, %{at + 1}, '
+            f'p{_modifiers(instruction, turned)};}}"',
+            f"               : {outputs}",
+            '               : "l"(a), "l"(b), "r"(more));',
+            "}",
+        )
+    )
 
 
-def _modifiers(row: Instruction, turned: tuple[bool, bool]) -> str:
+def _modifiers(instruction: Instruction, turned: tuple[bool, bool]) -> str:
     """Of signs, which floats have, and of what is contiguous, which types of 16 bits have."""
-    signs = "" if row.type("d") == "s32" else ", 1, 1"
-    return signs + (f", {int(turned[0])}, {int(turned[1])}" if row.described[0].held.slot_bits == 16 else "")
+    signs = "" if instruction.type("d") == "s32" else ", 1, 1"
+    return signs + (f", {int(turned[0])}, {int(turned[1])}" if instruction.described[0].held.slot_bits == 16 else "")
 
 
 def braced(start: int, count: int) -> str:

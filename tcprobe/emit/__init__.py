@@ -30,7 +30,7 @@ class Format(Protocol):
 
     WHAT: str
 
-    def emit(self, tables: Sequence[Cell]) -> str:
+    def emit(self, cells: Sequence[Cell]) -> str:
         """The text; UsageError where the format cannot express a table."""
 
 
@@ -47,23 +47,23 @@ def formats() -> MappingProxyType[str, Format]:
     return MappingProxyType({name: _module(name) for name in names()})
 
 
-def emit(name: str, tables: Sequence[Cell]) -> str:
-    """The text of `tables` in format `name`; UsageError where the format is unknown or cannot express them."""
+def emit(name: str, cells: Sequence[Cell]) -> str:
+    """The text of `cells` in format `name`; UsageError where the format is unknown or cannot express them."""
     if name not in names():
         raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
-    if not tables:
+    if not cells:
         raise UsageError("no fragment to emit.")
-    tables = selected(tables, None, every=for_all_selectors(name))
+    cells = selected(cells, None, every=for_all_selectors(name))
     spoken = (*WHOLE, *getattr(_module(name), "ROLES", ()))
-    silent = next((cell.fragment for cell in tables if cell.fragment.role not in spoken), None)
+    silent = next((cell.fragment for cell in cells if cell.fragment.role not in spoken), None)
     if silent:
-        others = dict.fromkeys(cell.fragment.id for cell in tables if cell.fragment.role in spoken)
+        others = dict.fromkeys(cell.fragment.id for cell in cells if cell.fragment.role in spoken)
         instead = f"; what it can write of these: {', '.join(others)}" if others else ""
         raise UsageError(f"{name} has no words for the {silent.role.value} {silent.id}{instead}.")
-    archs = dict.fromkeys(cell.arch for cell in tables)
+    archs = dict.fromkeys(cell.arch for cell in cells)
     if len(archs) > 1 and not _archs(name):
         raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with --arch, or take cuda.")
-    return _module(name).emit(tables).rstrip("\n") + "\n"
+    return _module(name).emit(cells).rstrip("\n") + "\n"
 
 
 def for_all_archs(name: str) -> bool:

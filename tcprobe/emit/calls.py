@@ -15,21 +15,25 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 DEVICE = "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"
-CALLED = {"mma": "mma(d, a, b, c)", "ldmatrix": "ldmatrix(d, address)", "stmatrix": "stmatrix(address, a)",
-          "movmatrix": "movmatrix(d, a)"}  # fmt: skip
+CALLED = {
+    "mma": "mma(d, a, b, c)",
+    "ldmatrix": "ldmatrix(d, address)",
+    "stmatrix": "stmatrix(address, a)",
+    "movmatrix": "movmatrix(d, a)",
+}
 
 
-def found(tables: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
+def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
     """The instructions of which all fragments are there on some arch, with these archs."""
     rows = inventory.instructions()
-    ids = dict.fromkeys(id_ for cell in tables for id_ in inventory.user_ids(cell.fragment.id))
+    ids = dict.fromkeys(id_ for cell in cells for id_ in inventory.user_ids(cell.fragment.id))
     on: dict[str, set[str]] = {}
-    for cell in tables:
+    for cell in cells:
         on.setdefault(cell.fragment.id, set()).add(cell.arch)
     by_row: dict[Instruction, list[str]] = {}
     for row in filter(call.callable_, (rows[id_] for id_ in ids)):
         whole = set.intersection(*(on.get(fragment.id, set()) for fragment in row.fragments))
-        archs = [name for name in dict.fromkeys(cell.arch for cell in tables) if name in whole]
+        archs = [name for name in dict.fromkeys(cell.arch for cell in cells) if name in whole]
         by_row |= {row: archs} if archs else {}
     return by_row
 

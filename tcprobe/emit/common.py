@@ -30,17 +30,17 @@ def about(cell: Cell) -> list[str]:
     ]
 
 
-def counting(tables: Sequence[Cell]) -> str:
+def counting(cells: Sequence[Cell]) -> str:
     """What lane and i count in formulas of these tables."""
-    several = max(cell.fragment.threads for cell in tables)
+    several = max(cell.fragment.threads for cell in cells)
     lane = f"; lane is the thread of a warpgroup, 0 to {several - 1}, for tables of {several}" if several > WARP else ""
     return f"i counts a lane's elements from the low bits of its first register{lane}"
 
 
-def heading(tables: Sequence[Cell], mark: str) -> list[str]:
+def heading(cells: Sequence[Cell], mark: str) -> list[str]:
     """The comment at the top of a file, in lines that begin with `mark`."""
-    lines = [f"made by tcprobe {__version__}; {counting(tables)}"]
-    lines += [line for cell in tables for line in about(cell)]
+    lines = [f"made by tcprobe {__version__}; {counting(cells)}"]
+    lines += [line for cell in cells for line in about(cell)]
     return [f"{mark} {comment(line)}" for line in lines]
 
 
@@ -79,16 +79,16 @@ def named(cell: Cell) -> str:
     return identifier(cell.fragment.id) + ("" if cell.selector is None else f"_selector{cell.selector}")
 
 
-def instructions(tables: Sequence[Cell], behind: bool = False) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
-    """The instructions whose fragments are all among `tables`, each on one arch; some formats describe a whole one.
+def instructions(cells: Sequence[Cell], behind: bool = False) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
+    """The instructions whose fragments are all among `cells`, each on one arch; some formats describe a whole one.
 
     With `behind` those too that have factors in shared memory, behind descriptors. UsageError if there is none, or a
     table is not a whole fragment's.
     """
-    by_id = {cell.fragment.id: cell for cell in tables}
+    by_id = {cell.fragment.id: cell for cell in cells}
     whole = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
-        for threads in dict.fromkeys(cell.fragment.threads for cell in tables)
+        for threads in dict.fromkeys(cell.fragment.threads for cell in cells)
         for row in inventory.executed_by(threads)
         if row.fragments and all(f.id in by_id for f in row.fragments)
     ]
@@ -97,14 +97,14 @@ def instructions(tables: Sequence[Cell], behind: bool = False) -> Iterator[tuple
         raise UsageError(f"{elsewhere[0]} has a factor in shared memory, and this format describes registers alone.")
     if not whole:
         raise UsageError("this format describes a whole instruction: give that, not single fragments.")
-    for cell in tables:
+    for cell in cells:
         require_fit(cell.fragment, cell.table)
     yield from whole
 
 
-def multiplies(tables: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
+def multiplies(cells: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
     """As `instructions`; UsageError for one that does not multiply."""
-    for row, operands in instructions(tables):
+    for row, operands in instructions(cells):
         if not row.multiplies:
             raise wrong.no_multiply(row)
         yield row, operands

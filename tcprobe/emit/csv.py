@@ -12,11 +12,11 @@ WHAT = "lane,i,row,col: one line a slot"
 ROLES = (Role.METADATA,)
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """One table; unused slots have no line."""
-    if len(tables) != 1:
-        raise UsageError(f"a CSV holds one table, not {len(tables)}: name one fragment.")
-    table = tables[0].table
+    if len(cells) != 1:
+        raise UsageError(f"a CSV holds one table, not {len(cells)}: name one fragment.")
+    table = cells[0].table
     slots = ((*divmod(slot, table.elements), cell) for slot, cell in enumerate(table.cells))
     lines = [",".join(map(str, (lane, i, *cell))) for lane, i, cell in slots if cell is not None]
     return "\n".join([",".join(("lane", "i", *table.outputs)), *lines])

@@ -115,29 +115,29 @@ struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 """
 
 
-def emit(tables: Sequence[Cell]) -> str:
-    """All fragments of `tables`; several archs of one fragment are told apart by TCPROBE_ARCH."""
+def emit(cells: Sequence[Cell]) -> str:
+    """All fragments of `cells`; several archs of one fragment are told apart by TCPROBE_ARCH."""
     by_fragment: dict[str, list[Cell]] = {}
-    for cell in tables:
+    for cell in cells:
         by_fragment.setdefault(named(cell), []).append(cell)
-    layouts = {_map(cell): cell for cell in tables}
-    newest = max(map(_number, tables))
-    lines = [f"// made by tcprobe {__version__}; {counting(tables)}"]
+    layouts = {_map(cell): cell for cell in cells}
+    newest = max(map(_number, cells))
+    lines = [f"// made by tcprobe {__version__}; {counting(cells)}"]
     lines += [
         "#pragma once",
         *COMMON.format(newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME).splitlines(),
         "",
     ]
-    if any(map(read.is_partial, tables)):
+    if any(map(read.is_partial, cells)):
         lines += read.CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
-    if any(map(metadata.is_metadata, tables)):
+    if any(map(metadata.is_metadata, cells)):
         lines += metadata.CUDA.format(zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
     for cell in layouts.values():
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += once(list(_fragment(variants, newest)))
-    for instruction, archs in calls.found(tables).items():
+    for instruction, archs in calls.found(cells).items():
         lines += once(list(calls.around(instruction))) if instruction.described else []
         lines += once(list(calls.functions(instruction)))
         lines += once(list(calls.struct(instruction, archs, _condition(list(archs), newest))))
@@ -190,8 +190,13 @@ def _proof(cell: Cell) -> str:
     return governs if read.is_partial(cell) else f"proven<{name}>({checksum})"
 
 
-def _function(name: str, arguments: Sequence[str], body: str, optional: Mapping[str, int] = MappingProxyType({}),
-              kind: str = "int") -> Iterator[str]:  # fmt: skip
+def _function(
+    name: str,
+    arguments: Sequence[str],
+    body: str,
+    optional: Mapping[str, int] = MappingProxyType({}),
+    kind: str = "int",
+) -> Iterator[str]:
     declared = ", ".join(f"int {a} = {optional[a]}" if a in optional else f"int {a}" for a in arguments)
     yield f"  TCPROBE_HD static constexpr {kind} {name}({declared}) {{"
     yield f"    {' '.join(f'(void){a};' for a in arguments)}"

@@ -26,11 +26,11 @@ ROLES = (Role.METADATA,)
 Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A type a table."""
-    lines = [*heading(tables, "//"), *(f"// {line}" for line in CONVENTION), "#pragma once", ""]
+    lines = [*heading(cells, "//"), *(f"// {line}" for line in CONVENTION), "#pragma once", ""]
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
-    for cell in tables:
+    for cell in cells:
         shape, stride = thread_value(cell)
         lines += [f"// {nested(shape)}:{nested(stride)}", written(cell), ""]
     return "\n".join([*lines, "}  // namespace tcprobe"])

@@ -16,10 +16,10 @@ WHAT = "Python code for CuTe DSL: functions that return cute.make_layout(shape, 
 ROLES = (Role.METADATA,)
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A function a table."""
-    lines = [*heading(tables, "#"), *(f"# {line}" for line in CONVENTION), "import cutlass.cute as cute"]
-    return "\n\n\n".join(["\n".join(lines), *map(written, tables)])
+    lines = [*heading(cells, "#"), *(f"# {line}" for line in CONVENTION), "import cutlass.cute as cute"]
+    return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
 
 
 def written(cell: Cell) -> str:

@@ -15,6 +15,6 @@ SELECTORS = "all"
 ROLES = tuple(Role)
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """All tables."""
-    return canonical([shown(cell) for cell in tables])
+    return canonical([shown(cell) for cell in cells])

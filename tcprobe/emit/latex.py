@@ -11,10 +11,10 @@ from tcprobe.store.cell import Cell
 WHAT = "LaTeX formulas (amsmath)"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """An align* a table."""
-    lines = heading(tables, "%")
-    for cell in tables:
+    lines = heading(cells, "%")
+    for cell in cells:
         rows = [rf"  \mathrm{{{name}}} &= {symbolic.latex(formula)}" for name, formula in formulas(cell).items()]
         lines += [r"\begin{align*}", *(f"{row} \\\\" for row in rows[:-1]), rows[-1], r"\end{align*}"]
     return "\n".join(lines)

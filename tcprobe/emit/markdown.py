@@ -16,9 +16,9 @@ SELECTORS = "all"
 ROLES = tuple(Role)
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A section a table."""
-    return "\n".join(line for cell in tables for line in _section(cell))
+    return "\n".join(line for cell in cells for line in _section(cell))
 
 
 def _section(cell: Cell) -> Iterator[str]:

@@ -47,15 +47,15 @@ class Tiled(NamedTuple):
     vector: int
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A TiledLayout a table."""
     lines = [
-        *heading(tables, "#"),
+        *heading(cells, "#"),
         "# i counts the registers of registers_shape in order and, within each, the elements of its vector; the four",
         "# warps hold the fragment of a warpgroup together, that of a warp each for itself (Replicated)",
         "from jax.experimental.mosaic.gpu import fragmented_array as fa",
     ]
-    return "\n".join([*lines, *(line for cell in tables for line in _layout(cell))])
+    return "\n".join([*lines, *(line for cell in cells for line in _layout(cell))])
 
 
 def _layout(cell: Cell) -> Iterator[str]:
@@ -83,8 +83,11 @@ def tiled(cell: Cell) -> Tiled:
     vector = next((digit for digit in digits["i"][:1] if digit.stride == 1), None)
     tiles = _tiles(shape(cell), _order(cell, digits, vector), vector)
     places = _places(tiles)
-    dims = {owner: tuple(digit.size if digit.axis == COPIES else places[digit[1:]] for digit in reversed(own))
-            for owner, own in digits.items() if owner != "i"}  # fmt: skip
+    dims = {
+        owner: tuple(digit.size if digit.axis == COPIES else places[digit[1:]] for digit in reversed(own))
+        for owner, own in digits.items()
+        if owner != "i"
+    }
     return Tiled(tiles, dims["warp"] or (WARPS,), dims["lane"], places[vector[1:]] if vector else -1)
 
 
@@ -94,8 +97,9 @@ def _digits(cell: Cell) -> dict[str, list[Digit]]:
         raise _refused(cell, f"it is held by {cell.fragment.threads} threads, not by a warp or a warpgroup.")
     linear = layout(cell)
     bases = {"i": linear.bases["i"], "lane": linear.bases["lane"][:LANE_BITS], "warp": linear.bases["lane"][LANE_BITS:]}
-    digits = {owner: _joined([_digit(cell, owner, b, base) for b, base in enumerate(own)])
-              for owner, own in bases.items()}  # fmt: skip
+    digits = {
+        owner: _joined([_digit(cell, owner, b, base) for b, base in enumerate(own)]) for owner, own in bases.items()
+    }
     digits["i"] = _counted(cell, digits["i"])
     led = [(d.axis, d.stride) for own in digits.values() for d in own if d.axis != COPIES]
     if len(set(led)) < len(led):
@@ -188,8 +192,11 @@ def _places(tiles: Sequence[Tile]) -> dict[tuple[int, int, int], int]:
     dims = [(axis, 1, size) for axis, size in enumerate(tiles[0])]
     for tile in tiles[1:]:
         kept, split = dims[: -len(tile)], dims[-len(tile) :]
-        dims = [*kept, *((axis, size, whole // size) for (axis, _, whole), size in zip(split, tile, strict=True)),
-                *((axis, 1, size) for (axis, _, _), size in zip(split, tile, strict=True))]  # fmt: skip
+        dims = [
+            *kept,
+            *((axis, size, whole // size) for (axis, _, whole), size in zip(split, tile, strict=True)),
+            *((axis, 1, size) for (axis, _, _), size in zip(split, tile, strict=True)),
+        ]
     return {dim: number - len(dims) for number, dim in enumerate(dims)}
 
 

@@ -17,10 +17,10 @@ ROLES = (Role.METADATA,)
 SELECTORS = "all"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """Constants and functions a table, each name beginning with the fragment's."""
-    lines = [*heading(tables, "#"), "from numba.extending import register_jitable"]
-    return "\n".join([*lines, *(line for cell in tables for line in _functions(cell))])
+    lines = [*heading(cells, "#"), "from numba.extending import register_jitable"]
+    return "\n".join([*lines, *(line for cell in cells for line in _functions(cell))])
 
 
 def _functions(cell: Cell) -> Iterator[str]:

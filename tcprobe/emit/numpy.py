@@ -59,9 +59,9 @@ class {name}:
 '''
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A class a table."""
-    return "\n".join([*heading(tables, "#"), "", "import numpy as np", *map(_class, tables)])
+    return "\n".join([*heading(cells, "#"), "", "import numpy as np", *map(_class, cells)])
 
 
 def _class(cell: Cell) -> str:
@@ -76,10 +76,19 @@ def _class(cell: Cell) -> str:
     products = (fragment.products,) if "product" in table.outputs else ()
     index = ", ".join(f"cls.{name}" for name in (*(("PRODUCT",) if products else ()), "ROW", "COL"))
     return (METADATA if words else CLASS).format(
-        name=named(cell), rows=fragment.rows, cols=fragment.cols, type=fragment.type, arch=cell.arch,
-        layout=table.id, threads=table.threads, elements=table.elements, arrays="\n".join(arrays), index=index,
-        shape=(*products, fragment.rows, fragment.cols), **words,
-    )  # fmt: skip
+        name=named(cell),
+        rows=fragment.rows,
+        cols=fragment.cols,
+        type=fragment.type,
+        arch=cell.arch,
+        layout=table.id,
+        threads=table.threads,
+        elements=table.elements,
+        arrays="\n".join(arrays),
+        index=index,
+        shape=(*products, fragment.rows, fragment.cols),
+        **words,
+    )
 
 
 def _metadata(cell: Cell) -> dict[str, object]:

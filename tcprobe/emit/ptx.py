@@ -28,11 +28,11 @@ ROLES = (Role.ADDRESS, Role.METADATA, Role.SCALE)
 KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A block an instruction; several in braces each, since all have the same names of registers."""
-    blocks = [list(_instruction(*pair)) for pair in instructions(tables, behind=True)]
+    blocks = [list(_instruction(*pair)) for pair in instructions(cells, behind=True)]
     scoped = blocks if len(blocks) == 1 else [["{", *block, "}"] for block in blocks]
-    return "\n".join([*heading(tables, "//"), *(line for block in scoped for line in ("", *block))])
+    return "\n".join([*heading(cells, "//"), *(line for block in scoped for line in ("", *block))])
 
 
 def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
@@ -77,8 +77,9 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
     if turned:
         yield "// 0 at the end: 1 where n of B is contiguous"
     yield f"// A there too: %a_desc in place of its registers{', and before that 0 one for its m' if turned else ''}"
-    held = (names.get(operand.name, "%b_desc") for operand in instruction.operands
-            if operand.name in (*names, "b_smem"))  # fmt: skip
+    held = (
+        names.get(operand.name, "%b_desc") for operand in instruction.operands if operand.name in (*names, "b_smem")
+    )
     yield from ("wgmma.fence.sync.aligned;", instruction.name, f"  {', '.join([*held, '%add', *signs, *turned])};")
     yield from ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
 
@@ -132,8 +133,11 @@ def _scales(cell: Cell) -> str:
     assert cell.selector is not None
     picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
     rows = cell.fragment.rows > cell.fragment.cols
-    of = f"row {formula['row']} of A, block {formula['col']}" if rows else (
-        f"column {formula['col']} of B, block {formula['row']}")  # fmt: skip
+    of = (
+        f"row {formula['row']} of A, block {formula['col']}"
+        if rows
+        else (f"column {formula['col']} of B, block {formula['row']}")
+    )
     return f"{picked} read lanes {lanes}; byte i there scales {of} along k"
 
 

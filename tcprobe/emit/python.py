@@ -25,9 +25,9 @@ class Function(NamedTuple):
     body: str
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A class a table."""
-    return "\n".join([*heading(tables, "#"), *(line for cell in tables for line in _class(cell))])
+    return "\n".join([*heading(cells, "#"), *(line for cell in cells for line in _class(cell))])
 
 
 def sizes(cell: Cell) -> dict[str, int]:

@@ -23,17 +23,17 @@ ARCHS = "any"
 SMALL = 32  # columns
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """All tables one below the other; UsageError where one is not a whole fragment's."""
-    return labelled(tables, drawing.lane_i)
+    return labelled(cells, drawing.lane_i)
 
 
-def labelled(tables: Sequence[Cell], label: Label) -> str:
+def labelled(cells: Sequence[Cell], label: Label) -> str:
     """As `emit`, with holders named by `label`."""
-    for cell in tables:
+    for cell in cells:
         require_fit(cell.fragment, cell.table)
-    drawings = [*_composites(tables, label), *(part for cell in tables for part in _whole(cell, label))]
-    names = ", ".join(cell.fragment.id for cell in tables)
+    drawings = [*_composites(cells, label), *(part for cell in cells for part in _whole(cell, label))]
+    names = ", ".join(cell.fragment.id for cell in cells)
     return drawing.svg(drawing.below(drawings), f"register layout of {names}")
 
 
@@ -56,11 +56,11 @@ def pieces(cell: Cell) -> int:
     return sum(len(row) for block in blocks(cell.table, cell.fragment, SMALL) for row in block.pieces)
 
 
-def _composites(tables: Sequence[Cell], label: Label) -> Iterator[Drawing]:
+def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
     """A, B and D of each multiply of which all are there, on each arch, product by product."""
-    for arch in dict.fromkeys(cell.arch for cell in tables):
+    for arch in dict.fromkeys(cell.arch for cell in cells):
         try:
-            whole = list(instructions([cell for cell in tables if cell.arch == arch]))
+            whole = list(instructions([cell for cell in cells if cell.arch == arch]))
         except UsageError:  # single fragments
             continue
         for row, operands in whole:

@@ -12,6 +12,6 @@ WHAT = "SVG with holders as CuTe prints them: T0 V1"
 ARCHS = "any"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """All tables one below the other."""
-    return labelled(tables, thread_value)
+    return labelled(cells, thread_value)

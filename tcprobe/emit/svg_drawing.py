@@ -54,10 +54,15 @@ def svg(drawing: Drawing, label: str) -> str:
     """A whole SVG."""
     size = f'viewBox="0 0 {drawing.width:g} {drawing.height:g}" width="{drawing.width:g}" height="{drawing.height:g}"'
     name = escape(escaped(label))
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{name}">',
-        f"<title>{name}</title>", f"<style>{style()}</style>", *drawing.parts, "</svg>",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{name}">',
+            f"<title>{name}</title>",
+            f"<style>{style()}</style>",
+            *drawing.parts,
+            "</svg>",
+        ]
+    )
 
 
 def moved(drawing: Drawing, x: float, y: float) -> list[str]:

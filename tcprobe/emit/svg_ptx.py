@@ -12,6 +12,6 @@ WHAT = "SVG with holders as PTX's figures have them: T0:{a0,a1}"
 ARCHS = "any"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """All tables one below the other."""
-    return labelled(tables, ptx_figure)
+    return labelled(cells, ptx_figure)

@@ -47,10 +47,10 @@ class Shift(Function):
 '''
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """One dict {output: expression} a table."""
-    lines = [*heading(tables, "#"), "", IMPORT, *DEFINITIONS.splitlines(), ""]
-    for cell in tables:
+    lines = [*heading(cells, "#"), "", IMPORT, *DEFINITIONS.splitlines(), ""]
+    for cell in cells:
         expressions = {name: symbolic.expression(formula) for name, formula in formulas(cell).items()}
         lines += ["", f"{identifier(cell.fragment.id)} = {{"]
         lines += [f'    "{name}": {expression},' for name, expression in expressions.items()]

@@ -11,10 +11,10 @@ from tcprobe.store.cell import Cell
 WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """A Layout a table, from (lane, i) to the element's number."""
-    lines = [*heading(tables, "#"), *(f"# {line}" for line in CONVENTION), "from tensor_layouts import Layout", ""]
-    for cell in tables:
+    lines = [*heading(cells, "#"), *(f"# {line}" for line in CONVENTION), "from tensor_layouts import Layout", ""]
+    for cell in cells:
         shape, stride = thread_value(cell)
         lines.append(f"{identifier(cell.fragment.id)} = Layout({nested(shape)}, {nested(stride)})")
     return "\n".join(lines)

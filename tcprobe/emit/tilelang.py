@@ -22,10 +22,10 @@ COPIED = "# no T.Fragment: the local_id of an element's copies differs, and its 
 CROSSED = "# no T.Fragment: tilelang knows no extent of what needs XOR"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """Functions a table."""
-    lines = [*heading(tables, "#"), "import tilelang.language as T"]
-    return "\n\n\n".join(["\n".join(lines), *map(written, tables)])
+    lines = [*heading(cells, "#"), "import tilelang.language as T"]
+    return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
 
 
 def written(cell: Cell) -> str:

@@ -21,17 +21,23 @@ Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """Arguments of a TensorCore a multiply."""
-    lines = heading(tables, "#")
-    for instruction, operands in multiplies(tables):
+    lines = heading(cells, "#")
+    for instruction, operands in multiplies(cells):
         opts, swizzle = rows(instruction, operands)
         m, n, k = instruction.shape
         elements = tuple(operands[o].table.elements for o in "abd")
         lines += [
-            "", f"{identifier(instruction.id)} = dict(", f"    dims={(n, m, k)},", "    threads=32,",
-            f"    elements_per_thread={elements},", f"    opts={opts},", f"    swizzle={swizzle},", ")",
-        ]  # fmt: skip
+            "",
+            f"{identifier(instruction.id)} = dict(",
+            f"    dims={(n, m, k)},",
+            "    threads=32,",
+            f"    elements_per_thread={elements},",
+            f"    opts={opts},",
+            f"    swizzle={swizzle},",
+            ")",
+        ]
     return "\n".join(lines)
 
 
@@ -67,8 +73,10 @@ def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
 
 def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
     """Names in an order in which n, m, l and u each count up: "u0" means the next u is the next bit of axis 0, n."""
-    left = {axis: [names[axis, j] for j in range((size - 1).bit_length())]
-            for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))}  # fmt: skip
+    left = {
+        axis: [names[axis, j] for j in range((size - 1).bit_length())]
+        for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))
+    }
     next_ = {"l": 0, "u": 0}
     opts: list[str] = []
     while any(left.values()):

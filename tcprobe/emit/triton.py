@@ -13,14 +13,14 @@ LANE_BITS = WARP.bit_length() - 1
 WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinearLayout"
 
 
-def emit(tables: Sequence[Cell]) -> str:
+def emit(cells: Sequence[Cell]) -> str:
     """Bases and a Gluon layout a table; dimensions are row and col, after product where a warp holds several."""
     lines = [
-        *heading(tables, "#"),
+        *heading(cells, "#"),
         "# register counts elements, not 32-bit registers; one warp, or the four of a warpgroup",
     ]
     lines += ["from triton.experimental.gluon import language as gl", ""]
-    for cell in tables:
+    for cell in cells:
         name = identifier(cell.fragment.id)
         named = (f'    ("{input_}", {vectors}),' for input_, vectors in inputs(cell).items())
         lines += [f"{name}_bases = [", *named, "]", f"{name} = {written(cell)}", ""]

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import Swizzle
 
 PITCHES = (None, 16, 32, 64, 128, 256, 512)
 MOST_BITS, MOST_BASE, MOST_SHIFT = 4, 8, 6  # B, M and S of the swizzles that are tried
 PIECE = 16  # of so many bytes the first and the last are looked at to choose a rule, in rows of powers of two
-Ints = NDArray[np.int64]
 
 
 class PlacedBox(NamedTuple):
@@ -79,8 +79,10 @@ def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
     some = [_some(*box.addresses.shape) for box in boxes]
     owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
     wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])
-    linear = {pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
-              for pitch in PITCHES}  # fmt: skip
+    linear = {
+        pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
+        for pitch in PITCHES
+    }
     wrong = (np.asarray(rule.swizzle(linear[rule.pitch]) != wanted) for rule in rules())
     return [np.bincount(owner, of_rule, len(boxes)) > 0 for of_rule in wrong]
 

@@ -79,8 +79,10 @@ class Layout:
     def bases(self) -> dict[str, tuple[dict[str, int], ...]]:
         """Images by input: bases["lane"][b] is the change that bit b of lane makes, by output."""
         unpacked = tuple(unpack(image, self.outputs) for image in self.images)
-        parts = {axis.name: slice(self.shifts[axis.name], self.shifts[axis.name] + axis.bits)
-                 for axis in reversed(self.space.axes)}  # fmt: skip
+        parts = {
+            axis.name: slice(self.shifts[axis.name], self.shifts[axis.name] + axis.bits)
+            for axis in reversed(self.space.axes)
+        }
         return {name: unpacked[part] for name, part in parts.items()}
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.values import Json
 
 
 class Field(NamedTuple):
@@ -50,7 +51,7 @@ class DecodedWord(NamedTuple):
     """The values of fields, and the runs of bits that are set without a documented meaning."""
 
     fields: dict[str, Any]
-    undocumented: list[dict[str, Any]]
+    undocumented: list[Json]
 
 
 def encode(word: Sequence[Field], values: Mapping[str, Any]) -> int:
@@ -66,7 +67,7 @@ def decode(word: Sequence[Field], bits: int, width: int) -> DecodedWord:
     return DecodedWord(fields, [run for run in unknown if run["value"] or run["field"]])
 
 
-def _run(low: int, size: int, bits: int, name: str | None) -> dict[str, Any]:
+def _run(low: int, size: int, bits: int, name: str | None) -> Json:
     shown = str(low) if size == 1 else f"{low}-{low + size - 1}"
     return {"bits": shown, "value": bits >> low & (1 << size) - 1, "field": name}
 

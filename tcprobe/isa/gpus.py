@@ -15,8 +15,11 @@ import re
 GPUS: tuple[tuple[int, str, str], ...] = (
     (70, "V100, Titan V", r"v100\w*|titanv|gv100"),
     (72, "Xavier", r"xavier(nx)?"),
-    (75, "T4, RTX 20, GTX 16",
-     r"t4|t[456]00|t1[02]00|(rtx)?20[678]0(ti)?(super)?|titanrtx|gtx16[56]0(ti)?(super)?|rtx[34568]000"),
+    (
+        75,
+        "T4, RTX 20, GTX 16",
+        r"t4|t[456]00|t1[02]00|(rtx)?20[678]0(ti)?(super)?|titanrtx|gtx16[56]0(ti)?(super)?|rtx[34568]000",
+    ),
     (80, "A100, A30", r"a[138]00\w*|a30x?"),
     (86, "A10, A40, RTX 30, RTX A6000", r"a2|a10[gm]?|a16|a40|(rtx)?30[5-9]0(ti)?|rtxa[2-6][05]?00(0)?"),
     (87, "Orin", r"orin(nx|nano)?"),
@@ -27,7 +30,7 @@ GPUS: tuple[tuple[int, str, str], ...] = (
     (110, "Thor", r"thor|t[45]000"),
     (120, "RTX 50, RTX PRO 6000 Blackwell", r"(rtx)?50[5-9]0(ti)?(super|d)?|rtxpro[2-6][05]00(0)?\w*"),
     (121, "GB10, DGX Spark", r"gb10|(dgx)?spark"),
-)  # fmt: skip
+)
 _NOISE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+")
 
 

@@ -98,8 +98,9 @@ class Instruction:
     @cached_property
     def described(self) -> tuple[SharedOperand, ...]:
         """The factors in shared memory, behind descriptors: a_smem, b_smem."""
-        return tuple(SharedOperand(f"{self.id}.{operand.name}", self, operand) for operand in self.operands
-                     if operand.majors)  # fmt: skip
+        return tuple(
+            SharedOperand(f"{self.id}.{operand.name}", self, operand) for operand in self.operands if operand.majors
+        )
 
     @property
     def multiplies(self) -> bool:
@@ -119,8 +120,11 @@ class Instruction:
             return None
         if len(self.fragments) == 1:
             return "tcprobe measures loads and stores of tensor memory at the least number of repetitions only"
-        return "tcprobe has no probe of multiplies and copies in tensor memory" if not self.fragments else (
-            "tcprobe has no probe of reductions of tensor memory")  # fmt: skip
+        return (
+            "tcprobe has no probe of multiplies and copies in tensor memory"
+            if not self.fragments
+            else ("tcprobe has no probe of reductions of tensor memory")
+        )
 
     @property
     def named_apart(self) -> bool:
@@ -175,9 +179,17 @@ class Instruction:
         shared = self.definitions.get(operand.name)
         own = shared or Definition(f"{self.id}.{operand.name}", self.id, self.name)
         return Fragment(
-            own.id, own.experiment, own.instruction, self.family, self.shape, operand, self.target, self.threads,
-            self.products, shared=shared is not None,
-        )  # fmt: skip
+            own.id,
+            own.experiment,
+            own.instruction,
+            self.family,
+            self.shape,
+            operand,
+            self.target,
+            self.threads,
+            self.products,
+            shared=shared is not None,
+        )
 
 
 class SharedOperand(NamedTuple):

@@ -55,14 +55,20 @@ def _plain(kind: str) -> tuple[Field, ...]:
     d, ab = PLAIN[kind]
     negate = (0,) if kind == "i8" else FLAG
     return (
-        Field("sparsity_selector", 0, 2, CODES), Field("sparse", 2, 1, FLAG),
-        Field("saturate", 3, 1, FLAG if kind == "i8" else (0,)), Field("d_type", 4, 2, d),
-        Field("a_type", 7, 3, ab), Field("b_type", 10, 3, ab),
-        Field("negate_a", 13, 1, negate), Field("negate_b", 14, 1, negate),
-        Field("a_major", 15, 1, MAJORS), Field("b_major", 16, 1, MAJORS),
-        Field("n", 17, 6, range(0, 512, 8)), Field("m", 24, 5, range(0, 512, 16)),
+        Field("sparsity_selector", 0, 2, CODES),
+        Field("sparse", 2, 1, FLAG),
+        Field("saturate", 3, 1, FLAG if kind == "i8" else (0,)),
+        Field("d_type", 4, 2, d),
+        Field("a_type", 7, 3, ab),
+        Field("b_type", 10, 3, ab),
+        Field("negate_a", 13, 1, negate),
+        Field("negate_b", 14, 1, negate),
+        Field("a_major", 15, 1, MAJORS),
+        Field("b_major", 16, 1, MAJORS),
+        Field("n", 17, 6, range(0, 512, 8)),
+        Field("m", 24, 5, range(0, 512, 16)),
         Field("max_shift", 30, 2, (0, 8, 16, 32)),
-    )  # fmt: skip
+    )
 
 
 def _scaled(kind: str) -> tuple[Field, ...]:
@@ -71,13 +77,19 @@ def _scaled(kind: str) -> tuple[Field, ...]:
     major = MAJORS[:1] if four else MAJORS
     ids = (0, None, 2) if four else CODES
     fields = (
-        Field("sparse", 2, 1, FLAG), Field("b_scale_id", 4, 2, ids),
-        Field("a_type", 7, 3, ab), Field("b_type", 10, 2 if four else 3, ab),
-        Field("negate_a", 13, 1, FLAG), Field("negate_b", 14, 1, FLAG),
-        Field("a_major", 15, 1, major), Field("b_major", 16, 1, major),
-        Field("n", 17, 6, range(0, 512, 8)), Field("scale_type", 23, 1, scale),
-        Field("m", 27, 2, (0, 128, 256)), Field("a_scale_id", 29, 2, ids),
-    )  # fmt: skip
+        Field("sparse", 2, 1, FLAG),
+        Field("b_scale_id", 4, 2, ids),
+        Field("a_type", 7, 3, ab),
+        Field("b_type", 10, 2 if four else 3, ab),
+        Field("negate_a", 13, 1, FLAG),
+        Field("negate_b", 14, 1, FLAG),
+        Field("a_major", 15, 1, major),
+        Field("b_major", 16, 1, major),
+        Field("n", 17, 6, range(0, 512, 8)),
+        Field("scale_type", 23, 1, scale),
+        Field("m", 27, 2, (0, 128, 256)),
+        Field("a_scale_id", 29, 2, ids),
+    )
     return (*fields, Field("k", 31, 1, (64, 96))) if four else fields
 
 
@@ -127,10 +139,12 @@ def refusals(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
 def _forms(kind: str, fields: Mapping[str, Any]) -> list[Instruction]:
     """The multiplies of a kind, sparse or dense, that the fields can be of."""
     return [
-        row for row in _of_kind(kind)
-        if (".sp." in row.id) == bool(fields["sparse"]) and row.id.endswith(".k96") == (fields.get("k") == 96)
+        row
+        for row in _of_kind(kind)
+        if (".sp." in row.id) == bool(fields["sparse"])
+        and row.id.endswith(".k96") == (fields.get("k") == 96)
         and (".ws" in row.id or not fields.get("max_shift"))
-    ]  # fmt: skip
+    ]
 
 
 @cache
@@ -139,8 +153,8 @@ def _of_kind(kind: str) -> tuple[Instruction, ...]:
     return tuple(row for row in rows if row.family == "tcgen05" and row.kind == kind)
 
 
-def _has(form: Instruction, fields: Mapping[str, Any]) -> bool:
-    return fields["m"] in form.stated["m_values"] and fields["n"] in form.stated["n_values"]
+def _has(instruction: Instruction, fields: Mapping[str, Any]) -> bool:
+    return fields["m"] in instruction.stated["m_values"] and fields["n"] in instruction.stated["n_values"]
 
 
 def _no_shape(kind: str, fields: Mapping[str, Any]) -> str:
@@ -152,8 +166,10 @@ def _no_shape(kind: str, fields: Mapping[str, Any]) -> str:
     words = "sparse" if fields["sparse"] else "dense"
     shift = f", max_shift {fields['max_shift']}" if fields.get("max_shift") else ""
     k = f", K {fields['k']}" if fields.get("k") == 96 else ""
-    return (f"kind::{kind}, {words}{k}{shift}, has no M {fields['m']} with N {fields['n']}; {SHAPES} has "
-            f"{there or 'none at all'}.")  # fmt: skip
+    return (
+        f"kind::{kind}, {words}{k}{shift}, has no M {fields['m']} with N {fields['n']}; {SHAPES} has "
+        f"{there or 'none at all'}."
+    )
 
 
 def forms(kind: str, fields: Mapping[str, Any]) -> list[str]:

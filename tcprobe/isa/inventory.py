@@ -107,10 +107,13 @@ def alike(wanted: Fragment) -> list[Fragment]:
     size = (wanted.rows, wanted.cols, wanted.elements)
     others = {
         fragment.id: fragment
-        for row in executed_by(wanted.threads) if row.products == wanted.products
-        for operand in row.operands if (operand.rows, operand.cols, operand.elements) == size
-        for fragment in (row.fragment(operand.name),) if fragment.id != wanted.id
-    }  # fmt: skip
+        for row in executed_by(wanted.threads)
+        if row.products == wanted.products
+        for operand in row.operands
+        if (operand.rows, operand.cols, operand.elements) == size
+        for fragment in (row.fragment(operand.name),)
+        if fragment.id != wanted.id
+    }
     return list(others.values())
 
 

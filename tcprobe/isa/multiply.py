@@ -85,9 +85,12 @@ class MultiplyRow:
 
 @cache  # many rows have the same ones
 def _operand(
-    name: str, kind: str, size: tuple[int, int], products: int,
+    name: str,
+    kind: str,
+    size: tuple[int, int],
+    products: int,
     said: tuple[str | None, int | None, int | None] = (None, None, None),
-) -> Operand:  # fmt: skip
+) -> Operand:
     """`said` are layout, bits of a slot and registers, where the row says them."""
     (rows, cols), (layout, slot, registers) = size, said
     slot = slot or dtype(kind).bits
@@ -95,23 +98,25 @@ def _operand(
     return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
 
 
-def _check_types(row: MultiplyRow) -> None:
-    d, a, b, c = row.types
-    for name in row.types:
+def _check_types(multiply_row: MultiplyRow) -> None:
+    d, a, b, c = multiply_row.types
+    for name in multiply_row.types:
         dtype(name)
     if a not in ACCUMULATORS or not {d, c} <= ACCUMULATORS[a]:
-        raise RowError(f"{row.shape}: {a} cannot accumulate in d={d}, c={c}.")
-    mixable = (NARROW_FLOATS,) if row.kind else row.mixable
+        raise RowError(f"{multiply_row.shape}: {a} cannot accumulate in d={d}, c={c}.")
+    mixable = (NARROW_FLOATS,) if multiply_row.kind else multiply_row.mixable
     if a != b and not any({a, b} <= group for group in mixable):
-        raise RowError(f"{row.shape}: A of {a} and B of {b} cannot be mixed.")
-    if bool(row.bit_op) != (a == "b1"):
-        raise RowError(f"{row.shape}: .b1 needs a bit operation and nothing else has one.")
-    if row.kind and not {a, b} <= KINDS.get(row.kind, (8, set()))[1]:
-        raise RowError(f"{row.shape}: kind {row.kind!r} does not go with {a}.")
-    if not row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
-        raise RowError(f"{row.shape}: {a} and {b} need a kind.")
+        raise RowError(f"{multiply_row.shape}: A of {a} and B of {b} cannot be mixed.")
+    if bool(multiply_row.bit_op) != (a == "b1"):
+        raise RowError(f"{multiply_row.shape}: .b1 needs a bit operation and nothing else has one.")
+    if multiply_row.kind and not {a, b} <= KINDS.get(multiply_row.kind, (8, set()))[1]:
+        raise RowError(f"{multiply_row.shape}: kind {multiply_row.kind!r} does not go with {a}.")
+    if not multiply_row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
+        raise RowError(f"{multiply_row.shape}: {a} and {b} need a kind.")
 
 
-def _check_products(row: MultiplyRow) -> None:
-    if row.products not in (1, 4) or (row.products == 4 and (row.shape, row.types[1]) != ((8, 8, 4), "f16")):
-        raise RowError(f"{row.shape}: {row.products} products; only mma.m8n8k4 of f16 has four.")
+def _check_products(multiply_row: MultiplyRow) -> None:
+    if multiply_row.products not in (1, 4) or (
+        multiply_row.products == 4 and (multiply_row.shape, multiply_row.types[1]) != ((8, 8, 4), "f16")
+    ):
+        raise RowError(f"{multiply_row.shape}: {multiply_row.products} products; only mma.m8n8k4 of f16 has four.")

@@ -14,9 +14,21 @@ from collections.abc import Collection
 from tcprobe.isa.instruction import Instruction
 
 TENSOR = (
-    "HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA",
-    "UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA",
-)  # fmt: skip
+    "HMMA",
+    "IMMA",
+    "BMMA",
+    "DMMA",
+    "QMMA",
+    "OMMA",
+    "HGMMA",
+    "IGMMA",
+    "BGMMA",
+    "QGMMA",
+    "UTCHMMA",
+    "UTCIMMA",
+    "UTCQMMA",
+    "UTCOMMA",
+)
 MOVES = ("LDSM", "STSM", "MOVM", "LDTM", "STTM", "UTCCP", "UTCSHIFT")
 # what a tensor-core opcode of the type of A looks like
 NATIVE = {

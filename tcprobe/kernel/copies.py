@@ -17,7 +17,8 @@ from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.steps import LaneCopy
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE
 
 FILL = Template("""\
 // The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of the path of
@@ -98,10 +99,20 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     elif count % all_.warps:
         issue.append(f"if ({number} >= {count}) continue;")
     return FILL.substitute(
-        what=operand.upper(), count=count, fragment=plan.asked.cell.fragment.id, tile=f"{tile.rows}x{tile.cols}",
-        parts=count // len(plan.transfer.issues()), operand=operand, rounds=all_.rounds, line=line, byte=byte,
-        shared=shared, first=own, on=on, issue="\n    ".join(issue),
-    )  # fmt: skip
+        what=operand.upper(),
+        count=count,
+        fragment=plan.asked.cell.fragment.id,
+        tile=f"{tile.rows}x{tile.cols}",
+        parts=count // len(plan.transfer.issues()),
+        operand=operand,
+        rounds=all_.rounds,
+        line=line,
+        byte=byte,
+        shared=shared,
+        first=own,
+        on=on,
+        issue="\n    ".join(issue),
+    )
 
 
 def _apart(all_: Copies, of_line: tuple[str, str], of_byte: tuple[str, str]) -> tuple[str, str]:
@@ -122,5 +133,7 @@ def _addresses(operand: str, all_: Copies) -> list[tuple[str, str]]:
     if None in found:
         raise UsageError(f"{operand}: addresses in the tile have no closed form, so no code can be made.")
     own, on = found[:3], found[3:] or ["0"] * 3
-    return [(f"({one})", "" if move == "0" else f" + ({str(move).replace('issue', 'round')})")
-            for one, move in zip(own, on, strict=True)]  # fmt: skip
+    return [
+        (f"({one})", "" if move == "0" else f" + ({str(move).replace('issue', 'round')})")
+        for one, move in zip(own, on, strict=True)
+    ]

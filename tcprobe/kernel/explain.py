@@ -79,7 +79,7 @@ def _factor(gemm: Gemm, operand: str, element: At) -> list[str]:
         f"stage {stage}",
         f"{plan.registers.instruction} by {which}, k step {at[operand == 'a'] // gemm.shape.k}",
         f"registers: {_held(gemm.cell(operand), at, operand)}",
-    ]  # fmt: skip
+    ]
 
 
 def _held(cell: Cell, at: tuple[int, int], operand: str) -> str:
@@ -111,7 +111,7 @@ def _result(gemm: Gemm, element: At) -> list[str]:
         f"registers: warp {warp}, lane {lane}, d[{down}][{across}][{i}]",
         *([f"shared memory: byte {offset}, where the stages were"] if gemm.line else []),
         _memory("d", (element.row, element.col), True, gemm.out),
-    ]  # fmt: skip
+    ]
 
 
 def _boxed(gemm: WarpgroupGemm, operand: str, element: At) -> list[str]:
@@ -122,14 +122,17 @@ def _boxed(gemm: WarpgroupGemm, operand: str, element: At) -> list[str]:
     inner = (k if tile.major == "k" else line) // tile.box[0]
     offset = int(tile.offset(line, k)) + (gemm.tiles["a"].bytes if operand == "b" else 0)
     reader = f"warpgroup {1 + line // LINES}" if operand == "a" else "every consumer"
-    by = f", by block {line * gemm.cluster // whole} of the cluster for all" if (
-        operand == "b" and gemm.cluster > 1) else ""  # fmt: skip
+    by = (
+        f", by block {line * gemm.cluster // whole} of the cluster for all"
+        if (operand == "b" and gemm.cluster > 1)
+        else ""
+    )
     return [
         _memory(operand, element.of(operand), along_rows, gemm.type),
         f"TMA, box {inner} of the tile at k {element.k - k}{by}, to byte {offset} of stage "
         f"{element.k // gemm.tile[2] % gemm.stages}",
         f"read by {reader} in k step {k // gemm.instruction.shape.k} of the tile",
-    ]  # fmt: skip
+    ]
 
 
 def _from_group(gemm: WarpgroupGemm, element: At) -> list[str]:

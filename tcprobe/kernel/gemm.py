@@ -23,6 +23,7 @@ from tcprobe.kernel.staged import OUTS, SHARED
 from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
+from tcprobe.values import Json
 
 DEPTH = 128  # bytes of k in a tile that is not asked for
 
@@ -78,24 +79,36 @@ class GemmKernel:
             return ["a", "b", "d", "m", "n", "k", "lda", "ldb", "ldd"]
         return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else []), "d", "ldd", "m", "n", "k"]
 
-    def to_json(self, size: tuple[int, int, int] | None) -> dict[str, Any]:
+    def to_json(self, size: tuple[int, int, int] | None) -> Json:
         """What a launch needs to know, for a product of a size or any."""
         asked, (rows, cols, _) = self.asked, self.asked.tile
         rows *= self.cluster
         below = f"(m + {rows - 1}) / {rows}" + (f" * {self.cluster}" if self.cluster > 1 else "")
         grid: list[int | str] = [f"(n + {cols - 1}) / {cols}", below, 1]
         return {
-            "kernel": self.name, "arch": asked.arch.name, "target": "sm_90a" if self.maps else asked.arch.name,
-            "type": asked.type, "out": asked.out, "tile": list(asked.tile), "a": asked.a, "b": asked.b,
-            "multiply": asked.instruction.id, "stages": asked.stages,
+            "kernel": self.name,
+            "arch": asked.arch.name,
+            "target": "sm_90a" if self.maps else asked.arch.name,
+            "type": asked.type,
+            "out": asked.out,
+            "tile": list(asked.tile),
+            "a": asked.a,
+            "b": asked.b,
+            "multiply": asked.instruction.id,
+            "stages": asked.stages,
             "grid": list(self.grid(*size[:2])) if size else grid,
-            "block": list(self.block), "cluster": self.cluster, "shared_bytes": self.shared_bytes,
-            "parameters": self.parameters, "tensor_maps": self.maps, "registers": asked.registers,
-            "wavefronts": asked.wavefronts, "evidence": asked.evidence,
-        }  # fmt: skip
+            "block": list(self.block),
+            "cluster": self.cluster,
+            "shared_bytes": self.shared_bytes,
+            "parameters": self.parameters,
+            "tensor_maps": self.maps,
+            "registers": asked.registers,
+            "wavefronts": asked.wavefronts,
+            "evidence": asked.evidence,
+        }
 
     @property
-    def maps(self) -> dict[str, dict[str, Any]]:
+    def maps(self) -> dict[str, Json]:
         """The tensor maps that it takes, none where it takes addresses."""
         return wgmma.maps(self.asked) if isinstance(self.asked, WarpgroupGemm) else {}
 
@@ -107,13 +120,17 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
-    name = chosen(options.name, FUNCTION) if options.name else (
-        f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")  # fmt: skip
+    name = (
+        chosen(options.name, FUNCTION)
+        if options.name
+        else (f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")
+    )
     given: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
     if by_warpgroups:
         _check_warps(options.warps, tile)
-        by_groups = checked(WarpgroupGemm(
-            device.name, options.type, tile, options.stages or 4, **given, cluster=options.cluster))  # fmt: skip
+        by_groups = checked(
+            WarpgroupGemm(device.name, options.type, tile, options.stages or 4, **given, cluster=options.cluster)
+        )
         return GemmKernel(name, wgmma.source(by_groups, name), by_groups)
     if options.cluster != 1:
         raise UsageError(f"--cluster {options.cluster}: blocks share tiles through TMA, in the kernel of sm_90 alone.")
@@ -142,5 +159,7 @@ def _check_warps(warps: tuple[int, int] | None, tile: tuple[int, int, int]) -> N
     """UsageError for warps that are not the warpgroups of a tile."""
     needed = tile[0] // 16
     if warps and warps != (needed, 1):
-        raise UsageError(f"--warps {warps[0]}x{warps[1]}: on sm_90 a warp has 16 rows of its warpgroup's 64, so that a "
-                         f"tile of {tile[0]} rows has {needed}x1, beside the producer's.")  # fmt: skip
+        raise UsageError(
+            f"--warps {warps[0]}x{warps[1]}: on sm_90 a warp has 16 rows of its warpgroup's 64, so that a "
+            f"tile of {tile[0]} rows has {needed}x1, beside the producer's."
+        )

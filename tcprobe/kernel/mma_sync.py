@@ -184,27 +184,58 @@ def source(gemm: Gemm, called: str) -> str:
     starts = {"a": _start("a", gemm.a == "row"), "b": _start("b", gemm.b == "col")}
     d = gemm.cell("d")
     return KERNEL.substitute(
-        version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
-        arch=gemm.arch.name, a_major=CONTIGUOUS[gemm.a], b_major=CONTIGUOUS[gemm.b], threads=gemm.threads,
-        shared_bytes=gemm.shared_bytes, name=called, path_a=path_code(a), path_b=path_code(b), struct_a=name(a),
-        struct_b=name(b), warps_m=gemm.warps[0], warps_n=gemm.warps[1], stages=gemm.stages, rows=gemm.shape.m,
-        cols=gemm.shape.n, size=dtype(gemm.type).bits // 8, copy=ASYNC if lanes else PLAIN,
-        fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"), instruction=row.id,
+        version=__version__,
+        m=m,
+        n=n,
+        k=k,
+        last_m=m - 1,
+        last_n=n - 1,
+        type=gemm.type,
+        out=gemm.out,
+        arch=gemm.arch.name,
+        a_major=CONTIGUOUS[gemm.a],
+        b_major=CONTIGUOUS[gemm.b],
+        threads=gemm.threads,
+        shared_bytes=gemm.shared_bytes,
+        name=called,
+        path_a=path_code(a),
+        path_b=path_code(b),
+        struct_a=name(a),
+        struct_b=name(b),
+        warps_m=gemm.warps[0],
+        warps_n=gemm.warps[1],
+        stages=gemm.stages,
+        rows=gemm.shape.m,
+        cols=gemm.shape.n,
+        size=dtype(gemm.type).bits // 8,
+        copy=ASYNC if lanes else PLAIN,
+        fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"),
+        instruction=row.id,
         multiply=multiply.function(row),
-        store=pieces.store(d, gemm.out, gemm.arch), raster=pieces.RASTER.substitute(cluster=1),
+        store=pieces.store(d, gemm.out, gemm.arch),
+        raster=pieces.RASTER.substitute(cluster=1),
         alignment=gemm.alignment,
-        from_a=starts["a"][0], from_b=starts["b"][0], left_a=starts["a"][1], left_b=starts["b"][1],
-        on_a=starts["a"][2], on_b=starts["b"][2],
-        word=multiply.word(d.fragment)[0], d_registers=d.fragment.registers, a_registers=row.fragment("a").registers,
-        b_registers=row.fragment("b").registers, epilogue=_epilogue(gemm), commit=COMMIT if lanes else "",
+        from_a=starts["a"][0],
+        from_b=starts["b"][0],
+        left_a=starts["a"][1],
+        left_b=starts["b"][1],
+        on_a=starts["a"][2],
+        on_b=starts["b"][2],
+        word=multiply.word(d.fragment)[0],
+        d_registers=d.fragment.registers,
+        a_registers=row.fragment("a").registers,
+        b_registers=row.fragment("b").registers,
+        epilogue=_epilogue(gemm),
+        commit=COMMIT if lanes else "",
         wait=WAIT.format(gemm.stages - 2) if lanes else "",
-    )  # fmt: skip
+    )
 
 
 def _epilogue(gemm: Gemm) -> str:
     """D by rows where a tile of it has room where the stages were, else straight from registers."""
     return (BY_ROWS if gemm.line else STRAIGHT).substitute(
-        rows=gemm.shape.m, cols=gemm.shape.n, size=dtype(gemm.out).bits // 8, gap=gemm.line)  # fmt: skip
+        rows=gemm.shape.m, cols=gemm.shape.n, size=dtype(gemm.out).bits // 8, gap=gemm.line
+    )
 
 
 def _start(operand: str, along_k: bool) -> tuple[str, str, str]:

@@ -21,10 +21,10 @@ from tcprobe.store.cell import Cell
 PRODUCTS = 4
 
 
-def shape(row: Instruction) -> Shape:
+def shape(instruction: Instruction) -> Shape:
     """m x n x k of what a warp makes at once."""
-    m, n, k = row.shape
-    return Shape(2 * m, 2 * n, k) if row.products == PRODUCTS else row.shape
+    m, n, k = instruction.shape
+    return Shape(2 * m, 2 * n, k) if instruction.products == PRODUCTS else instruction.shape
 
 
 def joined(cell: Cell) -> Cell:
@@ -34,8 +34,10 @@ def joined(cell: Cell) -> Cell:
         return cell
     down, across = (fragment.operand != "b"), (fragment.operand != "a")
     apart = (fragment.rows * down, fragment.cols * across)
-    values = {name: tuple(None if at is None else at[n] + apart[n] * (at[2] >> 1 - n & 1) for at in table.cells)
-              for n, name in enumerate(("row", "col"))}  # fmt: skip
+    values = {
+        name: tuple(None if at is None else at[n] + apart[n] * (at[2] >> 1 - n & 1) for at in table.cells)
+        for n, name in enumerate(("row", "col"))
+    }
     m, n, k = fragment.shape
     held = replace(fragment.held, rows=fragment.rows << down, cols=fragment.cols << across)
     whole = replace(fragment, held=held, products=1, shape=Shape(2 * m, 2 * n, k))

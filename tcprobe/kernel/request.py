@@ -11,7 +11,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
 from tcprobe.ask.path.answer import advance
@@ -25,6 +24,7 @@ from tcprobe.kernel.copies import Copies, copies
 from tcprobe.kernel.quadrants import shape
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 # by type the multiplies of a warp, the first that an arch has, and the first arch that has it
 MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
@@ -59,8 +59,10 @@ class Gemm(StagedGemm):
                 return resolve(name).instruction
         able = ", ".join(kind for kind, ways in MULTIPLIES.items() if ways[-1][0] <= self.arch.number)
         first = MULTIPLIES[self.type][-1][0]
-        raise UsageError(f"{self.arch.name} has no multiply of {self.type}: it has those of {able}; sm_{first} is the "
-                         f"first that multiplies {self.type}.")  # fmt: skip
+        raise UsageError(
+            f"{self.arch.name} has no multiply of {self.type}: it has those of {able}; sm_{first} is the "
+            f"first that multiplies {self.type}."
+        )
 
     @property
     def shape(self) -> Shape:
@@ -124,11 +126,13 @@ class Gemm(StagedGemm):
         return apart if m * apart <= self.stage_bytes * self.stages else 0
 
     @property
-    def wavefronts(self) -> dict[str, dict[str, Any]]:
+    def wavefronts(self) -> dict[str, Json]:
         """Of A and B: what loads a warp's part of the tile into registers, and its cycles of shared memory."""
         steps = {name: plan.registers for name, plan in self.paths.items()}
-        return {name: {"instruction": step.instruction, "wavefronts": step.wavefronts, "ideal": step.ideal}
-                for name, step in steps.items()}  # fmt: skip
+        return {
+            name: {"instruction": step.instruction, "wavefronts": step.wavefronts, "ideal": step.ideal}
+            for name, step in steps.items()
+        }
 
     @property
     def evidence(self) -> list[str]:
@@ -150,11 +154,11 @@ class Gemm(StagedGemm):
         return {"accumulators": down * across * d, "fragments": 2 * (down * a + across * b)}
 
 
-def _by_steps(one: Cell, options: PathOptions) -> PathPlan | None:
+def _by_steps(cell: Cell, options: PathOptions) -> PathPlan | None:
     """The path by the most matrices of which none serves several steps of k, None where there is no path at all."""
     for access in LOADS:
         with suppress(UsageError):
-            plan = proven(request(one, options._replace(access=access)))
+            plan = proven(request(cell, options._replace(access=access)))
             ahead = advance(plan)
             if ahead and ahead.issues:
                 return plan
@@ -183,15 +187,19 @@ def _check_tile(gemm: Gemm) -> None:
     least_, (m, n), k = gemm.shape, gemm.warp_tile, gemm.tile[2]
     if not 1 <= gemm.warps[0] * gemm.warps[1] <= MOST_WARPS:
         raise UsageError(f"--warps {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
-    for name, part, least, whole, count in (("m", m, least_.m, gemm.tile[0], gemm.warps[0]),
-                                            ("n", n, 2 * least_.n, gemm.tile[1], gemm.warps[1]),
-                                            ("k", k, 2 * least_.k, k, 1)):  # fmt: skip
+    for name, part, least, whole, count in (
+        ("m", m, least_.m, gemm.tile[0], gemm.warps[0]),
+        ("n", n, 2 * least_.n, gemm.tile[1], gemm.warps[1]),
+        ("k", k, 2 * least_.k, k, 1),
+    ):
         if part * count != whole or part % least or part not in SIZES:
             near = [size * count for size in SIZES if size % least == 0]
             listed = ", ".join(map(str, sorted(near, key=lambda size: abs(size - whole))[:2]))
-            raise UsageError(f"--tile {_by(gemm.tile)}: {name} {whole} is not {count} times a power of two that is a "
-                             f"multiple of {least}, as {least_} and --warps {_by(gemm.warps)} need; nearest: {name} "
-                             f"{listed}.")  # fmt: skip
+            raise UsageError(
+                f"--tile {_by(gemm.tile)}: {name} {whole} is not {count} times a power of two that is a "
+                f"multiple of {least}, as {least_} and --warps {_by(gemm.warps)} need; nearest: {name} "
+                f"{listed}."
+            )
     _ = gemm.out
 
 

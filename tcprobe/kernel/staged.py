@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
@@ -19,14 +18,35 @@ from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.lookup import layers as folders
 from tcprobe.text import quoted
+from tcprobe.values import Json
 
 # by type of A and B what D is stored as, what is taken unasked first
-OUTS = {"f16": ("f16", "f32"), "bf16": ("bf16", "f32"), "tf32": ("f32",), "e4m3": ("f16", "bf16", "f32"),
-        "e5m2": ("f16", "bf16", "f32"), "s8": ("s32",)}  # fmt: skip
+OUTS = {
+    "f16": ("f16", "f32"),
+    "bf16": ("bf16", "f32"),
+    "tf32": ("f32",),
+    "e4m3": ("f16", "bf16", "f32"),
+    "e5m2": ("f16", "bf16", "f32"),
+    "s8": ("s32",),
+}
 # KiB of shared memory that a block may have (CUDA programming guide, technical specifications by compute capability);
 # of sm_88 the guide says nothing: the least of its generation
-SHARED = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 99, 89: 99, 90: 227, 100: 227, 103: 227,
-          110: 227, 120: 99, 121: 99}  # fmt: skip
+SHARED = {
+    70: 96,
+    72: 96,
+    75: 64,
+    80: 163,
+    86: 99,
+    87: 163,
+    88: 99,
+    89: 99,
+    90: 227,
+    100: 227,
+    103: 227,
+    110: 227,
+    120: 99,
+    121: 99,
+}
 FIRST = 70
 OTHERS = 24  # registers for addresses and the loop, as ptxas takes them
 MOST_STAGES = 16
@@ -80,7 +100,7 @@ class StagedGemm(ABC):
 
     @property
     @abstractmethod
-    def wavefronts(self) -> dict[str, dict[str, Any]]:
+    def wavefronts(self) -> dict[str, Json]:
         """Of A and B: what loads them into registers, and its cycles of shared memory; none where nothing does."""
 
     @property
@@ -121,5 +141,7 @@ def check_memory(gemm: StagedGemm) -> None:
     if gemm.shared_bytes + gemm.static_bytes > most:
         fit = (most - gemm.alignment - gemm.static_bytes) // gemm.stage_bytes
         near = f"--stages {fit} fits" if fit >= 2 else "take a smaller --tile"
-        raise UsageError(f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
-                         f"memory; a block on {gemm.arch.name} has at most {most}: {near}.")  # fmt: skip
+        raise UsageError(
+            f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
+            f"memory; a block on {gemm.arch.name} has at most {most}: {near}."
+        )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tcprobe.ask import descriptor
 from tcprobe.ask.descriptor import SharedTile
@@ -20,10 +19,17 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
+from tcprobe.values import Json
 
 # of each type the k of a multiply, its accumulator, A and B
-FORMS = {"f16": "k16.f32.f16.f16", "bf16": "k16.f32.bf16.bf16", "tf32": "k8.f32.tf32.tf32",
-         "e4m3": "k32.f32.e4m3.e4m3", "e5m2": "k32.f32.e5m2.e5m2", "s8": "k32.s32.s8.s8"}  # fmt: skip
+FORMS = {
+    "f16": "k16.f32.f16.f16",
+    "bf16": "k16.f32.bf16.bf16",
+    "tf32": "k8.f32.tf32.tf32",
+    "e4m3": "k32.f32.e4m3.e4m3",
+    "e5m2": "k32.f32.e5m2.e5m2",
+    "s8": "k32.s32.s8.s8",
+}
 ALL_REGISTERS = 1 << 16  # of an SM
 ATOM = 8  # lines of a swizzle's pattern
 LINES = 64  # of A and D that a warpgroup multiplies at a time
@@ -60,21 +66,27 @@ class WarpgroupGemm(StagedGemm):
         """A and B in shared memory, and a warpgroup's D where it goes through it."""
         m, n, k = self.tile
         majors = {"a": "k" if self.a == "row" else "mn", "b": "k" if self.b == "col" else "mn"}
-        tiles = {name: descriptor.tile((lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k"
-                                       else lines), (taken, 32))
-                 for name, lines, taken in (("a", m, LINES), ("b", n, n))}  # fmt: skip
+        tiles = {
+            name: descriptor.tile(
+                (lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k" else lines), (taken, 32)
+            )
+            for name, lines, taken in (("a", m, LINES), ("b", n, n))
+        }
         if dtype(self.out).bits == 16:
             tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
         return tiles
 
     @property
-    def boxes(self) -> dict[str, dict[str, Any]]:
+    def boxes(self) -> dict[str, Json]:
         """The tensor maps of A, B and D: type, box, swizzle, what is contiguous; boxes of a shared B are in parts."""
         boxes = {name: {**descriptor.tma(tile), "major": tile.major} for name, tile in self.tiles.items()}
         if self.cluster > 1 and self.tiles["b"].major == "k":
             inner, lines = boxes["b"]["box"]
-            boxes["b"] |= {"box": [inner, lines // self.cluster], "boxes": boxes["b"]["boxes"] * self.cluster,
-                           "box_bytes": boxes["b"]["box_bytes"] // self.cluster}  # fmt: skip
+            boxes["b"] |= {
+                "box": [inner, lines // self.cluster],
+                "boxes": boxes["b"]["boxes"] * self.cluster,
+                "box_bytes": boxes["b"]["box_bytes"] // self.cluster,
+            }
         return boxes
 
     @property
@@ -99,7 +111,7 @@ class WarpgroupGemm(StagedGemm):
         return 16 * self.stages
 
     @property
-    def wavefronts(self) -> dict[str, dict[str, Any]]:
+    def wavefronts(self) -> dict[str, Json]:
         """None: wgmma reads shared memory itself."""
         return {}
 
@@ -118,12 +130,16 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     """The same; UsageError with the nearest that there is where it cannot be."""
     m, count = gemm.tile[0], gemm.registers["accumulators"]
     if m not in [LINES * consumers for consumers in REGISTERS]:
-        raise UsageError(f"--tile: m {m} is none of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
-                         f"{len(REGISTERS)} warpgroups of {LINES} rows make.")  # fmt: skip
+        raise UsageError(
+            f"--tile: m {m} is none of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
+            f"{len(REGISTERS)} warpgroups of {LINES} rows make."
+        )
     there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start
     if count + OTHERS > there:
-        raise UsageError(f"--tile: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
-                         f"thread of {gemm.threads} has; nearest: m 128.")  # fmt: skip
+        raise UsageError(
+            f"--tile: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
+            f"thread of {gemm.threads} has; nearest: m 128."
+        )
     _check_cluster(gemm)
     check_memory(gemm)
     return gemm
@@ -136,5 +152,7 @@ def _check_cluster(gemm: WarpgroupGemm) -> None:
     tile = gemm.tiles["b"]
     least = ATOM if tile.major == "k" else tile.box[0]
     if gemm.cluster > 1 and tile.lines % (gemm.cluster * least):
-        raise UsageError(f"--cluster {gemm.cluster}: n {tile.lines} has no halves of whole boxes: take a multiple of "
-                         f"{gemm.cluster * least}.")  # fmt: skip
+        raise UsageError(
+            f"--cluster {gemm.cluster}: n {tile.lines} has no halves of whole boxes: take a multiple of "
+            f"{gemm.cluster * least}."
+        )

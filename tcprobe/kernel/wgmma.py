@@ -19,6 +19,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import pieces
 from tcprobe.kernel.warpgroups import REGISTERS, WarpgroupGemm
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 KERNEL = Template("""\
 // made by tcprobe $version: D ($m x $n a block) = A B of $type into $out, for sm_90a
@@ -180,19 +181,45 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     boxed, straight = "d" in tiles, STRAIGHT.format(size=dtype(gemm.out).bits // 8)
     bits = {name: f"{tile.descriptor._replace(start=0).encode():#018x}" for name, tile in tiles.items()}
     return KERNEL.substitute(
-        version=__version__, m=m, n=n, k=k, last_m=m - 1, last_n=n - 1, type=gemm.type, out=gemm.out,
-        a_major="k" if gemm.a == "row" else "m", b_major="k" if gemm.b == "col" else "n", threads=gemm.threads,
-        shared_bytes=gemm.shared_bytes, maps="\n".join(_comment(*one) for one in maps(gemm).items()),
-        name=called, consumers=gemm.consumers, **_cluster(gemm),
-        stages=gemm.stages, a_bytes=tiles["a"].bytes, b_bytes=tiles["b"].bytes,
-        instruction=row.id, multiply=multiply.described(row, (gemm.a == "col", gemm.b == "row")),
+        version=__version__,
+        m=m,
+        n=n,
+        k=k,
+        last_m=m - 1,
+        last_n=n - 1,
+        type=gemm.type,
+        out=gemm.out,
+        a_major="k" if gemm.a == "row" else "m",
+        b_major="k" if gemm.b == "col" else "n",
+        threads=gemm.threads,
+        shared_bytes=gemm.shared_bytes,
+        maps="\n".join(_comment(*one) for one in maps(gemm).items()),
+        name=called,
+        consumers=gemm.consumers,
+        **_cluster(gemm),
+        stages=gemm.stages,
+        a_bytes=tiles["a"].bytes,
+        b_bytes=tiles["b"].bytes,
+        instruction=row.id,
+        multiply=multiply.described(row, (gemm.a == "col", gemm.b == "row")),
         store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
-        raster=pieces.RASTER.substitute(cluster=gemm.cluster), map_d=MAP_D if boxed else "",
-        alignment=gemm.alignment, producer=producer, consumer=consumer, loads=_loads(gemm), word=word, letter=letter,
-        count=d.fragment.registers, major_a=tiles["a"].major, major_b=tiles["b"].major, bits_a=bits["a"],
-        bits_b=bits["b"], per_group=tiles["a"].per_block or 0, steps=_steps(gemm),
+        raster=pieces.RASTER.substitute(cluster=gemm.cluster),
+        map_d=MAP_D if boxed else "",
+        alignment=gemm.alignment,
+        producer=producer,
+        consumer=consumer,
+        loads=_loads(gemm),
+        word=word,
+        letter=letter,
+        count=d.fragment.registers,
+        major_a=tiles["a"].major,
+        major_b=tiles["b"].major,
+        bits_a=bits["a"],
+        bits_b=bits["b"],
+        per_group=tiles["a"].per_block or 0,
+        steps=_steps(gemm),
         epilogue=_by_tma(tiles["d"], straight) if boxed else straight,
-    )  # fmt: skip
+    )
 
 
 def _stored(d: Cell, tile: SharedTile) -> str:
@@ -203,15 +230,21 @@ def _stored(d: Cell, tile: SharedTile) -> str:
     return code
 
 
-def _cluster(gemm: WarpgroupGemm) -> dict[str, Any]:
+def _cluster(gemm: WarpgroupGemm) -> Json:
     """What a cluster has more."""
     if gemm.cluster == 1:
         return {"cluster": 1, "multicast": "", "arrive": ARRIVE, "dims": "", "together": "__syncthreads();", "last": ""}
-    return {"cluster": gemm.cluster, "multicast": MULTICAST, "arrive": ARRIVE_ALL, "together": TOGETHER, "last": LAST,
-            "dims": f"__cluster_dims__(1, {gemm.cluster}, 1) "}  # fmt: skip
+    return {
+        "cluster": gemm.cluster,
+        "multicast": MULTICAST,
+        "arrive": ARRIVE_ALL,
+        "together": TOGETHER,
+        "last": LAST,
+        "dims": f"__cluster_dims__(1, {gemm.cluster}, 1) ",
+    }
 
 
-def maps(gemm: WarpgroupGemm) -> dict[str, dict[str, Any]]:
+def maps(gemm: WarpgroupGemm) -> dict[str, Json]:
     """The tensor maps of A, B and D: type, box, swizzle, what is contiguous."""
     return gemm.boxes
 
@@ -243,8 +276,9 @@ def _steps(gemm: WarpgroupGemm) -> str:
     count = gemm.tile[2] // gemm.instruction.shape.k
     at = {name: _starts(gemm.tiles[name], count) for name in "ab"}
     more = ["tile", *["1"] * (count - 1)]
-    return "\n".join(f"      multiply(d[0], a + {at['a'][s] // 16}, b + {at['b'][s] // 16}, {more[s]});"
-                     for s in range(count))  # fmt: skip
+    return "\n".join(
+        f"      multiply(d[0], a + {at['a'][s] // 16}, b + {at['b'][s] // 16}, {more[s]});" for s in range(count)
+    )
 
 
 def _starts(tile: SharedTile, count: int) -> list[int]:
@@ -254,7 +288,14 @@ def _starts(tile: SharedTile, count: int) -> list[int]:
 
 def _by_tma(tile: SharedTile, straight: str) -> str:
     box = descriptor.tma(tile)
-    copies = [f"      copy_back(at + {n * box['box_bytes']}, map_d, n0 + {n * box['box'][0]}, first_row);"
-              for n in range(box["boxes"])]  # fmt: skip
-    return BY_TMA.substitute(out_boxes=box["boxes"], out_bytes=tile.bytes, copies="\n".join(copies),
-                             piece=PIECE * 8 // dtype(tile.type).bits, straight=straight)  # fmt: skip
+    copies = [
+        f"      copy_back(at + {n * box['box_bytes']}, map_d, n0 + {n * box['box'][0]}, first_row);"
+        for n in range(box["boxes"])
+    ]
+    return BY_TMA.substitute(
+        out_boxes=box["boxes"],
+        out_bytes=tile.bytes,
+        copies="\n".join(copies),
+        piece=PIECE * 8 // dtype(tile.type).bits,
+        straight=straight,
+    )

@@ -35,13 +35,13 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, access, accesses
+from tcprobe.layout.arrays import Ints
 
 BANKS = 32
 WORD = 4  # bytes
 LINE = BANKS * WORD
 IDLE = -1  # in place of an address
 ABSENT = -1  # in place of the passes of a phase that joined another
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,13 @@ class Cost:
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        return {"wavefronts": self.wavefronts, "beats": self.beats, "cycles": self.cycles, "ideal": self.ideal,
-                "phases": self.phases}  # fmt: skip
+        return {
+            "wavefronts": self.wavefronts,
+            "beats": self.beats,
+            "cycles": self.cycles,
+            "ideal": self.ideal,
+            "phases": self.phases,
+        }
 
 
 @cache
@@ -92,11 +97,11 @@ def designed() -> MappingProxyType[str, BankRule]:
     return MappingProxyType({row.name: _rule(row) for row in accesses().values()})
 
 
-def _rule(row: SharedAccess) -> BankRule:
-    phase = min(WARP, LINE // row.bytes)
-    joins = row.name.startswith("ld.shared") and phase < WARP
-    passes = "order" if row.has_source else "lanes" if row.name.startswith(("atom", "red")) else "words"
-    idle = phase < WARP and row.name.startswith(("ld.shared", "st.shared"))
+def _rule(access: SharedAccess) -> BankRule:
+    phase = min(WARP, LINE // access.bytes)
+    joins = access.name.startswith("ld.shared") and phase < WARP
+    passes = "order" if access.has_source else "lanes" if access.name.startswith(("atom", "red")) else "words"
+    idle = phase < WARP and access.name.startswith(("ld.shared", "st.shared"))
     return BankRule(phase, 2 * phase if joins else phase, passes, idle)  # type: ignore[arg-type]
 
 
@@ -172,31 +177,31 @@ def agree(addresses: Ints) -> NDArray[np.bool_]:
     return either
 
 
-def _units(row: SharedAccess, lanes: Ints) -> Ints:
+def _units(access: SharedAccess, lanes: Ints) -> Ints:
     """The words that lanes need, or, where one lane needs several, the aligned pairs or quads of words; IDLE stays."""
-    return lanes // max(WORD, row.bytes)
+    return lanes // max(WORD, access.bytes)
 
 
-def _banks(row: SharedAccess) -> int:
+def _banks(access: SharedAccess) -> int:
     """How many units lie side by side in the banks."""
-    return LINE // max(WORD, row.bytes)
+    return LINE // max(WORD, access.bytes)
 
 
-def _fullest(row: SharedAccess, units: Ints, distinct: bool) -> Ints:
+def _fullest(access: SharedAccess, units: Ints, distinct: bool) -> Ints:
     """The most (distinct) units in the same banks, for each row of units."""
     if distinct:
         units = np.sort(units, axis=1)
         units[:, 1:][units[:, 1:] == units[:, :-1]] = IDLE
-    banks = _banks(row)
+    banks = _banks(access)
     bins = np.arange(len(units))[:, None] * banks + units % banks
     counts = np.bincount(bins[units != IDLE], minlength=banks * len(units))
     most: Ints = counts.reshape(-1, banks).max(axis=1)
     return most
 
 
-def _longest_chain(row: SharedAccess, needs: Sequence[Ints]) -> Ints:
+def _longest_chain(access: SharedAccess, needs: Sequence[Ints]) -> Ints:
     """The most lanes in a row that wait for each other; `needs`: units in shared memory, and those of the sources."""
-    banks = _banks(row)
+    banks = _banks(access)
     free = np.zeros((len(needs), len(needs[0]), banks), np.int64)  # passes after which the banks of a unit are free
     for lane in range(needs[0].shape[1]):
         (on,) = np.nonzero(needs[0][:, lane] != IDLE)

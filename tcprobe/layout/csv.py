@@ -26,8 +26,15 @@ MOST_INDEX = 1 << 12
 MOST_LINES = 100_000
 _NUMBER = re.compile(r"-?[0-9]+")
 # other names of columns; a register may have several lines
-ALSO = {"thread": "lane", "tid": "lane", "laneid": "lane", "element": "i", "index": "i", "column": "col",
-        "reg": "register"}  # fmt: skip
+ALSO = {
+    "thread": "lane",
+    "tid": "lane",
+    "laneid": "lane",
+    "element": "i",
+    "index": "i",
+    "column": "col",
+    "reg": "register",
+}
 Line = tuple[int, list[str]]  # number of the line in the file, and its cells
 
 

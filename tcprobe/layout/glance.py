@@ -73,8 +73,9 @@ def _moved(element: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
     return (*element[:axis], element[axis] + by, *element[axis + 1 :])
 
 
-def _band(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int], merged: tuple[int, int], width: int,
-          span: int) -> _Band:  # fmt: skip
+def _band(
+    by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int], merged: tuple[int, int], width: int, span: int
+) -> _Band:
     """As much as there is room for: all, or powers of two of cells after which the rest follows by a constant step."""
     down, along = (size // count for size, count in zip(sizes, merged, strict=True))
     rows = min(down, MOST_ROWS)
@@ -115,7 +116,8 @@ def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, s
         if shown < size:
             unit = span if axis else 1
             yield _said(by_element, axis, shown, f"{name} + {shown * unit}", table.threads) or (
-                f"  {name}s {shown * unit} to {table.extent[name] - 1}: {DRAWS_ALL}")  # fmt: skip
+                f"  {name}s {shown * unit} to {table.extent[name] - 1}: {DRAWS_ALL}"
+            )
     if "product" in table.outputs:
         count = table.extent["product"]
         yield _said(by_element, 2, 1, "product + 1", table.threads) or f"  products 1 to {count - 1}: {DRAWS_ALL}"
@@ -123,8 +125,11 @@ def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, s
 
 def _said(by_element: dict[tuple[int, ...], Slots], axis: int, step: int, name: str, threads: int) -> str:
     """`name` and what it adds to the thread and to i of every holder; empty where it does not add the same to all."""
-    moves = {_move(slots, by_element.get(_moved(element, axis, -step), ()))
-             for element, slots in by_element.items() if element[axis] >= step}  # fmt: skip
+    moves = {
+        _move(slots, by_element.get(_moved(element, axis, -step), ()))
+        for element, slots in by_element.items()
+        if element[axis] >= step
+    }
     move = moves.pop() if len(moves) == 1 else None
     if move is None:
         return ""

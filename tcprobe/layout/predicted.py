@@ -18,25 +18,25 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import Triples, elements, predict
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 
-Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
 NIBBLE = 0x4  # every four bits of the metadata under which a sparse structure tensor is taken
 CHUNK = 512  # A slots that are hashed at a time
 
 
-def predicted(row: Instruction, tables: Tables) -> StructureHash:
+def predicted(instruction: Instruction, tables: Tables) -> StructureHash:
     """The structure tensor that the tables of the slots that are read mean, with its anchor."""
-    return _hash(row, tables)._replace(anchor=anchor(tables))
+    return _hash(instruction, tables)._replace(anchor=anchor(tables))
 
 
-def _hash(row: Instruction, tables: Tables) -> StructureHash:
-    if row.described:
-        return behind_descriptors(row, tables)
-    return (sparse(row, tables) if row.metadata else predict(row, tables)).digest()
+def _hash(instruction: Instruction, tables: Tables) -> StructureHash:
+    if instruction.described:
+        return behind_descriptors(instruction, tables)
+    return (sparse(instruction, tables) if instruction.metadata else predict(instruction, tables)).digest()
 
 
 def anchor(tables: Tables) -> str:
@@ -47,9 +47,9 @@ def anchor(tables: Tables) -> str:
     return sha256.hexdigest()
 
 
-def sparse(row: Instruction, tables: Tables) -> Triples:
+def sparse(instruction: Instruction, tables: Tables) -> Triples:
     """The structure tensor of tables under metadata of which every four bits are NIBBLE."""
-    e, n = row.fragment("e"), row.shape.n
+    e, n = instruction.fragment("e"), instruction.shape.n
     rule = sparsity(e)
     m, stored, _ = elements(tables["a"])
     fields = {cell: slot for slot, cell in enumerate(tables["e"].selection(0).cells) if cell}
@@ -63,24 +63,28 @@ def sparse(row: Instruction, tables: Tables) -> Triples:
     return Triples(a[order], b[order], d[order])
 
 
-def columns(rule: Sparsity, stored: Ints, index: int | Ints) -> Ints:
+def columns(sparsity: Sparsity, stored: Ints, index: int | Ints) -> Ints:
     """`Sparsity.k` for many stored columns."""
-    k: Ints = (stored // (rule.fields * rule.span) * rule.positions + index) * rule.span + stored % rule.span
+    k: Ints = (
+        stored // (sparsity.fields * sparsity.span) * sparsity.positions + index
+    ) * sparsity.span + stored % sparsity.span
     return k
 
 
-def picked(row: Instruction, value: int = NIBBLE) -> Ints:
+def picked(instruction: Instruction, value: int = NIBBLE) -> Ints:
     """The k that A's stored columns meet where every four bits of the metadata are `value`; all without metadata."""
-    if row.metadata is None:
-        return np.arange(row.shape.k)
-    rule = sparsity(row.metadata)
-    return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(row.stored)])
+    if instruction.metadata is None:
+        return np.arange(instruction.shape.k)
+    rule = sparsity(instruction.metadata)
+    return np.array([rule.k(s, rule.read(value, s % rule.fields)) for s in range(instruction.stored)])
 
 
-def behind_descriptors(row: Instruction, tables: Tables) -> StructureHash:
+def behind_descriptors(instruction: Instruction, tables: Tables) -> StructureHash:
     """The triples that tables of registers mean, A behind `picked` metadata."""
     values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
-    return StructureHash(row.triples, _of_registers(values, row.shape.n, tuple(picked(row).tolist())))
+    return StructureHash(
+        instruction.triples, _of_registers(values, instruction.shape.n, tuple(picked(instruction).tolist()))
+    )
 
 
 @lru_cache(maxsize=16)  # forms of other types have the same tables

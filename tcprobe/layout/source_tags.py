@@ -23,7 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.layout.banks import IDLE, LINE, Ints, as_array
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE, LINE, as_array
+from tcprobe.values import Json
 
 MOST_MASKS, MOST_BITS = 4, 62
 LEAST = 2  # cycles of an access with one pass and one lookup
@@ -36,7 +38,7 @@ class SourceTags:
 
     masks: tuple[int, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return {"masks": list(self.masks)}
 

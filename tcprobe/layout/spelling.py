@@ -31,10 +31,25 @@ _THREE = re.compile(
 )
 # other names of PTX's types: those of cuda.h's tensor maps, and of C
 _TYPES = {
-    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "tfloat32": "tf32", "float64": "f64", "int32": "s32",
-    "int64": "s64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "half": "f16", "float": "f32",
-    "double": "f64", "fp16": "f16", "fp32": "f32", "fp64": "f64", "int8": "s8",
-}  # fmt: skip
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "tfloat32": "tf32",
+    "float64": "f64",
+    "int32": "s32",
+    "int64": "s64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "half": "f16",
+    "float": "f32",
+    "double": "f64",
+    "fp16": "f16",
+    "fp32": "f32",
+    "fp64": "f64",
+    "int8": "s8",
+}
 
 
 class SwizzleName(NamedTuple):
@@ -54,8 +69,10 @@ class SwizzleName(NamedTuple):
         """Bytes of a row of the mode's pattern, 0 without one; UsageError where no mode does the same."""
         bits, *rest = self.swizzle.to_json()
         if bits and (bits not in SPANS or rest != [4, 3]):
-            raise UsageError(f"{self}: tensor maps and descriptors have none, sw:1,4,3 (32 bytes), sw:2,4,3 (64) and "
-                             "sw:3,4,3 (128) alone.")  # fmt: skip
+            raise UsageError(
+                f"{self}: tensor maps and descriptors have none, sw:1,4,3 (32 bytes), sw:2,4,3 (64) and "
+                "sw:3,4,3 (128) alone."
+            )
         return SPANS.get(bits, 0)
 
 

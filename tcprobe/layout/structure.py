@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, slot_table
 
-Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
 _ELEMENTS: dict[str, Ints] = {}  # by layout id: many fragments share few layouts
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from tcprobe.errors import DataError
 from tcprobe.layout.space import Axis, Space, slots
+from tcprobe.values import Json
 
 OUTPUTS = ("row", "col", "product", "k", "group", "address", "offset")
 MOST_VALUE = 1 << 20
@@ -146,7 +147,7 @@ class Table:
         """Other values on the same inputs."""
         return Table(self.space, values)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data. Slots: threads, elements, a list per lane and output; other maps: inputs, a list per output."""
         if self.space == slots(self.threads, self.elements):
             starts = range(0, self.points, self.elements)

@@ -33,14 +33,18 @@ WORD = (
 )
 
 
-def fields(one: Descriptor) -> dict[str, int | str]:
+def fields(descriptor: Descriptor) -> dict[str, int | str]:
     """Every field, in bytes; the LBO is relative."""
-    return one.check()._asdict() | {"version": 1, "lbo_mode": "relative", "swizzle": one.swizzle or "none"}
+    return descriptor.check()._asdict() | {
+        "version": 1,
+        "lbo_mode": "relative",
+        "swizzle": descriptor.swizzle or "none",
+    }
 
 
-def encode(one: Descriptor) -> int:
+def encode(descriptor: Descriptor) -> int:
     """The 64 bits; UsageError where a field cannot be written."""
-    return bit_fields.encode(WORD, fields(one))
+    return bit_fields.encode(WORD, fields(descriptor))
 
 
 def is_tcgen05(bits: int) -> bool:

@@ -77,8 +77,10 @@ def _section(step: Change, tables: dict[str, Table]) -> Iterator[str]:
         yield ""
         one, two = step.before, step.after
         heads = ["fragments", f"row on {one}", f"row on {two}", f"col on {one}", f"col on {two}"]
-        yield from grid(heads, ([fitting(code(ids)), *_formulas([tables[id_] for id_ in pair])]
-                                for pair, ids in step.changed.items()))  # fmt: skip
+        yield from grid(
+            heads,
+            ([fitting(code(ids)), *_formulas([tables[id_] for id_ in pair])] for pair, ids in step.changed.items()),
+        )
 
 
 def _formulas(tables: Sequence[Table]) -> list[str]:

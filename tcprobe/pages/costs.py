@@ -54,8 +54,17 @@ def _tables(name: str, layers: Layers) -> Iterator[str]:
             yield from ("", *grid(heads, rows))
     pairs = beside(found)
     if pairs:
-        stated = [(p.id, str(p.row.number), f"{p.measured:g}", f"{p.row.comparable:g}", p.row.source,
-                   "agrees" if p.agrees else f"differs: {p.why}") for p in pairs]  # fmt: skip
+        stated = [
+            (
+                p.id,
+                str(p.row.number),
+                f"{p.measured:g}",
+                f"{p.row.comparable:g}",
+                p.row.source,
+                "agrees" if p.agrees else f"differs: {p.why}",
+            )
+            for p in pairs
+        ]
         yield from ("", *grid(("instruction", "number", "measured", "stated", "by", ""), stated))
 
 

@@ -68,5 +68,12 @@ def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:
     counts = [sum(case[name] for case in cases) for name in ("descriptors", "agree", "elements")]
     offsets = [sum(case["base_offset"]["subtracted"][at] for case in cases) for at in (0, 1)]
     said = "; ".join(f"{major}: {', '.join(bits)}" for major, bits in majors.items())
-    return [f"{operand} of {family}", swizzle, said, str(counts[0]), f"{counts[1]} of {counts[2]}", ignored,
-            f"{offsets[0]} of {offsets[1]}"]  # fmt: skip
+    return [
+        f"{operand} of {family}",
+        swizzle,
+        said,
+        str(counts[0]),
+        f"{counts[1]} of {counts[2]}",
+        ignored,
+        f"{offsets[0]} of {offsets[1]}",
+    ]

@@ -17,8 +17,10 @@ def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
     yield "of a multiply by its structure tensor. Layouts that nothing here could prove wrong are not covered."
     yield ""
     heads = ["package", "version", "agree", "differ", "not covered"]
-    yield from grid(heads, ([one.package, markdown(one.version), str(one.agree), str(one.differ), str(one.not_covered)]
-                            for one in audits))  # fmt: skip
+    yield from grid(
+        heads,
+        ([one.package, markdown(one.version), str(one.agree), str(one.differ), str(one.not_covered)] for one in audits),
+    )
     for one in audits:
         for finding in one.findings:
             yield from ("", f"## {one.package} {markdown(one.version)}: {markdown(finding.name)}", "")

@@ -11,9 +11,13 @@ from tcprobe.store.cell import DOCUMENTED, Cell
 from tcprobe.store.finding import METHODS
 
 HEADS = {
-    "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
+    "live": "live",
+    "sass": "machine code",
+    "derived": "derived",
+    "same-opcode": "same opcode",
+    "emulated": "emulated",
     DOCUMENTED: "documented only",
-}  # fmt: skip
+}
 ByFragment = Mapping[str, Mapping[str, Cell]]  # by fragment id and arch, both in their order
 Kinds = tuple[tuple[str, str], ...]  # (how, archs)
 Shape = tuple[int, int]  # m and k

@@ -65,10 +65,10 @@ def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((spans(names), words) for words, names in archs.items())
 
 
-def _words(made: dict[str, Any], row: Instruction) -> str:
+def _words(made: dict[str, Any], instruction: Instruction) -> str:
     lowering = Lowering(**made)
     text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items()], 90)
-    return text if lowering.native(row) else f"*emulated*: {text or NOTHING[row.multiplies]}"
+    return text if lowering.native(instruction) else f"*emulated*: {text or NOTHING[instruction.multiplies]}"
 
 
 def _rows(lines: Lines) -> Iterator[list[str]]:
@@ -92,8 +92,10 @@ def _layouts(results: Results) -> Iterator[str]:
         yield "HMMA.884 stands for all its STEPs, which share A and B; its .ROW and .COL are on the operands A and B. A"
         yield "warp does four such products at a time, one for each quad pair."
         yield ""
-        rows = ([fitting(code(dict.fromkeys(o for o, _ in of))), spans(a for _, a in of), *key]
-                for key, of in sorted(lines.items(), key=lambda line: line[1]))  # fmt: skip
+        rows = (
+            [fitting(code(dict.fromkeys(o for o, _ in of))), spans(a for _, a in of), *key]
+            for key, of in sorted(lines.items(), key=lambda line: line[1])
+        )
         yield from grid(["opcodes", "archs", "operand", "layout", "row", "col"], rows)
 
 

@@ -40,8 +40,14 @@ def page(results: Results) -> Iterator[str]:
 def _table(found: Sequence[Finding]) -> Iterator[str]:
     yield from (_row(HEAD), _row(["---"] * len(HEAD)))
     for finding in _sorted(found):
-        yield _row([*code([finding.subject]), *parameters(finding.body.floats),
-                    f"{finding.body.wrong} of {finding.body.random}", _published(finding)])  # fmt: skip
+        yield _row(
+            [
+                *code([finding.subject]),
+                *parameters(finding.body.floats),
+                f"{finding.body.wrong} of {finding.body.random}",
+                _published(finding),
+            ]
+        )
 
 
 def _ends(found: Sequence[Finding]) -> Iterator[str]:
@@ -52,23 +58,32 @@ def _ends(found: Sequence[Finding]) -> Iterator[str]:
         rule = finding.body.floats
         floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
         zero = "-0" if rule.negative_zero else "+0"
-        yield _row([*code([finding.subject]), floor, rule.nan or "several", rule.overflow or "", zero,
-                    _subnormals(rule), _otherwise(rule)])  # fmt: skip
+        yield _row(
+            [
+                *code([finding.subject]),
+                floor,
+                rule.nan or "several",
+                rule.overflow or "",
+                zero,
+                _subnormals(rule),
+                _otherwise(rule),
+            ]
+        )
 
 
-def _subnormals(rule: Arithmetic) -> str:
+def _subnormals(arithmetic: Arithmetic) -> str:
     """The operands whose subnormals count, and those whose do not."""
-    told = {name: getattr(rule.subnormals, name) for name in "abcd"}
+    told = {name: getattr(arithmetic.subnormals, name) for name in "abcd"}
     count, lost = ("".join(name for name, value in told.items() if value is kept) for kept in (True, False))
     return " ".join(filter(None, (count.upper(), f"not {lost.upper()}" if lost else "")))
 
 
-def _otherwise(rule: Arithmetic) -> str:
+def _otherwise(arithmetic: Arithmetic) -> str:
     """Operands that are not read as they are stored, and sums that are not of D's type."""
-    unread = f"low {rule.unread_bits} bits of A, B unread" if rule.unread_bits else ""
-    normal = f"{', '.join(rule.normalized).upper()} normalized" if rule.normalized else ""
-    through = f"sums are f32, {rule.through_f32}" if rule.through_f32 else ""
-    first = f"{rule.summed_first} products summed first" if rule.summed_first > 1 else ""
+    unread = f"low {arithmetic.unread_bits} bits of A, B unread" if arithmetic.unread_bits else ""
+    normal = f"{', '.join(arithmetic.normalized).upper()} normalized" if arithmetic.normalized else ""
+    through = f"sums are f32, {arithmetic.through_f32}" if arithmetic.through_f32 else ""
+    first = f"{arithmetic.summed_first} products summed first" if arithmetic.summed_first > 1 else ""
     return "; ".join(filter(None, (unread, normal, through, first)))
 
 
@@ -79,14 +94,14 @@ def _unfit(found: Sequence[Finding]) -> Iterator[str]:
     yield from (f"- {code([one.subject])[0]} has no model: {markdown(one.body.unfit)}" for one in _sorted(found))
 
 
-def parameters(rule: Arithmetic) -> list[str]:
+def parameters(arithmetic: Arithmetic) -> list[str]:
     """Products a sum, F, the result and what C is, as the page has them."""
-    sizes = [len(group) for group in rule.groups]
-    exact = rule.fraction_bits is None
-    single = f"1, in f32: {' + '.join(map(str, sizes))}" if rule.c == BEFORE else "1, fused"
+    sizes = [len(group) for group in arithmetic.groups]
+    exact = arithmetic.fraction_bits is None
+    single = f"1, in f32: {' + '.join(map(str, sizes))}" if arithmetic.c == BEFORE else "1, fused"
     groups = single if exact else str(sizes[0]) if len(sizes) == 1 else " + ".join(map(str, sizes))
-    result = f"{rule.result_bits} bits, {rule.rounding}"
-    return [groups, "" if exact else str(rule.fraction_bits), result, rule.c]
+    result = f"{arithmetic.result_bits} bits, {arithmetic.rounding}"
+    return [groups, "" if exact else str(arithmetic.fraction_bits), result, arithmetic.c]
 
 
 def _published(finding: Finding) -> str:

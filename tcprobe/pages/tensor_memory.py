@@ -16,11 +16,19 @@ from tcprobe.references.accumulator import layout
 
 # forms whose operands are shown, and how many scales a row has
 PLACED = (
-    *((f"tcgen05.mma{variant}.kind::f16", 0) for variant in (
-        ".cta_group::1", ".cta_group::2", ".ws.cta_group::1", ".sp.cta_group::1", ".sp.cta_group::2",
-        ".ws.sp.cta_group::1")),
+    *(
+        (f"tcgen05.mma{variant}.kind::f16", 0)
+        for variant in (
+            ".cta_group::1",
+            ".cta_group::2",
+            ".ws.cta_group::1",
+            ".sp.cta_group::1",
+            ".sp.cta_group::2",
+            ".ws.sp.cta_group::1",
+        )
+    ),
     *((f"tcgen05.mma.cta_group::{group}.kind::mxf4nvf4", 4) for group in (1, 2)),
-)  # fmt: skip
+)
 
 
 def page() -> Iterator[str]:
@@ -116,11 +124,11 @@ def _held(table: Table) -> str:
     return "once" if copies == [1] else f"{copies[0]} times"
 
 
-def _multiply(row: Instruction) -> list[str]:
-    stated = row.stated
+def _multiply(instruction: Instruction) -> list[str]:
+    stated = instruction.stated
     types = (_list(stated[name]) for name in ("d_types", "ab_types"))
-    shape = (_list(stated["m_values"]), _range(stated["n_values"]), str(row.shape.k))
-    return [f"`{row.id}`", *shape, *types, _list(stated.get("scales", ("-",)))]
+    shape = (_list(stated["m_values"]), _range(stated["n_values"]), str(instruction.shape.k))
+    return [f"`{instruction.id}`", *shape, *types, _list(stated.get("scales", ("-",)))]
 
 
 def _list(values: tuple[int | str, ...]) -> str:

@@ -25,8 +25,8 @@ def page(results: Results) -> Iterator[str]:
             yield from _lists(nearest)
 
 
-def _how(one: Undocumented) -> str:
-    said = one.provenance
+def _how(undocumented: Undocumented) -> str:
+    said = undocumented.provenance
     return f"Live on {said['device']}, driver {said['driver']}, CUDA {said['cuda']}, tcprobe {said['tcprobe']}."
 
 

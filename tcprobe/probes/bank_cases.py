@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess
-from tcprobe.probes.banks import AREA, ARENA, LINE, NEAR, Cases, Ints
+from tcprobe.layout.arrays import Ints
+from tcprobe.probes.banks import AREA, ARENA, LINE, NEAR, Cases
 
 LANE = np.arange(WARP)
 Make = Callable[[Generator, int], Ints]
@@ -74,14 +75,14 @@ def none(rng: Generator) -> Lanes:
 IDLE: tuple[Callable[[Generator], Lanes], ...] = (none, none, some, octets, of_pairs)
 
 
-def costly(row: SharedAccess, count: int, seed: int = 0) -> Cases:
+def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
     """`count` patterns of an access, the same for the same seed."""
-    rng = np.random.default_rng([seed, *row.name.encode()])
+    rng = np.random.default_rng([seed, *access.name.encode()])
     address, source = np.zeros((2, count, WARP), np.int64)
     for j in range(count):
-        address[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, AREA // row.bytes)
-        source[j] = row.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, NEAR // row.bytes)
-        if not row.is_matrix:
+        address[j] = access.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, AREA // access.bytes)
+        source[j] = access.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, NEAR // access.bytes)
+        if not access.is_matrix:
             address[j][IDLE[int(rng.integers(0, len(IDLE)))](rng)] = -1
     return Cases(address, source)
 
@@ -89,7 +90,7 @@ def costly(row: SharedAccess, count: int, seed: int = 0) -> Cases:
 LINE_BITS = tuple(1 << b for b in range(LINE.bit_length() - 1, ARENA.bit_length() - 1))  # that tell lines apart
 
 
-def tag_pairs(row: SharedAccess) -> Cases:
+def tag_pairs(access: SharedAccess) -> Cases:
     """Two lanes whose sources are in lines that differ in one bit, and in two: whether a bank has the tags of both.
 
     No bank of memory is needed twice. In the order of `tag_steps`.
@@ -97,8 +98,8 @@ def tag_pairs(row: SharedAccess) -> Cases:
     steps = tag_steps()
     address = np.full((len(steps), WARP), -1)
     source = np.zeros((len(steps), WARP), np.int64)
-    address[:, :2] = (0, row.bytes)
-    source[:, 1] = np.array(steps) + row.bytes
+    address[:, :2] = (0, access.bytes)
+    source[:, 1] = np.array(steps) + access.bytes
     return Cases(address, source)
 
 
@@ -107,13 +108,13 @@ def tag_steps() -> list[int]:
     return [*LINE_BITS, *(a | b for a, b in combinations(LINE_BITS, 2))]
 
 
-def far(row: SharedAccess, count: int, seed: int = 0) -> Cases:
+def far(access: SharedAccess, count: int, seed: int = 0) -> Cases:
     """Patterns of sources in few to many lines, anywhere in the arena; destinations in order, or scattered."""
-    rng = np.random.default_rng([seed, 1, *row.name.encode()])
+    rng = np.random.default_rng([seed, 1, *access.name.encode()])
     address, source = np.zeros((2, count, WARP), np.int64)
     for j in range(count):
         lines = rng.integers(0, ARENA // LINE, int(rng.integers(1, WARP + 1)))
-        source[j] = lines[rng.integers(0, len(lines), WARP)] * LINE + row.bytes * LANE % LINE
-        address[j] = row.bytes * (scattered(rng, AREA // row.bytes) if rng.random() < 0.3 else LANE)
+        source[j] = lines[rng.integers(0, len(lines), WARP)] * LINE + access.bytes * LANE % LINE
+        address[j] = access.bytes * (scattered(rng, AREA // access.bytes) if rng.random() < 0.3 else LANE)
         address[j][IDLE[int(rng.integers(0, len(IDLE)))](rng)] = -1
     return Cases(address, source)

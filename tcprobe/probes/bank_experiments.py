@@ -17,12 +17,13 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.isa.target import Target
-from tcprobe.layout.banks import IDLE, BankRule, Ints, Judge
+from tcprobe.layout.arrays import Floats, Ints
+from tcprobe.layout.banks import IDLE, BankRule, Judge
 from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
 from tcprobe.layout.source_tags import timed as with_lookups
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
-from tcprobe.probes.banks import Cases, Floats
+from tcprobe.probes.banks import Cases
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.banks import Body, Misfit, Second
@@ -94,39 +95,50 @@ class BankExperiment(Dialogue):
         return fit(self.access, phases, Timed(self.cases(), reading["cycles"], reading["steady"]), tags)
 
 
-def fit(row: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags: SourceTags | None = None) -> Body:
+def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags: SourceTags | None = None) -> Body:
     """The rule with the fewest misfits on steady patterns, the simplest of equals; beats of idle phases must halve it.
 
     ProbeError where the phases are not neighbouring lanes, all as many.
     """
     size = len(phases[0])
-    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, row.lanes, size)]:
-        raise ProbeError(f"{row.name}: phases {list(phases)[:4]} are no runs of neighbouring lanes.")
+    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
+        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are no runs of neighbouring lanes.")
     cases, measured, steady = timed
     known = measured[steady].round().astype(np.int64)
-    predictions = {rule: predicted(row, rule, cases, tags) for rule in candidates(row, size)}
+    predictions = {rule: predicted(access, rule, cases, tags) for rule in candidates(access, size)}
     missed = {rule: int((values[steady] != known).sum()) for rule, values in predictions.items()}
     best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
     second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
     misfits = np.flatnonzero(steady & (predictions[best] != measured.round())).tolist()
     spread = float(((measured - measured.mean()) ** 2).sum())
     r2 = 1 - float(((measured - predictions[best]) ** 2).sum()) / spread if spread else 1.0
-    shown = [Misfit(cases.address[j].tolist(), cases.source[j].tolist(), float(measured[j]), int(predictions[best][j]))
-             for j in misfits[:SHOWN]]  # fmt: skip
-    return Body(best, int(steady.sum()), len(misfits), r2, int((~steady).sum()), [list(p) for p in phases], shown,
-                Second(second, missed[second]), tags)  # fmt: skip
+    shown = [
+        Misfit(cases.address[j].tolist(), cases.source[j].tolist(), float(measured[j]), int(predictions[best][j]))
+        for j in misfits[:SHOWN]
+    ]
+    return Body(
+        best,
+        int(steady.sum()),
+        len(misfits),
+        r2,
+        int((~steady).sum()),
+        [list(p) for p in phases],
+        shown,
+        Second(second, missed[second]),
+        tags,
+    )
 
 
-def candidates(row: SharedAccess, size: int) -> list[BankRule]:
+def candidates(access: SharedAccess, size: int) -> list[BankRule]:
     """Every rule of phases of `size` lanes, the simplest first."""
-    joins = [size << j for j in range(6) if size << j <= min(row.lanes, WARP)]
-    ways = WAYS if row.has_source else WAYS[:2]
+    joins = [size << j for j in range(6) if size << j <= min(access.lanes, WARP)]
+    ways = WAYS if access.has_source else WAYS[:2]
     return [BankRule(size, joined, passes, idle) for idle, joined, passes in product((False, True), joins, ways)]
 
 
-def predicted(row: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
+def predicted(access: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
     """Cycles that a rule says of each pattern, with the lookups of its sources where there are tags."""
-    cycles = Judge(row, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
+    cycles = Judge(access, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
     if tags is None:
         return cycles
     sources = np.where(cases.address == IDLE, IDLE, cases.source)

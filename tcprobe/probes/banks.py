@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry, identifier
+from tcprobe.layout.arrays import Bytes, Floats, Ints
+from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
 
 WARPS = 16
 UNROLL = 8
@@ -38,8 +39,6 @@ ALIGNED = 1 << 20  # bytes of what lies before the arena: as it is a multiple of
 LINE = 128  # bytes of all banks
 STEADY = 0.25  # cycles by which runs of one pattern may differ, from each other and from a whole number
 POINTERS = ("address", "source", "arena", "zero", "out")
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Cases(NamedTuple):
@@ -61,21 +60,21 @@ class Timing:
         raise ProbeError(f"{launch.kernel.name}: how long {self.access} takes cannot be emulated.")
 
 
-def kernel(row: SharedAccess) -> Kernel:
+def kernel(access: SharedAccess) -> Kernel:
     """The kernel that times an access; `ldm` is the number of iterations."""
-    name = f"banks_{identifier(row.name)}"
+    name = f"banks_{identifier(access.name)}"
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     registers = [
-        f".reg .u32 %a<{UNROLL}>, %v<{UNROLL * _values(row)}>, %s, %grow, %step, %sum, %n;",
+        f".reg .u32 %a<{UNROLL}>, %v<{UNROLL * _values(access)}>, %s, %grow, %step, %sum, %n;",
         ".reg .u64 %w, %start, %end;",
         ".reg .pred %active, %more, %first;",
     ]
-    text = memory + entry(name, POINTERS, registers, _body(row, name))
-    return Kernel(name, Timing(row.name), text, row.target, optimised=True)
+    text = memory + entry(name, POINTERS, registers, _body(access, name))
+    return Kernel(name, Timing(access.name), text, access.target, optimised=True)
 
 
-def _body(row: SharedAccess, name: str) -> list[str]:
-    values = range(UNROLL * _values(row))
+def _body(access: SharedAccess, name: str) -> list[str]:
+    values = range(UNROLL * _values(access))
     return [
         "and.b32 %n, %lane, 31;",
         "mad.lo.u32 %image, %x, 32, %n;",
@@ -95,16 +94,16 @@ def _body(row: SharedAccess, name: str) -> list[str]:
         "mov.u32 %n, 0;",
         "bar.sync 0;",
         "mov.u64 %start, %clock64;",
-        *([] if row.is_matrix else ["@!%active bra DONE;"]),
+        *([] if access.is_matrix else ["@!%active bra DONE;"]),
         "AGAIN:",
-        *(_access(row, k) for k in range(UNROLL)),
-        *(f"xor.b32 %sum, %sum, %v{j};" for j in values if _gives(row)),
+        *(_access(access, k) for k in range(UNROLL)),
+        *(f"xor.b32 %sum, %sum, %v{j};" for j in values if _gives(access)),
         *(f"add.u32 %a{k}, %a{k}, %step;" for k in range(UNROLL)),
         "add.u32 %n, %n, 1;",
         "setp.lt.u32 %more, %n, %ldm;",
         "@%more bra AGAIN;",
         "DONE:",
-        *(["cp.async.wait_all;"] if row.has_source else []),
+        *(["cp.async.wait_all;"] if access.has_source else []),
         "bar.sync 0;",
         "mov.u64 %end, %clock64;",
         "sub.u64 %end, %end, %start;",
@@ -115,51 +114,55 @@ def _body(row: SharedAccess, name: str) -> list[str]:
     ]
 
 
-def _values(row: SharedAccess) -> int:
+def _values(access: SharedAccess) -> int:
     """Registers that one access fills or empties."""
-    return row.lanes // 8 if row.is_matrix else max(1, row.bytes // 4)
+    return access.lanes // 8 if access.is_matrix else max(1, access.bytes // 4)
 
 
-def _gives(row: SharedAccess) -> bool:
-    return row.name.startswith(("ld", "atom"))
+def _gives(access: SharedAccess) -> bool:
+    return access.name.startswith(("ld", "atom"))
 
 
-def _access(row: SharedAccess, k: int) -> str:
+def _access(access: SharedAccess, k: int) -> str:
     """Access number `k` of an iteration, as PTX writes it."""
-    names = [f"%v{j}" for j in range(k * _values(row), (k + 1) * _values(row))]
+    names = [f"%v{j}" for j in range(k * _values(access), (k + 1) * _values(access))]
     several = f"{{{', '.join(names)}}}"
-    operation, *rest = row.name.split(".")
-    if row.is_matrix:
+    operation, *rest = access.name.split(".")
+    if access.is_matrix:
         form = f"{operation}.sync.aligned.m8n8.{'.'.join(rest)}.shared.b16"
-        return f"{form} {several}, [%a{k}];" if _gives(row) else f"{form} [%a{k}], {several};"
-    if row.has_source:
-        return f"cp.async.ca.shared.global [%a{k}], [%arena], {row.bytes};"
+        return f"{form} {several}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {several};"
+    if access.has_source:
+        return f"cp.async.ca.shared.global [%a{k}], [%arena], {access.bytes};"
     if operation in ("atom", "red"):
-        return f"{row.name} {names[0] + ', ' if operation == 'atom' else ''}[%a{k}], %lane;"
-    form = f"{operation}.shared.u{8 * row.bytes}" if row.bytes < 8 else f"{operation}.shared.v{len(names)}.u32"
+        return f"{access.name} {names[0] + ', ' if operation == 'atom' else ''}[%a{k}], %lane;"
+    form = f"{operation}.shared.u{8 * access.bytes}" if access.bytes < 8 else f"{operation}.shared.v{len(names)}.u32"
     one = several if len(names) > 1 else names[0]
-    return f"{form} {one}, [%a{k}];" if _gives(row) else f"{form} [%a{k}], {one};"
+    return f"{form} {one}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {one};"
 
 
-def launches(row: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:
+def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:
     """The short and the long run of all patterns; `shared_bytes` is what keeps a second block off an SM.
 
     The tags of sources go by absolute addresses: the images before the arena are filled up, so that it begins at a
     multiple of what device memory does.
     """
     address = np.where(cases.address < 0, IDLE_LANE, cases.address).astype(np.uint32)
-    arena = ARENA if row.has_source else LINE
-    images = (_filled_up(address, row), _filled_up(cases.source.astype(np.uint32), row), np.zeros(arena, np.uint8),
-              np.zeros(4, np.uint8))  # fmt: skip
+    arena = ARENA if access.has_source else LINE
+    images = (
+        _filled_up(address, access),
+        _filled_up(cases.source.astype(np.uint32), access),
+        np.zeros(arena, np.uint8),
+        np.zeros(4, np.uint8),
+    )
     inputs = tuple(np.ascontiguousarray(image).view(np.uint8).reshape(1, -1) for image in images)
     grid, size = (len(address), 1, 1), 8 * len(address)
-    timed = kernel(row)
+    timed = kernel(access)
     return [Launch(timed, grid, inputs, repeats, size, WARPS * WARP, shared_bytes) for repeats in REPEATS]
 
 
-def _filled_up(image: NDArray[np.uint32], row: SharedAccess) -> NDArray[np.uint32]:
+def _filled_up(image: NDArray[np.uint32], access: SharedAccess) -> NDArray[np.uint32]:
     """An image of 32 words a pattern, as long as a multiple of ALIGNED where sources matter."""
-    if not row.has_source:
+    if not access.has_source:
         return image
     whole = np.zeros((-(-image.nbytes // ALIGNED) * ALIGNED // (4 * WARP), WARP), np.uint32)
     whole[: len(image)] = image
@@ -181,18 +184,18 @@ def settled(runs: Sequence[Floats]) -> tuple[Floats, NDArray[np.bool_]]:
     return least, (spread <= STEADY) & (np.abs(least - least.round()) <= STEADY)
 
 
-def swaps(row: SharedAccess) -> Cases:
+def swaps(access: SharedAccess) -> Cases:
     """Two patterns without conflicts, and after each all exchanges of two of its lanes.
 
     Pattern one: addresses in order. Two: the same, each line of 128 bytes turned on by one place more than the line
     before, so that two lanes with the same banks in one pattern have others in the other.
     """
-    step = max(4, row.bytes)
+    step = max(4, access.bytes)
     line, place = np.divmod(step * np.arange(WARP), LINE)
     patterns = []
     for base in (line * LINE + place, line * LINE + (place + line * step) % LINE):
         patterns.append(base)
-        for i, j in combinations(range(row.lanes), 2):
+        for i, j in combinations(range(access.lanes), 2):
             swapped = base.copy()
             swapped[[i, j]] = base[[j, i]]
             patterns.append(swapped)
@@ -200,15 +203,15 @@ def swaps(row: SharedAccess) -> Cases:
     return Cases(np.array(patterns), source)
 
 
-def phases(row: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
+def phases(access: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
     """The lanes of each phase, from the cycles of `swaps`; ProbeError where they do not fall into phases."""
-    pairs = list(combinations(range(row.lanes), 2))
+    pairs = list(combinations(range(access.lanes), 2))
     bases = cycles.reshape(2, -1)
     free = (bases[:, 1:].round() == bases[:, :1].round()).all(axis=0)
-    together = np.eye(row.lanes, dtype=np.bool_)
+    together = np.eye(access.lanes, dtype=np.bool_)
     for (i, j), stays in zip(pairs, free, strict=True):
         together[i, j] = together[j, i] = stays
     parts = list(dict.fromkeys(tuple(np.flatnonzero(lanes).tolist()) for lanes in together))
-    if sorted(lane for phase in parts for lane in phase) != list(range(row.lanes)):
-        raise ProbeError(f"{row.name}: exchanging lanes does not part them into phases: {parts[:4]}.")
+    if sorted(lane for phase in parts for lane in phase) != list(range(access.lanes)):
+        raise ProbeError(f"{access.name}: exchanging lanes does not part them into phases: {parts[:4]}.")
     return parts

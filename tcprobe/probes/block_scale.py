@@ -25,17 +25,17 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.probes import ptx
 from tcprobe.probes.block_scale_numbering import Scales, scaled
 from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
 from tcprobe.probes.experiment import Conclusion, Context, Experiment, OfInstruction, Reading
 from tcprobe.probes.multiply import MultiplyExperiment
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import SparseExperiment
 from tcprobe.probes.sparse_images import metadata_images
 
-Ints = NDArray[np.int64]
 DIGIT = 3  # bits of a byte's number in one image: ue4m3 has exponents up to 8
 BYTES = WARP * 4
 DIGITS = -(-(BYTES - 1).bit_length() // DIGIT)
@@ -65,8 +65,12 @@ class ScaledExperiment(OfInstruction):
         met = read[0][0]
         if any(not np.array_equal(met, other) for other, _, _ in read):
             raise ProbeError(f"{self.instruction.name}: byte-id or thread-id changes which slots of A and D meet.")
-        return {**unscaled, "met": met, "scale_a": np.stack([a for _, a, _ in read]),
-                "scale_b": np.stack([b for _, _, b in read])}  # fmt: skip
+        return {
+            **unscaled,
+            "met": met,
+            "scale_a": np.stack([a for _, a, _ in read]),
+            "scale_b": np.stack([b for _, _, b in read]),
+        }
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor and every scale."""
@@ -92,15 +96,14 @@ def kernel(instruction: Instruction) -> Kernel:
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
     loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
-        *(line for o in loaded
-          for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *(line for o in loaded for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",
         "mad.wide.u32 %out, %image, 4, %out;",
         f"mul.lo.u32 %image, %nx, %ny; mul.wide.u32 %step, %image, {BYTES};",
         *(line for selectors in chosen for line in _answer(instruction, selectors)),
-    ]  # fmt: skip
+    ]
     registers = [ptx.declare(p, f) for p, f in fragments.items()]
     registers += [".reg .b32 %word, %bits, %rest;", ".reg .b64 %step;", ".reg .pred %p;"]
     name = ptx.identifier(f"scales.{instruction.id}")
@@ -113,13 +116,17 @@ def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]
     return [
         ptx.written(instruction, selectors),
         "mov.b32 %word, 0; mov.b32 %rest, 0;",
-        *(line for i in range(instruction.fragment("d").registers) for line in (
-            f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
-            f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
-        )),
+        *(
+            line
+            for i in range(instruction.fragment("d").registers)
+            for line in (
+                f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
+                f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
+            )
+        ),
         "and.b32 %rest, %rest, 0x807fffff; setp.ne.u32 %p, %rest, 0; selp.b32 %word, 0xffffffff, %word, %p;",
         "st.global.b32 [%out], %word; add.u64 %out, %out, %step;",
-    ]  # fmt: skip
+    ]
 
 
 def launch(instruction: Instruction) -> Launch:

@@ -11,17 +11,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion
-
-Ints = NDArray[np.int64]
 
 
 class Scales(NamedTuple):
@@ -145,6 +143,7 @@ def _selection(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -
         )
     if len(places) != fragment.rows * fragment.cols:
         raise ProbeError(f"{instruction.name}: {len(places)} of {fragment.rows * fragment.cols} blocks have a scale.")
-    values = {name: tuple(None if v < 0 else v for v in column.tolist())
-              for name, column in (("row", rows), ("col", cols))}  # fmt: skip
+    values = {
+        name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in (("row", rows), ("col", cols))
+    }
     return slot_table(fragment.threads, fragment.elements, values)

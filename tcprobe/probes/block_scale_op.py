@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
-from tcprobe.probes.ptx import Bytes, Launch, Tables
+from tcprobe.probes.ptx import Launch, Tables
 from tcprobe.probes.slots import unpack
 from tcprobe.probes.sparse_op import columns, matrices
 
-Ints = NDArray[np.int64]
 EXPONENT_OF_ONE, NO_POWER = 127, 0xFF
 
 

@@ -16,11 +16,12 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
+from tcprobe.layout.arrays import Bytes, Floats
 from tcprobe.probes import timing
 from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
 from tcprobe.probes.proof import Counts, Seen, lines, own, prove, seen
-from tcprobe.probes.ptx import Bytes, Kernel
-from tcprobe.probes.timing import RUNS, Floats, TimedBlock
+from tcprobe.probes.ptx import Kernel
+from tcprobe.probes.timing import RUNS, TimedBlock
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 KIND = "cost"

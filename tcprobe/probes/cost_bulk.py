@@ -47,9 +47,20 @@ class Bulk:
     def loop(self) -> Loop:
         """Copies one after the other, by one thread of a warp."""
         body = [line for n in range(COPIES) for line in self._copy(n)]
-        return Loop(self.name, "trip", HOPPER, COPIES, body, [], ["%parity"],
-                    [".reg .u32 %barrier, %to;", ".reg .pred %done;", ".reg .u64 %map;"], self._before(),
-                    threads=WARP, shared=True, mapped=self.tiled)  # fmt: skip
+        return Loop(
+            self.name,
+            "trip",
+            HOPPER,
+            COPIES,
+            body,
+            [],
+            ["%parity"],
+            [".reg .u32 %barrier, %to;", ".reg .pred %done;", ".reg .u64 %map;"],
+            self._before(),
+            threads=WARP,
+            shared=True,
+            mapped=self.tiled,
+        )
 
     def _before(self) -> Lines:
         """A barrier at the start of shared memory, the copies' area 1 KB behind it; no other thread is there."""
@@ -60,9 +71,12 @@ class Bulk:
             "mbarrier.init.shared::cta.b64 [%barrier], 1;",
             "fence.mbarrier_init.release.cluster;",
             "fence.proxy.async;",
-            *(["mad.wide.u32 %map, %x, 128, %maps;", "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"]
-              if self.tiled else []),
-        ]  # fmt: skip
+            *(
+                ["mad.wide.u32 %map, %x, 128, %maps;", "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"]
+                if self.tiled
+                else []
+            ),
+        ]
 
     def _copy(self, number: int) -> Lines:
         if self.way == "load":
@@ -71,8 +85,11 @@ class Bulk:
             copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
             issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
             return [*issue, *(line.replace("{n}", str(number)) for line in WAIT)]
-        copy = ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
-                if self.tiled else "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;")  # fmt: skip
+        copy = (
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
+            if self.tiled
+            else "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;"
+        )
         return [copy, "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"]
 
     @property

@@ -17,6 +17,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Floats
 from tcprobe.probes import timing
 from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
 from tcprobe.probes.cost_multiplies import Chained, round_of
@@ -24,7 +25,7 @@ from tcprobe.probes.cost_warpgroups import Flown
 from tcprobe.probes.experiment import Bench, Context, Reading, of_lines
 from tcprobe.probes.proof import lines, stem
 from tcprobe.probes.ptx import Kernel
-from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Floats, Loop, TimedBlock
+from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Loop, TimedBlock
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Clock, Data
 
 __all__ = ("KIND", "experiments")
@@ -92,10 +93,13 @@ class FullLoad(OfRow):
         warps = self.block(ZEROS).threads // self.row.threads
         found = {data: _settled(reading[data]) for data in IMAGES}
         clocks = [
-            Clock(data, round(float(np.median(rates)) * 1000, 0),
-                  round(float(np.median(cycles)) / (ROUNDS * loop.copies * warps), DECIMALS))
+            Clock(
+                data,
+                round(float(np.median(rates)) * 1000, 0),
+                round(float(np.median(cycles)) / (ROUNDS * loop.copies * warps), DECIMALS),
+            )
             for data, (rates, cycles) in found.items()
-        ]  # fmt: skip
+        ]
         spread = max(float(np.ptp(cycles) / np.median(cycles)) for _, cycles in found.values())
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 

@@ -140,8 +140,19 @@ def _moves() -> list[TimedMove]:
     for row in inventory.of_family("ldmatrix", "stmatrix"):
         loads = row.family == "ldmatrix"
         held = row.fragment("d" if loads else "a").registers
-        rows.append(TimedMove(row.id, row.target.at_least(ptx.ALIGNED), "LDSM" if loads else "STSM", held,
-                         partial(_matrix, row.name, loads=loads), loads, loads, True, ROW))  # fmt: skip
+        rows.append(
+            TimedMove(
+                row.id,
+                row.target.at_least(ptx.ALIGNED),
+                "LDSM" if loads else "STSM",
+                held,
+                partial(_matrix, row.name, loads=loads),
+                loads,
+                loads,
+                True,
+                ROW,
+            )
+        )
     for row in inventory.of_family("movmatrix"):
         rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_said, f"{row.name} {{to}}, {{source}};")))
     for name, access in accesses().items():
@@ -150,16 +161,37 @@ def _moves() -> list[TimedMove]:
             count = max(1, access.bytes // 4)
             form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
             written = partial(_load if kind == "ld" else _store, form)
-            rows.append(TimedMove(name, access.target, "LDS" if kind == "ld" else "STS", count, written, kind == "ld",
-                             kind == "ld", stride=access.bytes))  # fmt: skip
+            rows.append(
+                TimedMove(
+                    name,
+                    access.target,
+                    "LDS" if kind == "ld" else "STS",
+                    count,
+                    written,
+                    kind == "ld",
+                    kind == "ld",
+                    stride=access.bytes,
+                )
+            )
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
         written = partial(_said, f"{form} {{to}}, {{source}}, %address, 31, -1;")
         rows.append(TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
         written = partial(_said, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
-        rows.append(TimedMove(f"cp.async.{way}.{size}", Target("sm_80", "7.0"), "LDGSTS", 0, written, False, False,
-                         stride=size, ends=("cp.async.wait_all;",)))  # fmt: skip
+        rows.append(
+            TimedMove(
+                f"cp.async.{way}.{size}",
+                Target("sm_80", "7.0"),
+                "LDGSTS",
+                0,
+                written,
+                False,
+                False,
+                stride=size,
+                ends=("cp.async.wait_all;",),
+            )
+        )
     return rows
 
 
@@ -209,10 +241,17 @@ class MoveCosts(Costs):
         if passes:
             passes.insert(0, Passes(1, points[-1].cycles))
         return Body(
-            opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, latency=None if chain is None else float(chain[0]),
-            interval=interval(points), one_warp=points[0].cycles, curve=points, passes=passes, mhz=numbers.mhz,
-            round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)], refused=numbers.refused,
-        )  # fmt: skip
+            opcodes=dict.fromkeys(each, 1.0),
+            spread=numbers.spread,
+            latency=None if chain is None else float(chain[0]),
+            interval=interval(points),
+            one_warp=points[0].cycles,
+            curve=points,
+            passes=passes,
+            mhz=numbers.mhz,
+            round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)],
+            refused=numbers.refused,
+        )
 
 
 def experiments() -> list[MoveCosts]:

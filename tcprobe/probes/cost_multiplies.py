@@ -95,12 +95,18 @@ class Chained:
         """The loop."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
         return Loop(
-            self.row.id, self.variant, self.row.target.at_least(ptx.ALIGNED), self.copies,
+            self.row.id,
+            self.variant,
+            self.row.target.at_least(ptx.ALIGNED),
+            self.copies,
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
-            [*(name for f in self._plain for name in self._own(f)), *results], results, self._declared(),
-            self._before(), wide=frozenset(n for n in self._all if self._wide),
+            [*(name for f in self._plain for name in self._own(f)), *results],
+            results,
+            self._declared(),
+            self._before(),
+            wide=frozenset(n for n in self._all if self._wide),
             threads=self.threads,
-        )  # fmt: skip
+        )
 
     @property
     def _plain(self) -> list[Fragment]:
@@ -151,8 +157,11 @@ class Chained:
         own, c = given[self.through], given["c"]
         if self.through == "c":
             given["c"] = [results[j % len(results)] for j in range(len(c))]
-            return [f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
-                    for j, name in enumerate(results) if j >= len(c)]  # fmt: skip
+            return [
+                f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
+                for j, name in enumerate(results)
+                if j >= len(c)
+            ]
         emulated = may_be_emulated(self.row)
         whole = self.row.family == "wmma" and not emulated
         half = max(1, len(results) // 2) if self.row.family == "wmma" else len(results)
@@ -164,39 +173,43 @@ class Chained:
         return []
 
 
-def spelled(row: Instruction, names: Names) -> str:
+def spelled(instruction: Instruction, names: Names) -> str:
     """The operands as PTX writes them, those of `names` in these registers."""
     return ", ".join(
-        f"{{{', '.join(names[f.operand])}}}" if f.operand in names else ptx.operand(f, 0) for f in row.spelled
+        f"{{{', '.join(names[f.operand])}}}" if f.operand in names else ptx.operand(f, 0) for f in instruction.spelled
     )
 
 
-def loops(row: Instruction) -> list[Chained]:
+def loops(instruction: Instruction) -> list[Chained]:
     """All that is timed of a multiply; changed ones too where some arch emulates it."""
-    return [one for changed in ((False, True) if may_be_emulated(row) else (False,)) for one in _loops(row, changed)
-            if one.fits]  # fmt: skip
-
-
-def _loops(row: Instruction, changed: bool) -> list[Chained]:
-    copies = round_of(row)
     return [
-        Chained(row, copies=1, changed=changed),
-        *(Chained(row, chains=n, copies=copies, changed=changed) for n in CHAINS),
-        *(Chained(row, through, copies=copies, changed=changed) for through in ("a", "b")),
+        one
+        for changed in ((False, True) if may_be_emulated(instruction) else (False,))
+        for one in _loops(instruction, changed)
+        if one.fits
     ]
 
 
-def round_of(row: Instruction) -> int:
+def _loops(instruction: Instruction, changed: bool) -> list[Chained]:
+    copies = round_of(instruction)
+    return [
+        Chained(instruction, copies=1, changed=changed),
+        *(Chained(instruction, chains=n, copies=copies, changed=changed) for n in CHAINS),
+        *(Chained(instruction, through, copies=copies, changed=changed) for through in ("a", "b")),
+    ]
+
+
+def round_of(instruction: Instruction) -> int:
     """Copies in a round: few where each of them may be many opcodes, or where ptxas spills in long rounds."""
-    if may_be_emulated(row):
+    if may_be_emulated(instruction):
         return EMULATED_COPIES
-    return WIDE_COPIES if row.type("d") == "f64" else COPIES
+    return WIDE_COPIES if instruction.type("d") == "f64" else COPIES
 
 
-def may_be_emulated(row: Instruction) -> bool:
+def may_be_emulated(instruction: Instruction) -> bool:
     """Whether some arch that has it does something to its inputs first."""
-    a = row.type("a")
-    return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not row.kind) or row.products > 1
+    a = instruction.type("a")
+    return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not instruction.kind) or instruction.products > 1
 
 
 class MultiplyCosts(OfRow, Costs):
@@ -216,12 +229,12 @@ class MultiplyCosts(OfRow, Costs):
         return body(self.row, ProvedNumbers(reading), changed=True)
 
 
-def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
+def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     """Of the plain loops, or of those whose factors change."""
     end = "_changed" if changed else ""
-    each, copies = numbers.each(f"once{end}"), round_of(row)
-    points, random = _curve(row, numbers, each, end)
-    native = is_native(row, tensor(each))
+    each, copies = numbers.each(f"once{end}"), round_of(instruction)
+    points, random = _curve(instruction, numbers, each, end)
+    native = is_native(instruction, tensor(each))
     latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
     if "c1" + end not in numbers.refused and points:
         latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
@@ -233,28 +246,38 @@ def body(row: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     bounds = (
         [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
     )
-    if row.type("c") != row.type("d"):  # what reaches no A or B goes into C, by way of a conversion
+    if instruction.type("c") != instruction.type("d"):  # what reaches no A or B goes into C, by way of a conversion
         bounds += [o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)]
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.append("c")
     return Body(
-        opcodes={o: float(n) for o, n in each.items()}, spread=numbers.spread, emulated=not native,
-        latency=latency, at_most=sorted(set(bounds)), interval=best, curve=points,
-        one_warp=min(p.cycles for p in points if p.warps == 1), macs_per_cycle=round(row.triples / best.cycles, 1),
-        random=random, mhz=numbers.mhz, overlap=cost_overlap.overlaps(row, numbers, each, {}),
-            refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
-    )  # fmt: skip
+        opcodes={o: float(n) for o, n in each.items()},
+        spread=numbers.spread,
+        emulated=not native,
+        latency=latency,
+        at_most=sorted(set(bounds)),
+        interval=best,
+        curve=points,
+        one_warp=min(p.cycles for p in points if p.warps == 1),
+        macs_per_cycle=round(instruction.triples / best.cycles, 1),
+        random=random,
+        mhz=numbers.mhz,
+        overlap=cost_overlap.overlaps(instruction, numbers, each, {}),
+        refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
+    )
 
 
 def _wanted(end: str) -> list[str]:
     return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
 
 
-def _curve(row: Instruction, numbers: ProvedNumbers, each: Counts, end: str) -> tuple[list[Point], float | None]:
+def _curve(
+    instruction: Instruction, numbers: ProvedNumbers, each: Counts, end: str
+) -> tuple[list[Point], float | None]:
     """Points by chains and warps; and random inputs' cycles over those of zeros."""
     points: list[Point] = []
     random = None
-    for one in loops(row):
+    for one in loops(instruction):
         if one.through != "c" or one.copies == 1 or one.variant != f"c{one.chains}{end}":
             continue
         cycles = numbers.proved(one.variant, one.copies, each)

@@ -16,9 +16,9 @@ import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.cost import DECIMALS, ProvedNumbers, Run
 from tcprobe.probes.proof import Counts
-from tcprobe.probes.ptx import Bytes
 from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Overlap
@@ -75,11 +75,15 @@ def loading() -> Partner:
     first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
     joined = [f"xor.b32 %joined, %joined, %l{j};" for j in range(4 * COPIES)]
     return Partner(
-        LOAD, lines, {"LDSM.16.M88.4": COPIES}, ["%joined"], ["%joined"],
+        LOAD,
+        lines,
+        {"LDSM.16.M88.4": COPIES},
+        ["%joined"],
+        ["%joined"],
         [f".reg .b32 %l<{4 * COPIES}>;", f".reg .u32 %at<{COPIES}>;"],
         [*first, *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES))],
         [*joined, *(f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES))],
-    )  # fmt: skip
+    )
 
 
 def copying() -> Partner:
@@ -96,9 +100,12 @@ def copying() -> Partner:
             f"[{area}+{BOX_BYTES * (copy % STAGES)}], [%map, {{%zero, %zero}}], [{barrier}+{8 * (copy % STAGES)}];",
         ]
         for copy in range(COPIES)
-    ]  # fmt: skip
+    ]
     return Partner(
-        BOX, lines, {"UTMALDG.2D": COPIES}, registers=[".reg .pred %one, %done;", ".reg .u64 %map;"],
+        BOX,
+        lines,
+        {"UTMALDG.2D": COPIES},
+        registers=[".reg .pred %one, %done;", ".reg .u64 %map;"],
         before=[
             "setp.eq.u32 %one, %lane, 0;",
             *(f"@%one mbarrier.init.shared::cta.b64 [{barrier}+{8 * stage}], 1;" for stage in range(STAGES)),
@@ -109,8 +116,10 @@ def copying() -> Partner:
             "bar.sync 0, %warps;",
         ],
         after=[line for n in range(STAGES) for line in _waited(f"{barrier}+{8 * n}", 1, f"END{n}")],
-        kept=("SYNCS", "ELECT", FENCE), ptx="8.3", maps=(packed("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
-    )  # fmt: skip
+        kept=("SYNCS", "ELECT", FENCE),
+        ptx="8.3",
+        maps=(packed("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
+    )
 
 
 def _waited(barrier: str, parity: int, label: str) -> list[str]:
@@ -121,11 +130,11 @@ def _waited(barrier: str, parity: int, label: str) -> list[str]:
     ]
 
 
-def partners(row: Instruction) -> list[Partner]:
+def partners(instruction: Instruction) -> list[Partner]:
     """What an instruction is timed with; nothing where it is not among those that kernels overlap."""
-    if row.id not in overlapped():
+    if instruction.id not in overlapped():
         return []
-    wide = row.threads == WARPGROUP
+    wide = instruction.threads == WARPGROUP
     return [arithmetic(WIDE_ARITHMETIC), copying()] if wide else [loading(), arithmetic(ARITHMETIC)]
 
 
@@ -146,18 +155,28 @@ def overlapped() -> list[str]:
 def joined(first: Loop, partner: Partner, part: Part) -> Loop:
     """The loop of a multiply, each copy of it a list of lines in `first.body`, with its partner, or one alone."""
     lines = [
-        line for copy in range(COPIES)
+        line
+        for copy in range(COPIES)
         for group in (_copy(first, copy) if part != "second" else [], partner.lines[copy] if part != "first" else [])
         for line in group
-    ]  # fmt: skip
+    ]
     head = first.body[: len(first.body) % COPIES] if part != "second" else []
     return Loop(
-        first.subject, f"{part}.{partner.name}", first.target.at_least(partner.ptx), COPIES,
-        [*head, *lines, *(partner.end if part != "first" else [])], [*first.loaded, *partner.loaded],
-        [*first.results, *partner.results], [*first.registers, *partner.registers], [*first.before, *partner.before],
-        [*first.after, *(partner.after if part != "first" else [])], first.wide, first.threads, shared=True,
+        first.subject,
+        f"{part}.{partner.name}",
+        first.target.at_least(partner.ptx),
+        COPIES,
+        [*head, *lines, *(partner.end if part != "first" else [])],
+        [*first.loaded, *partner.loaded],
+        [*first.results, *partner.results],
+        [*first.registers, *partner.registers],
+        [*first.before, *partner.before],
+        [*first.after, *(partner.after if part != "first" else [])],
+        first.wide,
+        first.threads,
+        shared=True,
         mapped=bool(partner.maps),
-    )  # fmt: skip
+    )
 
 
 def _copy(loop: Loop, copy: int) -> list[str]:
@@ -166,14 +185,15 @@ def _copy(loop: Loop, copy: int) -> list[str]:
     return list(loop.body[head + copy * each : head + (copy + 1) * each])
 
 
-def runs(row: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
+def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
     """Of every partner the pair and both alone."""
     return {
         f"{part}.{partner.name}": Run(
             joined(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
         )
-        for partner in partners(row) for part in PARTS
-    }  # fmt: skip
+        for partner in partners(instruction)
+        for part in PARTS
+    }
 
 
 def zeros() -> Bytes:
@@ -182,12 +202,12 @@ def zeros() -> Bytes:
 
 
 def overlaps(
-    row: Instruction, numbers: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
+    instruction: Instruction, numbers: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
 ) -> dict[str, Overlap]:
     """By partner, what machine code proves; `each` is what a copy of the multiply becomes."""
     found = {}
     own = {opcode: COPIES * n for opcode, n in each.items()}
-    for partner in partners(row):
+    for partner in partners(instruction):
         wanted = {"both": {**own, **partner.opcodes}, "first": own, "second": partner.opcodes}
         cycles = []
         for part in PARTS:
@@ -196,7 +216,7 @@ def overlaps(
             cycles.append(numbers.whole(variant, wanted[part], beside, COPIES))
         if all(one is not None for one in cycles):
             together, *alone = (round(float(one[0]), DECIMALS) for one in cycles if one is not None)
-            found[partner.name] = Overlap(alone, together, WARPS if row.threads == WARP else WARPGROUP // WARP)
+            found[partner.name] = Overlap(alone, together, WARPS if instruction.threads == WARP else WARPGROUP // WARP)
     return found
 
 

@@ -55,11 +55,20 @@ class Issued:
         """The loop."""
         target = self.row.target
         return Loop(
-            subject, self.variant, target, COPIES, self._body(), [], ["%parity"],
+            subject,
+            self.variant,
+            target,
+            COPIES,
+            self._body(),
+            [],
+            ["%parity"],
             [".reg .b64 %da, %db, %wide;", ".reg .pred %p, %one, %done;", ".reg .b32 %taddr, %ta, %other, %to;"],
-            self._before(), _waited(1, "%other", "END"), threads=WARP, shared=True,
+            self._before(),
+            _waited(1, "%other", "END"),
+            threads=WARP,
+            shared=True,
             ended=["bar.sync 0, %warps;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {COLUMNS};"],
-        )  # fmt: skip
+        )
 
     def _before(self) -> list[str]:
         """Zeros in shared memory, all of tensor memory, two barriers; word 4 is the instruction descriptor."""
@@ -124,9 +133,9 @@ def _waited(barrier: int, parity: str, label: str) -> list[str]:
     ]
 
 
-def result_type(row: Instruction) -> str:
+def result_type(instruction: Instruction) -> str:
     """The widest that D may be."""
-    return str(row.stated["d_types"][-1])
+    return str(instruction.stated["d_types"][-1])
 
 
 @dataclass(frozen=True)
@@ -175,10 +184,14 @@ class TensorMemoryCosts(Costs):
             raise ProbeError(next(iter(numbers.refused.values())))
         macs = M * self.n * self.row.shape.k
         return Body(
-            opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, interval=intervals, round_trip=trips,
-            macs_per_cycle=round(macs / min(flight.cycles for flight in intervals), 1), mhz=numbers.mhz,
+            opcodes=dict.fromkeys(each, 1.0),
+            spread=numbers.spread,
+            interval=intervals,
+            round_trip=trips,
+            macs_per_cycle=round(macs / min(flight.cycles for flight in intervals), 1),
+            mhz=numbers.mhz,
             refused=numbers.refused,
-        )  # fmt: skip
+        )
 
 
 def is_multiply(opcode: str) -> bool:

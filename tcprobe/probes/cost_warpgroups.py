@@ -62,11 +62,24 @@ class Flown:
         """The loop."""
         row, names = self.row, [f"%d{j}" for j in range(self.row.fragment("d").registers)]
         return Loop(
-            row.id, self.variant, row.target, self.copies, self._body(), self._a, names[:1],
-            [f".reg .b32 {', '.join(names[1:])};", ".reg .u64 %da, %db, %wide;", ".reg .pred %p;",
-             ".reg .u32 %base, %meta, %fill, %to;"],
-            self._before(names), ["wgmma.wait_group.sync.aligned 0;"], threads=2 * WARPGROUP, shared=True,
-        )  # fmt: skip
+            row.id,
+            self.variant,
+            row.target,
+            self.copies,
+            self._body(),
+            self._a,
+            names[:1],
+            [
+                f".reg .b32 {', '.join(names[1:])};",
+                ".reg .u64 %da, %db, %wide;",
+                ".reg .pred %p;",
+                ".reg .u32 %base, %meta, %fill, %to;",
+            ],
+            self._before(names),
+            ["wgmma.wait_group.sync.aligned 0;"],
+            threads=2 * WARPGROUP,
+            shared=True,
+        )
 
     @property
     def place(self) -> Place:
@@ -152,16 +165,18 @@ def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
-def flown(row: Instruction) -> list[Flown]:
+def flown(instruction: Instruction) -> list[Flown]:
     """All loops of a form: everything where N is one of WHOLE, else the best interval and one round trip."""
-    whole = row.shape.n in WHOLE
+    whole = instruction.shape.n in WHOLE
     made = [
-        Flown(row, count, registers, trip)
-        for registers in (False, True) for trip in (False, True)
-        for count in (FLIGHTS if whole else (1,) if trip else USUAL) if trip or count > 1
-    ]  # fmt: skip
-    if len(row.described[0].held.majors) > 1 and whole:
-        made += [Flown(row, max(USUAL), registers, major="mn") for registers in (False, True)]
+        Flown(instruction, count, registers, trip)
+        for registers in (False, True)
+        for trip in (False, True)
+        for count in (FLIGHTS if whole else (1,) if trip else USUAL)
+        if trip or count > 1
+    ]
+    if len(instruction.described[0].held.majors) > 1 and whole:
+        made += [Flown(instruction, max(USUAL), registers, major="mn") for registers in (False, True)]
     return made
 
 
@@ -186,10 +201,17 @@ class WarpgroupCosts(OfRow, Costs):
         best = min(flight.cycles for flight in found.intervals)
         opcode, usual = one_opcode(numbers, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
         return Body(
-            opcodes=dict.fromkeys(opcode, 1.0), spread=numbers.spread, interval=found.intervals, round_trip=found.trips,
-            forms=found.forms, macs_per_cycle=round(self.row.triples / best, 1), random=found.random, mhz=numbers.mhz,
-            overlap=cost_overlap.overlaps(self.row, numbers, opcode, usual.beside), refused=numbers.refused,
-        )  # fmt: skip
+            opcodes=dict.fromkeys(opcode, 1.0),
+            spread=numbers.spread,
+            interval=found.intervals,
+            round_trip=found.trips,
+            forms=found.forms,
+            macs_per_cycle=round(self.row.triples / best, 1),
+            random=found.random,
+            mhz=numbers.mhz,
+            overlap=cost_overlap.overlaps(self.row, numbers, opcode, usual.beside),
+            refused=numbers.refused,
+        )
 
 
 class FormNumbers(NamedTuple):
@@ -205,20 +227,20 @@ class FormNumbers(NamedTuple):
         """The first of them."""
         return next(iter(self.randoms), None)
 
-    def add(self, one: Flown, block: TimedBlock, value: float) -> None:
+    def add(self, flown: Flown, block: TimedBlock, value: float) -> None:
         """What a block of a loop took for one copy."""
-        groups, place, swizzle = block.threads // WARPGROUP, one.place, swizzle_of(block)
-        usual = one.major == "k" and swizzle == USUAL_SWIZZLE
+        groups, place, swizzle = block.threads // WARPGROUP, flown.place, swizzle_of(block)
+        usual = flown.major == "k" and swizzle == USUAL_SWIZZLE
         if block.image == RANDOM:
-            base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, one.major)]
+            base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, flown.major)]
             self.randoms.append(round(value / base[0], 3))
-        elif one.trip:
-            cycles = round(value * one.in_flight, DECIMALS)
-            self.trips.append(Trip(cycles, None, place, groups, one.in_flight))
-        elif usual and not _has(self.intervals, place, groups, one.in_flight):
-            self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, one.in_flight))
+        elif flown.trip:
+            cycles = round(value * flown.in_flight, DECIMALS)
+            self.trips.append(Trip(cycles, None, place, groups, flown.in_flight))
+        elif usual and not _has(self.intervals, place, groups, flown.in_flight):
+            self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, flown.in_flight))
         else:
-            self.forms.append(ByLayout(value, place, swizzle, one.major))
+            self.forms.append(ByLayout(value, place, swizzle, flown.major))
 
 
 def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool:
@@ -230,11 +252,11 @@ def swizzle_of(block: TimedBlock) -> int:
     return {0: 0, 1: 128, 2: 64, 3: 32}[block.words[1] >> 30]
 
 
-def one_opcode(numbers: ProvedNumbers, one: Flown) -> Counts:
+def one_opcode(numbers: ProvedNumbers, flown: Flown) -> Counts:
     """What one copy becomes: the tensor opcode of its loop that has the form's shape."""
-    m, n, k = one.row.shape
+    m, n, k = flown.row.shape
     shape = f".{m}x{n}x{k}."
-    found = [o for o in numbers.each(one.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
+    found = [o for o in numbers.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
     return dict.fromkeys(found, 1)
 
 

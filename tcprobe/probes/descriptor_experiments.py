@@ -28,12 +28,12 @@ PRODUCTS = 12  # of each form, place of A and pair of majors
 PRODUCT_N = (8, 24, 64, 128, 256)
 
 
-def tables_of(row: Instruction, bench: Bench) -> Tables:
+def tables_of(instruction: Instruction, bench: Bench) -> Tables:
     """The tables of a form's registers; UnmeasuredError where they are not known."""
-    tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
+    tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise UnmeasuredError(
-            f"{row.id} is not measured: no table of {', '.join(missing)}; `tcprobe run 'wgmma*'` makes it."
+            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run 'wgmma*'` makes it."
         )
     return {operand: table for operand, table in tables.items() if table is not None}
 
@@ -73,9 +73,17 @@ def _entry(found: Judged) -> saved.CaseCounts:
     held, case = found.case.operand.held, found.case
     ignored = [field for field, (same, count) in found.without.items() if count and same == count]
     return saved.CaseCounts(
-        held.name, held.slot_bits, case.major, case.swizzle, case.instruction.id, len(case.descriptors), found.elements,
-        found.agree, found.readings, ignored,
-    )  # fmt: skip
+        held.name,
+        held.slot_bits,
+        case.major,
+        case.swizzle,
+        case.instruction.id,
+        len(case.descriptors),
+        found.elements,
+        found.agree,
+        found.readings,
+        ignored,
+    )
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,18 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
 from tcprobe.layout.predicted import NIBBLE, picked
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, elements
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, thread_bytes
+from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.wgmma import (
@@ -36,7 +36,7 @@ from tcprobe.probes.wgmma import (
     spelled,
     spoken,
     uniform,
-)  # fmt: skip
+)
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.probes.wgmma_op import behind
 
@@ -45,7 +45,6 @@ DESCRIPTORS = 84  # of each case
 WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # a form of each width
 SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
 LINES = {"a_smem": 64, "b_smem": 128}  # N of the form: A is 64 lines always
-Ints = NDArray[np.int64]
 Tables = Mapping[str, Table]
 
 
@@ -80,33 +79,33 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
             yield Case(one, major, swizzle, described(one, major, swizzle, count))
 
 
-def described(one: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
+def described(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
     """Descriptors of all kinds, the same in every run: strides of nothing, odd starts, every base offset."""
-    rng = random.Random(f"{one.id} {major} {swizzle}")
+    rng = random.Random(f"{operand.id} {major} {swizzle}")
     descriptors: list[Descriptor] = [Descriptor(128, 256, swizzle)]
     while len(descriptors) < count:
         most = CODED_BYTES >> rng.randrange(1, 8)
         lbo, sbo = (rng.choice((0, UNIT, rng.randrange(0, most, UNIT), rng.randrange(0, most, UNIT))) for _ in "ls")
         start = rng.choice((0, 0, rng.randrange(0, 2048, 128), rng.randrange(0, 2048, UNIT)))
         one_of = Descriptor(lbo, sbo, swizzle, rng.choice((0, 0, *range(8))), start)
-        if bytes_of(one, one_of, major).max() + start < CODED_BYTES - 1024:
+        if bytes_of(operand, one_of, major).max() + start < CODED_BYTES - 1024:
             descriptors.append(one_of)
     return tuple(dict.fromkeys(descriptors))
 
 
-def bytes_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
+def bytes_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
     """The byte of every element, from the start address; shape rows x cols."""
-    row, col = np.indices((one.held.rows, one.held.cols))
-    line, k = (row, col) if one.held.name == "a_smem" else (col, row)
-    places: Ints = offsets(descriptor, major, line, k, one.held.slot_bits)
+    row, col = np.indices((operand.held.rows, operand.held.cols))
+    line, k = (row, col) if operand.held.name == "a_smem" else (col, row)
+    places: Ints = offsets(descriptor, major, line, k, operand.held.slot_bits)
     return places
 
 
-def numbers_of(one: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
+def numbers_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
     """As `bytes_of`, but the element's number in memory."""
-    k = np.indices((one.held.rows, one.held.cols))[1 if one.held.name == "a_smem" else 0]
-    bits = one.held.slot_bits
-    numbers: Ints = ((bytes_of(one, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
+    k = np.indices((operand.held.rows, operand.held.cols))[1 if operand.held.name == "a_smem" else 0]
+    bits = operand.held.slot_bits
+    numbers: Ints = ((bytes_of(operand, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
     return numbers
 
 
@@ -129,18 +128,18 @@ def _metadata(case: Case, images: int) -> list[int]:
     return [NIBBLE] * (images // 2) + [LAST] * (images // 2)
 
 
-def _registers_by_k(row: Instruction, table: Table) -> Bytes:
+def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
     """Images of A in registers in which every row has a single one: of image y row m at m + y * 64, modulo columns.
 
     Where A is sparse all of them twice, for both halves of B.
     """
-    a = row.fragment("a")
+    a = instruction.fragment("a")
     index, used = elements(table, a)
     m, s = np.divmod(index, a.cols)
     shifts = np.arange(-(-a.cols // a.rows))[:, None]
     registers = np.zeros((len(shifts), a.slots), np.uint64)
     registers[:, used] = np.where(s == (m + shifts * a.rows) % a.cols, a.one, 0)
-    return np.concatenate([pack(registers, a.slot_bits)] * (2 if row.metadata else 1))
+    return np.concatenate([pack(registers, a.slot_bits)] * (2 if instruction.metadata else 1))
 
 
 def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
@@ -179,8 +178,10 @@ def judged(case: Case, seen: Ints) -> Judged:
     readings: dict[str, tuple[int, int]] = {}
     based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
-    changed = {way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
-               for way, sign in ways.items()}  # fmt: skip
+    changed = {
+        way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
+        for way, sign in ways.items()
+    }
     maps = {way: _said(case, of) for way, of in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
     for way, of in maps.items():
@@ -234,36 +235,45 @@ class RandomProducts:
         return int((d_of_index.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
 
 
-def products(row: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
+def products(instruction: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
     """For every major that A and B can have `count` products."""
-    for majors in _majors(row, coded):
-        yield _products(row, coded, majors, tables, (count, seed))
+    for majors in _majors(instruction, coded):
+        yield _products(instruction, coded, majors, tables, (count, seed))
 
 
-def kernels_of_products(row: Instruction) -> Iterator[Kernel]:
+def kernels_of_products(instruction: Instruction) -> Iterator[Kernel]:
     """Those of `products`, for both places of A."""
     for coded in ("b_smem", "a_smem"):
-        yield from (kernel(row, "raw", coded, majors, _selector(row, coded, majors)) for majors in _majors(row, coded))
+        yield from (
+            kernel(instruction, "raw", coded, majors, _selector(instruction, coded, majors))
+            for majors in _majors(instruction, coded)
+        )
 
 
-def _majors(row: Instruction, coded: str) -> list[tuple[str, str]]:
+def _majors(instruction: Instruction, coded: str) -> list[tuple[str, str]]:
     """Of A and B."""
-    both = row.described[0].held.majors
+    both = instruction.described[0].held.majors
     return list(product(both if coded == "a_smem" else ("k",), both))
 
 
-def _selector(row: Instruction, coded: str, majors: tuple[str, str]) -> int:
+def _selector(instruction: Instruction, coded: str, majors: tuple[str, str]) -> int:
     """Of the metadata, at random but the same in every run; 0 without."""
-    return random.Random(f"{row.id} {coded} {majors}").randrange(len(row.metadata.selectors)) if row.metadata else 0
+    return (
+        random.Random(f"{instruction.id} {coded} {majors}").randrange(len(instruction.metadata.selectors))
+        if instruction.metadata
+        else 0
+    )
 
 
 def _products(
-    row: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]
+    instruction: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]
 ) -> RandomProducts:
     """`draw`: how many, and the seed."""
     count, seed = draw
-    rng = np.random.default_rng([seed, row.shape.n, row.shape.k, coded == "a_smem", *(m == "mn" for m in majors)])
-    a, b = (behind(row, name) for name in ("a_smem", "b_smem"))
+    rng = np.random.default_rng(
+        [seed, instruction.shape.n, instruction.shape.k, coded == "a_smem", *(m == "mn" for m in majors)]
+    )
+    a, b = (behind(instruction, name) for name in ("a_smem", "b_smem"))
     left, right = _random(rng, a, count), _random(rng, b, count)
     one, two = ([free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1])))
     other_side = np.stack([image(b, right[j], two[j], majors[1]) for j in range(count)])
@@ -271,17 +281,17 @@ def _products(
         first = np.stack([image(a, left[j], one[j], majors[0]) for j in range(count)])
         images, pairs = (first, other_side), [(x.encode(), y.encode()) for x, y in zip(one, two, strict=True)]
     else:
-        images, pairs = (other_side, _registers(row, left, tables["a"])), [(y.encode(), 0) for y in two]
-    size = count * row.threads * thread_bytes(row.fragment("d"))
-    e = row.metadata
-    selector = _selector(row, coded, majors)
-    metadata = random_metadata(sparsity(e), count, rng, row.threads) if e else None
-    run = Coded(row, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
+        images, pairs = (other_side, _registers(instruction, left, tables["a"])), [(y.encode(), 0) for y in two]
+    size = count * instruction.threads * thread_bytes(instruction.fragment("d"))
+    e = instruction.metadata
+    selector = _selector(instruction, coded, majors)
+    metadata = random_metadata(sparsity(e), count, rng, instruction.threads) if e else None
+    run = Coded(instruction, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
     if e is None or metadata is None:
-        return RandomProducts(row, coded, majors, run, left @ right)
+        return RandomProducts(instruction, coded, majors, run, left @ right)
     columns = _columns(e, tables["e"].selection(selector), metadata)
     met = np.stack([right[j][columns[j]] for j in range(count)])
-    return RandomProducts(row, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
+    return RandomProducts(instruction, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
 
 
 def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
@@ -294,41 +304,41 @@ def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
     return columns
 
 
-def _random(rng: np.random.Generator, one: SharedOperand, count: int) -> Ints:
-    low, high = {"b1": (0, 1), "u8": (0, 2)}.get(one.held.type, (-2, 2))
-    return rng.integers(low, high + 1, (count, one.held.rows, one.held.cols))
+def _random(rng: np.random.Generator, operand: SharedOperand, count: int) -> Ints:
+    low, high = {"b1": (0, 1), "u8": (0, 2)}.get(operand.held.type, (-2, 2))
+    return rng.integers(low, high + 1, (count, operand.held.rows, operand.held.cols))
 
 
-def free(rng: np.random.Generator, one: SharedOperand, major: str) -> Descriptor:
+def free(rng: np.random.Generator, operand: SharedOperand, major: str) -> Descriptor:
     """A random descriptor under which no two elements share an address."""
     while True:
         swizzle = int(rng.choice(list(SWIZZLES)))
         lbo, sbo = (int(rng.integers(1, 1 << rng.integers(4, 11))) * UNIT for _ in "ls")
         descriptor = Descriptor(lbo, sbo, swizzle, int(rng.integers(0, 8)), int(rng.integers(0, 64)) * UNIT)
-        numbers = numbers_of(one, descriptor, major)
-        if numbers.max() * one.held.slot_bits // 8 < CODED_BYTES - 1024 and len(np.unique(numbers)) == numbers.size:
+        numbers = numbers_of(operand, descriptor, major)
+        if numbers.max() * operand.held.slot_bits // 8 < CODED_BYTES - 1024 and len(np.unique(numbers)) == numbers.size:
             return descriptor
 
 
-def image(one: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) -> Bytes:
+def image(operand: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) -> Bytes:
     """Shared memory with a matrix where the descriptor leads to, random bytes of numbers elsewhere."""
-    bits = one.held.slot_bits
-    memory = np.full(CODED_BYTES * 8 // bits, patterns(one, np.ones(1, np.int64))[0], np.uint64)
-    memory[numbers_of(one, descriptor, major)] = patterns(one, matrix)
+    bits = operand.held.slot_bits
+    memory = np.full(CODED_BYTES * 8 // bits, patterns(operand, np.ones(1, np.int64))[0], np.uint64)
+    memory[numbers_of(operand, descriptor, major)] = patterns(operand, matrix)
     raw: Bytes = pack(memory[None], bits)[0]
     return raw
 
 
-def patterns(one: SharedOperand, numbers: Ints) -> Any:
+def patterns(operand: SharedOperand, numbers: Ints) -> Any:
     """The bits of whole numbers in the operand's type."""
     low = int(numbers.min())
-    known = [dtype(one.held.type).pattern(v, one.held.slot_bits) for v in range(low, int(numbers.max()) + 1)]
+    known = [dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(numbers.max()) + 1)]
     return np.array(known, np.uint64)[numbers - low]
 
 
-def _registers(row: Instruction, matrices: Ints, table: Table) -> Bytes:
-    a = row.fragment("a")
+def _registers(instruction: Instruction, matrices: Ints, table: Table) -> Bytes:
+    a = instruction.fragment("a")
     index, used = elements(table, a)
     registers = np.zeros((len(matrices), a.slots), np.uint64)
-    registers[:, used] = patterns(behind(row, "a_smem"), matrices).reshape(len(matrices), -1)[:, index]
+    registers[:, used] = patterns(behind(instruction, "a_smem"), matrices).reshape(len(matrices), -1)[:, index]
     return pack(registers, a.slot_bits)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table
 
-Ints = NDArray[np.int64]
 NUMBERS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
 RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64, "s32": np.uint32}
 

@@ -19,9 +19,10 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
+from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap

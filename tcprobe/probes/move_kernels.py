@@ -17,11 +17,11 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role
 from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Tables
+from tcprobe.probes.ptx import POISON, Kernel, Launch, Tables
 from tcprobe.probes.slots import bit_length
 
-Ints = NDArray[np.int64]
 Bits = NDArray[np.uint8]
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
@@ -123,9 +123,12 @@ STEPS = range(0, SIZE, ROW_BYTES * WARP)  # the warp goes over shared memory 16 
 WORDS = "{%w0, %w1, %w2, %w3}"
 PLACE = ("mov.u32 %base, memory;", f"mad.lo.u32 %place, %lane, {ROW_BYTES}, %base;")
 ADDRESS = (
-    "mad.lo.u32 %image, %y, 32, %lane;", "mad.wide.u32 %addresses, %image, 4, %addresses;",
-    "ld.global.u32 %address, [%addresses];", "add.u32 %address, %address, %base;", "bar.sync 0;",
-)  # fmt: skip
+    "mad.lo.u32 %image, %y, 32, %lane;",
+    "mad.wide.u32 %addresses, %image, 4, %addresses;",
+    "ld.global.u32 %address, [%addresses];",
+    "add.u32 %address, %address, %base;",
+    "bar.sync 0;",
+)
 OUTPUT = "mad.lo.u32 %image, %y, %nx, %x;"
 
 
@@ -144,37 +147,55 @@ Parts = tuple[ptx.Op, tuple[str, ...], tuple[str, ...], list[str]]
 def _load_kernel(instruction: Instruction) -> Parts:
     d = instruction.fragment("d")
     body = [
-        *PLACE, f"mad.wide.u32 %in, %x, {SIZE}, %in;", f"mad.wide.u32 %in, %lane, {ROW_BYTES}, %in;",
-        *(line for at in STEPS
-          for line in (f"ld.global.v4.b32 {WORDS}, [%in+{at}];", f"st.shared.v4.b32 [%place+{at}], {WORDS};")),
+        *PLACE,
+        f"mad.wide.u32 %in, %x, {SIZE}, %in;",
+        f"mad.wide.u32 %in, %lane, {ROW_BYTES}, %in;",
+        *(
+            line
+            for at in STEPS
+            for line in (f"ld.global.v4.b32 {WORDS}, [%in+{at}];", f"st.shared.v4.b32 [%place+{at}], {WORDS};")
+        ),
         *ADDRESS,
         f"{instruction.name} {ptx.braces('d', d)}, [%address];",
-        OUTPUT, *ptx.point("out", "%image", d), *ptx.store("out", "d", d),
-    ]  # fmt: skip
+        OUTPUT,
+        *ptx.point("out", "%image", d),
+        *ptx.store("out", "d", d),
+    ]
     return LoadMatrices(instruction), ("in", "addresses", "out"), SHARED, body
 
 
 def _store_kernel(instruction: Instruction) -> Parts:
     a = instruction.fragment("a")
     body = [
-        *PLACE, *(f"mov.b32 %w{word}, 0x{POISON * 0x01010101:x};" for word in range(4)),
+        *PLACE,
+        *(f"mov.b32 %w{word}, 0x{POISON * 0x01010101:x};" for word in range(4)),
         *(f"st.shared.v4.b32 [%place+{at}], {WORDS};" for at in STEPS),
-        *ptx.point("in", "%x", a), *ptx.load("in", "a", a),
+        *ptx.point("in", "%x", a),
+        *ptx.load("in", "a", a),
         *ADDRESS,
-        f"{instruction.name} [%address], {ptx.braces('a', a)};", "bar.sync 0;",
-        OUTPUT, f"mad.wide.u32 %out, %image, {SIZE}, %out;", f"mad.wide.u32 %out, %lane, {ROW_BYTES}, %out;",
-        *(line for at in STEPS
-          for line in (f"ld.shared.v4.b32 {WORDS}, [%place+{at}];", f"st.global.v4.b32 [%out+{at}], {WORDS};")),
-    ]  # fmt: skip
+        f"{instruction.name} [%address], {ptx.braces('a', a)};",
+        "bar.sync 0;",
+        OUTPUT,
+        f"mad.wide.u32 %out, %image, {SIZE}, %out;",
+        f"mad.wide.u32 %out, %lane, {ROW_BYTES}, %out;",
+        *(
+            line
+            for at in STEPS
+            for line in (f"ld.shared.v4.b32 {WORDS}, [%place+{at}];", f"st.global.v4.b32 [%out+{at}], {WORDS};")
+        ),
+    ]
     return StoreMatrices(instruction), ("in", "addresses", "out"), SHARED, body
 
 
 def _exchange_kernel(instruction: Instruction) -> Parts:
     a, d = instruction.fragments
     body = [
-        *ptx.point("in", "%x", a), *ptx.load("in", "a", a), f"{instruction.name} %d0, %a0;",
-        *ptx.point("out", "%x", d), *ptx.store("out", "d", d),
-    ]  # fmt: skip
+        *ptx.point("in", "%x", a),
+        *ptx.load("in", "a", a),
+        f"{instruction.name} %d0, %a0;",
+        *ptx.point("out", "%x", d),
+        *ptx.store("out", "d", d),
+    ]
     return ExchangeMatrix(instruction), ("in", "out"), (), body
 
 

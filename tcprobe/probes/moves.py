@@ -23,6 +23,7 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.rows.moves import row_bytes
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Reading
@@ -30,7 +31,6 @@ from tcprobe.probes.move_kernels import (
     NOT_MOVED,
     SIZE,
     Bits,
-    Ints,
     LoadMatrices,
     in_memory,
     in_registers,
@@ -40,8 +40,8 @@ from tcprobe.probes.move_kernels import (
     patterns,
     spelled,
     unpacked,
-)  # fmt: skip
-from tcprobe.probes.ptx import POISON, Bytes, Launch
+)
+from tcprobe.probes.ptx import POISON, Launch
 from tcprobe.references import Claim, references, said
 from tcprobe.store.measurement import MEMORY
 

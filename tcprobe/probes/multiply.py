@@ -24,17 +24,17 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.structure import Triples
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.numbering import Met, numbered
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
+from tcprobe.probes.ptx import Kernel, Launch, Tables
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
 
 Slots = NDArray[np.int32]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -127,15 +127,18 @@ def kernel(instruction: Instruction) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     hot, coded = hot_and_coded(instruction)
     body = [
-        *(line for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
-          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))),
+        *(
+            line
+            for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
+            for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
+        ),
         *ptx.set_to_one(instruction.scales),
         ptx.written(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",
         "mad.lo.u32 %image, %image, %nx, %x;",
         *ptx.point("d", "%image", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
-    ]  # fmt: skip
+    ]
     name = ptx.identifier(instruction.id)
     text = ptx.entry(name, list("abcd"), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))

@@ -17,7 +17,8 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE
-from tcprobe.layout.structure import Ints, Triples, agreement, elements, number
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.references import Claim, references, said

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.dtypes import dtype
-from tcprobe.probes.ptx import Bytes
+from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.slots import pack, unpack
 
-Ints = NDArray[np.int64]
 FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 

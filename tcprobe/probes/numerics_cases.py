@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.arithmetic.scales import BlockScales
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.arrays import Bits
 
-Bits = NDArray[Any]
 Random = np.random.Generator
 MADE = 120  # times that a style chooses, of many images
 NEAR = 4  # exponents that numbers of like size span
@@ -89,14 +88,14 @@ def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
     return [(products, m, k), (products, n, k), (products, m, n)]
 
 
-def _numbers(form: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Any) -> Bits:
+def _numbers(floats: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Any) -> Bits:
     """Finite numbers with random signs and fractions, and biased exponents clipped into the format."""
-    top = (1 << form.bits - 1 - form.fraction) - 1 - (form.special == "ieee")
-    fraction = rng.integers(0, 1 << form.fraction, shape)
-    bits = np.clip(exponents, 0, top).astype(np.int64) << form.fraction | fraction
-    if form.special == "nan":
-        bits = np.minimum(bits, (1 << form.bits - 1) - 2)
-    signed: Bits = (bits | rng.integers(0, 2, shape) << form.bits - 1).astype(form.word)
+    top = (1 << floats.bits - 1 - floats.fraction) - 1 - (floats.special == "ieee")
+    fraction = rng.integers(0, 1 << floats.fraction, shape)
+    bits = np.clip(exponents, 0, top).astype(np.int64) << floats.fraction | fraction
+    if floats.special == "nan":
+        bits = np.minimum(bits, (1 << floats.bits - 1) - 2)
+    signed: Bits = (bits | rng.integers(0, 2, shape) << floats.bits - 1).astype(floats.word)
     return signed
 
 
@@ -106,20 +105,24 @@ def _forms(types: ElementTypes) -> list[FloatFormat]:
 
 def _any(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents over all of each type."""
-    return [_numbers(form, shape, rng, rng.integers(0, 1 << form.bits - 1 - form.fraction, shape))
-            for form, shape in zip(_forms(types), _shapes(size), strict=True)]  # fmt: skip
+    return [
+        _numbers(form, shape, rng, rng.integers(0, 1 << form.bits - 1 - form.fraction, shape))
+        for form, shape in zip(_forms(types), _shapes(size), strict=True)
+    ]
 
 
 def _like(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents near each other, C's near the products'."""
     middles = [_middle(form, rng) for form in _forms(types)]
     middles[2] = _of_products(types, middles)
-    return [_numbers(form, shape, rng, middle + rng.integers(-NEAR, NEAR + 1, shape))
-            for form, shape, middle in zip(_forms(types), _shapes(size), middles, strict=True)]  # fmt: skip
+    return [
+        _numbers(form, shape, rng, middle + rng.integers(-NEAR, NEAR + 1, shape))
+        for form, shape, middle in zip(_forms(types), _shapes(size), middles, strict=True)
+    ]
 
 
-def _middle(form: FloatFormat, rng: Random) -> int:
-    top = (1 << form.bits - 1 - form.fraction) - 1
+def _middle(floats: FloatFormat, rng: Random) -> int:
+    top = (1 << floats.bits - 1 - floats.fraction) - 1
     return int(rng.integers(top // 4, top - top // 4 + 1))
 
 
@@ -142,23 +145,25 @@ def _cancelling(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bi
     return [_finite(FORMATS[types.a], a), b, c]
 
 
-def _finite(form: FloatFormat, bits: Bits) -> Bits:
+def _finite(floats: FloatFormat, bits: Bits) -> Bits:
     """Patterns without a number made the one below."""
-    top = (bits.astype(np.int64) >> form.fraction) & (1 << form.bits - 1 - form.fraction) - 1
-    full = top == (1 << form.bits - 1 - form.fraction) - 1
-    if form.special == "none" or (form.special == "nan" and form.fraction == 0):
+    top = (bits.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
+    full = top == (1 << floats.bits - 1 - floats.fraction) - 1
+    if floats.special == "none" or (floats.special == "nan" and floats.fraction == 0):
         return bits
-    last = (bits & ((1 << form.fraction) - 1)) == (1 << form.fraction) - 1
-    wrong = full if form.special == "ieee" else full & last
-    return np.where(wrong, bits ^ (1 << form.fraction if form.special == "ieee" else 1), bits).astype(bits.dtype)
+    last = (bits & ((1 << floats.fraction) - 1)) == (1 << floats.fraction) - 1
+    wrong = full if floats.special == "ieee" else full & last
+    return np.where(wrong, bits ^ (1 << floats.fraction if floats.special == "ieee" else 1), bits).astype(bits.dtype)
 
 
 def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Large products that cancel at two k, and the others at any depth below: what alignment keeps."""
     (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(size)
     tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
-    a, b = (_numbers(f, s, rng, top - rng.integers(min(3, top), min(17, top + 1), (*s[:-1], 1)) - rng.integers(0, 3, s))
-            for f, s, top in zip((fa, fb), (sa, sb), tops, strict=True))  # fmt: skip
+    a, b = (
+        _numbers(f, s, rng, top - rng.integers(min(3, top), min(17, top + 1), (*s[:-1], 1)) - rng.integers(0, 3, s))
+        for f, s, top in zip((fa, fb), (sa, sb), tops, strict=True)
+    )
     i, j = rng.choice(size.k, 2, replace=False)
     a[..., i] = _numbers(fa, sa[:-1], rng, np.full(sa[:-1], tops[0]))
     b[..., i] = _numbers(fb, sb[:-1], rng, np.full(sb[:-1], tops[1]))
@@ -201,9 +206,9 @@ def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[
     return [*made, own]
 
 
-def _power(form: FloatFormat, bits: Bits) -> Bits:
+def _power(floats: FloatFormat, bits: Bits) -> Bits:
     """The numbers without their fractions."""
-    whole: Bits = bits & ~form.word((1 << form.fraction) - 1)
+    whole: Bits = bits & ~floats.word((1 << floats.fraction) - 1)
     return whole
 
 

@@ -18,9 +18,10 @@ from tcprobe.arithmetic.parameters import (
     AFTER,
     IN_GROUP,
     Arithmetic,
-)  # fmt: skip
+)
 from tcprobe.errors import ProbeError
-from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, magnitude_bits, number
+from tcprobe.layout.arrays import Bits
+from tcprobe.probes.numerics_dots import Directed, Power, largest, magnitude_bits, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
 from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
 from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
@@ -45,10 +46,21 @@ def parameters(directed: Directed) -> Arithmetic:
     small = subnormals(directed)
     normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
     return Arithmetic(
-        groups, kept, result, rounding, c, floor(directed, groups, kept), "truncate", small,
-        nan(directed), overflow(directed), negative_zero(directed), directed.unread,
-        tuple(normal), through_f32(directed, list(groups[-1])) if (kept or 0) >= TINY else None,
-    )  # fmt: skip
+        groups,
+        kept,
+        result,
+        rounding,
+        c,
+        floor(directed, groups, kept),
+        "truncate",
+        small,
+        nan(directed),
+        overflow(directed),
+        negative_zero(directed),
+        directed.unread,
+        tuple(normal),
+        through_f32(directed, list(groups[-1])) if (kept or 0) >= TINY else None,
+    )
 
 
 def _unread(directed: Directed) -> int:

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.parameters import (
     ElementTypes,
-)  # fmt: skip
+)
 from tcprobe.errors import ProbeError
+from tcprobe.layout.arrays import Bits
 
-Bits = NDArray[Any]
 Dots = Callable[[Bits, Bits, Bits], Bits]
 Asked = tuple[dict[int, "Power"], Any]  # products by k, and C
 HIGHEST, DEEPEST = 100, 200  # exponent of x where the types allow it; how far below it the small term lies at most
@@ -114,25 +113,25 @@ class Directed:
         return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
 
 
-def largest(form: FloatFormat) -> int:
+def largest(floats: FloatFormat) -> int:
     """The largest exponent of a power of two that the format has."""
-    top = (1 << form.bits - 1 - form.fraction) - 1 - form.bias
-    return top - (form.special == "ieee")
+    top = (1 << floats.bits - 1 - floats.fraction) - 1 - floats.bias
+    return top - (floats.special == "ieee")
 
 
-def number(form: FloatFormat, term: Power) -> int:
+def number(floats: FloatFormat, term: Power) -> int:
     """The bits of a term; ProbeError where the format does not hold it."""
-    field_ = term.exponent + form.bias
-    sign = (1 << form.bits - 1) if term.sign < 0 else 0
-    half = 1 << form.fraction - 1 if term.half else 0
-    if field_ > 0 and term.exponent <= largest(form):
-        return sign | field_ << form.fraction | half
-    low = form.fraction + field_ - 1
-    if not 0 <= low < form.fraction or term.half:
-        raise ProbeError(f"2^{term.exponent} is no number of type {form.name}.")
+    field_ = term.exponent + floats.bias
+    sign = (1 << floats.bits - 1) if term.sign < 0 else 0
+    half = 1 << floats.fraction - 1 if term.half else 0
+    if field_ > 0 and term.exponent <= largest(floats):
+        return sign | field_ << floats.fraction | half
+    low = floats.fraction + field_ - 1
+    if not 0 <= low < floats.fraction or term.half:
+        raise ProbeError(f"2^{term.exponent} is no number of type {floats.name}.")
     return sign | 1 << low
 
 
-def magnitude_bits(form: FloatFormat) -> int:
+def magnitude_bits(floats: FloatFormat) -> int:
     """The bits beside the sign."""
-    return (1 << form.bits - 1) - 1
+    return (1 << floats.bits - 1) - 1

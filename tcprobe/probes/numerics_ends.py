@@ -15,7 +15,7 @@ from tcprobe.arithmetic.parameters import (
     TOWARD_ZERO,
     Rounding,
     Subnormals,
-)  # fmt: skip
+)
 from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Asked, Directed, Power, largest, magnitude_bits, number
 
@@ -73,8 +73,13 @@ def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tup
         low = directed.c.fraction - (bits + 2 - m)
         if (1 << m) - 1 <= len(group) and bits + 2 - m <= kept and low >= 0:
             copies = group[: (1 << m) - 1]
-            return tuple([({k: Power(x, sign) for k in copies}, number(directed.c, Power(x, sign)) | quarters << low)
-                          for quarters in QUARTERS] for sign in (1, -1)), m  # fmt: skip
+            return tuple(
+                [
+                    ({k: Power(x, sign) for k in copies}, number(directed.c, Power(x, sign)) | quarters << low)
+                    for quarters in QUARTERS
+                ]
+                for sign in (1, -1)
+            ), m
     return None
 
 
@@ -207,8 +212,8 @@ def _survives_c(directed: Directed, group: Sequence[int], kept: int) -> bool:
     return int(d[0]) == number(directed.d, small)
 
 
-def _held(form: FloatFormat, exponent: int) -> bool:
-    return form.least - form.fraction <= exponent <= largest(form)
+def _held(floats: FloatFormat, exponent: int) -> bool:
+    return floats.least - floats.fraction <= exponent <= largest(floats)
 
 
 def _kept(answer: int, whole: int, operand: str) -> bool:

@@ -31,6 +31,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
+from tcprobe.layout.arrays import Bits
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers, scales
 from tcprobe.probes.numerics_directed import parameters
@@ -45,67 +46,68 @@ SHOWN = 8
 UNFIT_SHOWN = 64  # of a form that follows no parameters
 OTHERS = 16_384  # results of each other form that are compared
 AT_ONCE = 8  # images that a thread follows
-Bits = NDArray[Any]
 
 
-def size_of(row: Instruction) -> MultiplySize:
+def size_of(instruction: Instruction) -> MultiplySize:
     """The matrices of one multiply."""
-    return MultiplySize(row.products, row.shape.m, row.shape.n, row.stored)
+    return MultiplySize(instruction.products, instruction.shape.m, instruction.shape.n, instruction.stored)
 
 
-def images(row: Instruction, count: int, seed: int = 0) -> Images:
+def images(instruction: Instruction, count: int, seed: int = 0) -> Images:
     """Random and nasty images for a form."""
-    kinds, size = types(row), size_of(row)
+    kinds, size = types(instruction), size_of(instruction)
     made = (floats if kinds.is_float else integers)(kinds, size, count, seed)
-    if not row.scales:
+    if not instruction.scales:
         return made
-    of_a = row.scales[0]
+    of_a = instruction.scales[0]
     return made._replace(scales=scales(of_a.type, size, of_a.cols, count))
 
 
-def modelled(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
+def modelled(
+    instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False
+) -> Bits:
     """D's bits of images by the model."""
-    kinds = types(row)
-    if isinstance(rule, Integers):
+    kinds = types(instruction)
+    if isinstance(arithmetic, Integers):
         given = (whole.numbers(kinds.a, made.a), whole.numbers(kinds.b, made.b), whole.numbers("s32", made.c))
-        return (whole.multiplied(kinds, rule, given, satfinite) & 0xFFFFFFFF).astype(np.uint32)
-    if rule.fraction_bits is None:
+        return (whole.multiplied(kinds, arithmetic, given, satfinite) & 0xFFFFFFFF).astype(np.uint32)
+    if arithmetic.fraction_bits is None:
         full = np.broadcast_shapes(made.a[..., :, None, :].shape, made.b[..., None, :, :].shape)
         pair = [np.broadcast_to(part, full) for part in (made.a[..., :, None, :], made.b[..., None, :, :])]
-        return dot(kinds, rule, (pair[0], pair[1], made.c))
-    a, b = factor("a", kinds.a, rule, made.a), factor("b", kinds.b, rule, made.b)
-    if made.scales and rule.summed_first > 1:
-        return _of_sums(kinds, rule, (a, b), made)
+        return dot(kinds, arithmetic, (pair[0], pair[1], made.c))
+    a, b = factor("a", kinds.a, arithmetic, made.a), factor("b", kinds.b, arithmetic, made.b)
+    if made.scales and arithmetic.summed_first > 1:
+        return _of_sums(kinds, arithmetic, (a, b), made)
     if made.scales:
         a, b = scaled(a, made.scales.kind, made.scales.a), scaled(b, made.scales.kind, made.scales.b)
     every = slice(None)
-    return multiplied(kinds, rule, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
+    return multiplied(kinds, arithmetic, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
 
 
-def _of_sums(kinds: ElementTypes, rule: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
+def _of_sums(kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
     """As `modelled`, where products are summed before they are scaled."""
-    every, count = slice(None), rule.summed_first
+    every, count = slice(None), arithmetic.summed_first
     lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
     assert made.scales is not None
-    blocks = tuple(tuple(sorted({k // count for k in group})) for group in rule.groups)
-    whole = msgspec.structs.replace(rule, groups=blocks, summed_first=1)
+    blocks = tuple(tuple(sorted({k // count for k in group})) for group in arithmetic.groups)
+    whole = msgspec.structs.replace(arithmetic, groups=blocks, summed_first=1)
     return multiplied(kinds, whole, block_sums(lines, made.scales, count), made.c)
 
 
-def follow(row: Instruction, rule: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
+def follow(instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
     """As `modelled`, parts of the images at the same time."""
 
     def part(at: int) -> Bits:
-        return modelled(row, rule, made.at(slice(at, at + AT_ONCE)), satfinite)
+        return modelled(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
 
 
-def differ(kinds: ElementTypes, rule: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
+def differ(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
     """Where results are other bits; any NaN is the same where a form gives several."""
     other: NDArray[np.bool_] = got != expected
-    if isinstance(rule, Integers) or rule.nan:
+    if isinstance(arithmetic, Integers) or arithmetic.nan:
         return other
     d = FORMATS[kinds.d]
     size = (1 << d.bits - 1) - 1
@@ -158,8 +160,12 @@ class NumericsExperiment(Dialogue):
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
     def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
-        directed = Directed(form.types, self.first.stored, lambda a, b, c: dots(bench, form, Images(a, b, c)),
-                            partial(_scaled_dots, bench, form) if self.first.scales else None)  # fmt: skip
+        directed = Directed(
+            form.types,
+            self.first.stored,
+            lambda a, b, c: dots(bench, form, Images(a, b, c)),
+            partial(_scaled_dots, bench, form) if self.first.scales else None,
+        )
         got = _run(bench, form, made)
         try:
             rule = parameters(directed)
@@ -174,8 +180,7 @@ class NumericsExperiment(Dialogue):
         directed, why = asked
         spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
         places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        shown = [msgspec.structs.replace(case, model=None)
-                 for case in _shown(form.types, made, (got, got), places)]  # fmt: skip
+        shown = [msgspec.structs.replace(case, model=None) for case in _shown(form.types, made, (got, got), places)]
         return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
 
     def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
@@ -217,18 +222,22 @@ def _same(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits]
     got = _run(bench, other, part, from_memory)
     if (got != expected).any():
         place = "A in shared memory" if from_memory else "A in registers"
-        raise ProbeError(f"{other.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
-                         f"other bits than {form.row.id}'s.")  # fmt: skip
+        raise ProbeError(
+            f"{other.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
+            f"other bits than {form.row.id}'s."
+        )
     return int(got.size)
 
 
-def _form(row: Instruction, bench: Bench) -> TabledForm:
-    tables = {fragment.operand: bench.known(fragment) for fragment in row.fragments}
+def _form(instruction: Instruction, bench: Bench) -> TabledForm:
+    tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
-        raise ProbeError(f"{row.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it.")
-    scaling = [scale.operand for scale in row.scales]
+        raise ProbeError(
+            f"{instruction.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it."
+        )
+    scaling = [scale.operand for scale in instruction.scales]
     known = {o: table.selection(0) if o in scaling else table for o, table in tables.items() if table is not None}
-    return TabledForm(row, known)
+    return TabledForm(instruction, known)
 
 
 def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False) -> Bits:
@@ -263,8 +272,9 @@ def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] |
     a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in lines[:3])
     a[:count], b[:count], c[:count] = lines[:3]
     at = np.arange(each)
-    image_a, image_b = (np.zeros((padded // each // products, products, line, k), part.dtype)
-                        for line, part in ((m, a), (n, b)))  # fmt: skip
+    image_a, image_b = (
+        np.zeros((padded // each // products, products, line, k), part.dtype) for line, part in ((m, a), (n, b))
+    )
     image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
     image_c = np.zeros((len(image_a), products, m, n), c.dtype)
     image_c[:, :, at, at] = c.reshape(-1, products, each)
@@ -272,14 +282,16 @@ def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] |
     return d[:, :, at, at].reshape(-1)[:count]
 
 
-def _even(row: Instruction, images_: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
+def _even(instruction: Instruction, images_: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
     """The same scales everywhere."""
     if scale is None:
         return None
-    blocks = row.scales[0].cols
-    made = [np.full((*images_.shape[:2], line, blocks), bits, np.uint8)
-            for line, bits in zip((row.shape.m, row.shape.n), scale, strict=True)]  # fmt: skip
-    return BlockScales(made[0], made[1], row.scales[0].type)
+    blocks = instruction.scales[0].cols
+    made = [
+        np.full((*images_.shape[:2], line, blocks), bits, np.uint8)
+        for line, bits in zip((instruction.shape.m, instruction.shape.n), scale, strict=True)
+    ]
+    return BlockScales(made[0], made[1], instruction.scales[0].type)
 
 
 def judged(form: TabledForm, rule: Any, made: Images, results: tuple[Bits, Bits]) -> tuple[int, list[WrongCase]]:
@@ -297,9 +309,14 @@ def _shown(
         at = (image, product, row, col)
         a, b, given = made.a[image, product, row], made.b[image, product, col], made.scales
         factors = ([], []) if given is None else (given.a[image, product, row], given.b[image, product, col])
-        yield WrongCase([_hex(kinds.a, v) for v in a], [_hex(kinds.b, v) for v in b], _hex(kinds.c, made.c[at]),
-                   _hex(kinds.d, got[at]), _hex(kinds.d, expected[at]),
-                   *([f"0x{int(scale):02x}" for scale in line] for line in factors))  # fmt: skip
+        yield WrongCase(
+            [_hex(kinds.a, v) for v in a],
+            [_hex(kinds.b, v) for v in b],
+            _hex(kinds.c, made.c[at]),
+            _hex(kinds.d, got[at]),
+            _hex(kinds.d, expected[at]),
+            *([f"0x{int(scale):02x}" for scale in line] for line in factors),
+        )
 
 
 def _hex(kind: str, bits: Any) -> str:

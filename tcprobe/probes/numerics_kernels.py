@@ -21,17 +21,17 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bits, Bytes
 from tcprobe.layout.descriptor import PERIOD, packed
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.wgmma import held_bytes, places
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 from tcprobe.probes.wgmma_op import Warpgroup, behind
 
-Bits = NDArray[Any]
 FROM_MEMORY = 1
 LEGAL = 0x4  # four bits of metadata that every form takes: the first units of a chunk
 SATFINITE = ".satfinite"
@@ -40,7 +40,7 @@ SATFINITE = ".satfinite"
 class Computes(Protocol):
     """What an emulated core must know to compute: the model of each form."""
 
-    def computed(self, row: Instruction, operand_bits: tuple[Any, ...], satfinite: bool) -> Bits:
+    def computed(self, instruction: Instruction, operand_bits: tuple[Any, ...], satfinite: bool) -> Bits:
         """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n), then scales if any."""
 
 
@@ -193,8 +193,9 @@ class TabledForm:
         """The k of every stored column under four bits of metadata."""
         e = self.row.fragment("e")
         rule = sparsity(e)
-        return np.array([rule.k(stored, rule.read(nibble, stored // rule.span % rule.fields))
-                         for stored in range(self.row.stored)])  # fmt: skip
+        return np.array(
+            [rule.k(stored, rule.read(nibble, stored // rule.span % rule.fields)) for stored in range(self.row.stored)]
+        )
 
 
 def _places(table: Table, fragment: Fragment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -214,39 +215,39 @@ def _shift(fragment: Fragment) -> Any:
     return _word(fragment.slot_bits)(kind.container_shift if fragment.slot_bits > kind.bits else 0)
 
 
-def kernel(row: Instruction, satfinite: bool = False) -> Kernel:
+def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
     """The kernel of a form; its op knows no tables yet."""
-    named = replace(row, name=_clamped(row), called=row.id) if satfinite else row
-    name = ptx.identifier(f"numerics.{row.id}{SATFINITE if satfinite else ''}")
-    text = _of_warp(named, name) if row.threads == WARP else _of_warpgroup(named, name)
-    target = row.target.at_least(ptx.ALIGNED) if row.threads == WARP else row.target
-    return Kernel(name, Numeric(row, {}, satfinite), text, target)
+    named = replace(instruction, name=_clamped(instruction), called=instruction.id) if satfinite else instruction
+    name = ptx.identifier(f"numerics.{instruction.id}{SATFINITE if satfinite else ''}")
+    text = _of_warp(named, name) if instruction.threads == WARP else _of_warpgroup(named, name)
+    target = instruction.target.at_least(ptx.ALIGNED) if instruction.threads == WARP else instruction.target
+    return Kernel(name, Numeric(instruction, {}, satfinite), text, target)
 
 
-def _clamped(row: Instruction) -> str:
+def _clamped(instruction: Instruction) -> str:
     """The name with .satfinite where PTX has it: at the end of wmma's, else before the types."""
-    if row.family == "wmma":
-        return row.name + SATFINITE
-    before, after = row.name.split(".s32.", 1)
+    if instruction.family == "wmma":
+        return instruction.name + SATFINITE
+    before, after = instruction.name.split(".s32.", 1)
     return f"{before}{SATFINITE}.s32.{after}"
 
 
-def _of_warp(row: Instruction, name: str) -> str:
-    fragments = {f.operand: f for f in row.fragments}
+def _of_warp(instruction: Instruction, name: str) -> str:
+    fragments = {f.operand: f for f in instruction.fragments}
     given = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
         *(line for o in given for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
-        ptx.written(row),
+        ptx.written(instruction),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]
     return ptx.entry(name, [*given, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
 
 
-def _of_warpgroup(row: Instruction, name: str) -> str:
-    a, b = (behind(row, operand).held for operand in ("a_smem", "b_smem"))
+def _of_warpgroup(instruction: Instruction, name: str) -> str:
+    a, b = (behind(instruction, operand).held for operand in ("a_smem", "b_smem"))
     sizes = [held.rows * held.cols * held.slot_bits // 8 for held in (a, b)]
-    d, op = row.fragment("d"), Warpgroup(row, "raw", "b_smem", ("k", "k"), 0)
+    d, op = instruction.fragment("d"), Warpgroup(instruction, "raw", "b_smem", ("k", "k"), 0)
     body = [
         f"mov.u32 %base, {name}_memory;",
         f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
@@ -254,7 +255,7 @@ def _of_warpgroup(row: Instruction, name: str) -> str:
         *_copied("%b", "%base", sizes[1], "B"),
         "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
         "@%memory bra.uni A_MEMORY;",
-        f"mad.lo.u32 %image, %x, {row.threads}, %lane;",
+        f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         "mad.wide.u32 %place, %image, 16, %a_;",
         "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%place];",
         "bra.uni A_DONE;",
@@ -265,10 +266,10 @@ def _of_warpgroup(row: Instruction, name: str) -> str:
         "A_DONE:",
         *_descriptor("%db", "%base", packed(held_bytes(b)).encode()),
         *_descriptor("%da", "%there", packed(held_bytes(a)).encode()),
-        f"mad.lo.u32 %image, %x, {row.threads}, %lane;",
+        f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         f"mad.wide.u32 %c, %image, {ptx.thread_bytes(d)}, %c;",
         *ptx.load("c", "d", d),
-        *(["mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"] if row.metadata else []),
+        *(["mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"] if instruction.metadata else []),
         "fence.proxy.async;",
         "bar.sync 0;",
         "setp.eq.u32 %never, %x, %x;",  # adds to what D holds
@@ -278,7 +279,7 @@ def _of_warpgroup(row: Instruction, name: str) -> str:
         "BEHIND:",
         *warpgroup_multiply(op, by_descriptor=True),
         "DONE:",
-        f"mad.lo.u32 %image, %x, {row.threads}, %lane;",
+        f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
         *ptx.store("out", "d", d),
     ]
@@ -291,7 +292,7 @@ def _of_warpgroup(row: Instruction, name: str) -> str:
     ]
     total = sum(-(-size // PERIOD) * PERIOD for size in sizes)
     memory = f".shared .align 1024 .b8 {name}_memory[{total}];\n"
-    pointers = ["a_", "b", "c", *(["e"] if row.metadata else []), "out"]
+    pointers = ["a_", "b", "c", *(["e"] if instruction.metadata else []), "out"]
     return memory + ptx.entry(name, pointers, registers, body)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from tcprobe.arithmetic.parameters import TOWARD_ZERO, Arithmetic
 from tcprobe.errors import ProbeError
-from tcprobe.probes.numerics_dots import Bits, Directed, Power, largest, number
+from tcprobe.layout.arrays import Bits
+from tcprobe.probes.numerics_dots import Directed, Power, largest, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, overflow, subnormals
 
 WIDE = 28  # exponents that the products of e4m3 span: enough to show what a sum keeps
@@ -40,9 +41,18 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
     small, least = subnormals(directed), floor(directed, groups, kept)
     normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
     return Arithmetic(
-        groups, kept, bits, TOWARD_ZERO, exponent_floor=least, subnormals=small, nan=nan(directed),
-        overflow=overflow(directed), negative_zero=negative_zero(directed), normalized=normal, summed_first=together,
-    )  # fmt: skip
+        groups,
+        kept,
+        bits,
+        TOWARD_ZERO,
+        exponent_floor=least,
+        subnormals=small,
+        nan=nan(directed),
+        overflow=overflow(directed),
+        negative_zero=negative_zero(directed),
+        normalized=normal,
+        summed_first=together,
+    )
 
 
 def _deepest(directed: Directed, low: int, sign: int) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 
 from tcprobe.arithmetic.parameters import BEFORE, NEAREST, TOWARD_ZERO, Arithmetic, Rounding
 from tcprobe.errors import ProbeError
-from tcprobe.probes.numerics_dots import Bits, Directed, Power, number
+from tcprobe.layout.arrays import Bits
+from tcprobe.probes.numerics_dots import Directed, Power, number
 from tcprobe.probes.numerics_ends import HALVES, QUARTERS, nan, negative_zero, overflow, subnormals
 
 Groups = tuple[tuple[int, ...], ...]
@@ -37,8 +38,10 @@ def order(products: int, later: Later) -> Groups | None:
 
 def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
     """By how many of the group have been added before."""
-    before = {t: {k for i, j in combinations(members, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
-              for t in members}  # fmt: skip
+    before = {
+        t: {k for i, j in combinations(members, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
+        for t in members
+    }
     return tuple(sorted(members, key=lambda t: (len(before[t]), t)))
 
 
@@ -60,9 +63,17 @@ def partial(directed: Directed, added: Groups) -> Arithmetic | None:
     if not wide and (through is None or not _result_is_nearest(directed, added[0])):
         raise ProbeError("sums of f32 are rounded to D in no known way.")
     return Arithmetic(
-        added, None, d.fraction, NEAREST, BEFORE, subnormals=subnormals(directed), nan=nan(directed),
-        overflow=overflow(directed), negative_zero=negative_zero(directed), through_f32=through,
-    )  # fmt: skip
+        added,
+        None,
+        d.fraction,
+        NEAREST,
+        BEFORE,
+        subnormals=subnormals(directed),
+        nan=nan(directed),
+        overflow=overflow(directed),
+        negative_zero=negative_zero(directed),
+        through_f32=through,
+    )
 
 
 def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
@@ -77,9 +88,9 @@ def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
     return ulps == [wanted, [-ulp for ulp in wanted]]
 
 
-def _with_quarters(directed: Directed, group: Sequence[int], placed: tuple[Power, int], c: Bits) -> Bits:
+def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power, int], c: Bits) -> Bits:
     """D of a term and then so many quarters of the same sign, the exponent of one quarter being given."""
-    term, quarter = placed
+    term, quarter = power
     a, b = (np.zeros((len(QUARTERS), directed.products), form.word) for form in (directed.a, directed.b))
     for n, count in enumerate(QUARTERS):
         a[n, group[0]], b[n, group[0]] = directed.factors(term)

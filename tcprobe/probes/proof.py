@@ -36,9 +36,10 @@ def lines(codes: Mapping[str, TimedCode]) -> list[str]:
     """Codes by variant as lines of text: variant, where, opcode, count."""
     return [
         f"{variant} {where} {opcode} {count}"
-        for variant, code in codes.items() for where, counts in Seen.of(code)._asdict().items()
+        for variant, code in codes.items()
+        for where, counts in Seen.of(code)._asdict().items()
         for opcode, count in counts.items()
-    ]  # fmt: skip
+    ]
 
 
 def seen(text: Sequence[str]) -> dict[str, Seen]:
@@ -71,8 +72,9 @@ def prove(variant: str, code: Seen, wanted: Mapping[str, int], around: Mapping[s
         raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
     whole = {**wanted, **(around or {})}
     if own(code.loop) != whole:
-        raise ProbeError(f"{variant}: the loop should hold {_words(whole)}, and its machine code has "
-                         f"{_words(own(code.loop))}.")  # fmt: skip
+        raise ProbeError(
+            f"{variant}: the loop should hold {_words(whole)}, and its machine code has {_words(own(code.loop))}."
+        )
     outside = {opcode for opcode in code.beside if opcode in wanted}
     if outside:
         raise ProbeError(f"{variant}: {', '.join(sorted(outside))} also stands beside the loop.")

@@ -20,6 +20,7 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.target import Target, version
+from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.layout.table import Table
 
@@ -37,7 +38,6 @@ SPECIAL = (
     ("nx", "nctaid.x"),
     ("ny", "nctaid.y"),
 )
-Bytes = NDArray[np.uint8]
 
 
 class Tables(Protocol):
@@ -130,7 +130,7 @@ def entry(
         *(f"mov.u32 %{register}, %{special};" for register, special in SPECIAL),
         *body,
         "ret;",
-    ]  # fmt: skip
+    ]
     head = f".visible .entry {name}({params}){directives and ' ' + directives}"
     return f"{head}\n{{\n" + "".join(f"    {line}\n" for line in lines) + "}\n"
 

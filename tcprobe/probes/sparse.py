@@ -26,9 +26,10 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse_decode import decode
 from tcprobe.probes.sparse_images import b_images, metadata_images
@@ -65,8 +66,11 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
     b, d = fragments["b"], fragments["d"]
     images = b_images(instruction)
     body = [
-        *(line for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
-          for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))),
+        *(
+            line
+            for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
+            for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
+        ),
         f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
         *ptx.set_to_one(instruction.scales),
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
@@ -83,7 +87,7 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",
         "mad.wide.u32 %out, %image, 8, %out;",
         "st.global.v2.b32 [%out], {%w0, %w1};",
-    ]  # fmt: skip
+    ]
     registers = [ptx.declare(p, f) for p, f in fragments.items()]
     registers += [".reg .b32 %v, %bit, %w<2>;", ".reg .u32 %n;", ".reg .pred %p, %q;"]
     name = ptx.identifier(f"{instruction.id}.selector{selector}")
@@ -95,13 +99,12 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block x: D of image x of A, B, C and metadata, raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
-        *(line for o in "abce"
-          for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *(line for o in "abce" for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         *ptx.set_to_one(instruction.scales),
         ptx.written(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
-    ]  # fmt: skip
+    ]
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
     text = ptx.entry(name, list("abced"), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
@@ -115,11 +118,24 @@ def launches(instruction: Instruction) -> list[Launch]:
     kernels = [kernel(instruction, selector) for selector in e.selectors]
     lane_bytes = WARP * 8
     return [
-        *(Launch(k, (len(a_images), len(metadata), 1), (a_images, coded, c_images[:1], metadata), 0,
-                 len(a_images) * len(metadata) * lane_bytes) for k in kernels),
-        Launch(kernels[0], (1, 1, len(c_images)), (a_images[:1], coded, c_images, metadata[:1]), 0,
-               len(c_images) * lane_bytes),
-    ]  # fmt: skip
+        *(
+            Launch(
+                k,
+                (len(a_images), len(metadata), 1),
+                (a_images, coded, c_images[:1], metadata),
+                0,
+                len(a_images) * len(metadata) * lane_bytes,
+            )
+            for k in kernels
+        ),
+        Launch(
+            kernels[0],
+            (1, 1, len(c_images)),
+            (a_images[:1], coded, c_images, metadata[:1]),
+            0,
+            len(c_images) * lane_bytes,
+        ),
+    ]
 
 
 def _answer(d: Fragment, i: int, images: int) -> list[str]:
@@ -129,7 +145,8 @@ def _answer(d: Fragment, i: int, images: int) -> list[str]:
     value = f"shr.u32 %v, %d{register}, {low};" if low else f"mov.b32 %v, %d{register};"
     half = ["and.b32 %v, %v, 0xffff;"] if d.slot_bits == 16 else []
     return [
-        value, *half,
+        value,
+        *half,
         f"setp.eq.u32 %p, %v, {d.one:#x};",
         f"selp.b32 %bit, {1 << shift:#x}, 0, %p;",
         "shl.b32 %bit, %bit, %n;",
@@ -138,4 +155,4 @@ def _answer(d: Fragment, i: int, images: int) -> list[str]:
         "selp.b32 %bit, 0, 0x80000000, %p;",
         "selp.b32 %bit, %bit, 0, %q;",
         f"or.b32 {word}, {word}, %bit;",
-    ]  # fmt: skip
+    ]

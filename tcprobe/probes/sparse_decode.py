@@ -14,14 +14,12 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.probes.ptx import Bytes
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.probes.slots import bit_length
 from tcprobe.probes.sparse_images import PAIRS, b_images, metadata_images, read
 from tcprobe.probes.sparse_numbering import Sparse
 
-Ints = NDArray[np.int64]
 Small = NDArray[np.int16]  # slots of B: at most 1024
-Words = NDArray[np.uint32]
 CACHED = 1 << 18
 
 
@@ -48,17 +46,17 @@ def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints,
     return d, by_index.astype(np.int64), field
 
 
-def obeyed(rule: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
+def obeyed(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
     """(B slots by A slot and index, field by A slot), of the B slots met under all images of metadata.
 
     ProbeError where an A slot does not obey one field alone.
     """
-    half = _half(rule, met, name)
-    by_index = _by_index(rule, met, half)
-    images = metadata_images(rule, threads)
-    place = _place(rule, met, by_index[np.arange(len(half)), _second(rule)[half]], bit_length(images.shape[1]))
-    _check(read(rule)[images[:, place], half[None]], met, by_index, name)
-    return by_index, place * rule.fields + half
+    half = _half(sparsity, met, name)
+    by_index = _by_index(sparsity, met, half)
+    images = metadata_images(sparsity, threads)
+    place = _place(sparsity, met, by_index[np.arange(len(half)), _second(sparsity)[half]], bit_length(images.shape[1]))
+    _check(read(sparsity)[images[:, place], half[None]], met, by_index, name)
+    return by_index, place * sparsity.fields + half
 
 
 def _words(raw: Bytes) -> Words:
@@ -121,9 +119,9 @@ def _misled(instruction: Instruction, answers: Words, hit: Words, name: str) -> 
     return ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
 
 
-def _half(rule: Sparsity, met: Small | Ints, name: str) -> Ints:
+def _half(sparsity: Sparsity, met: Small | Ints, name: str) -> Ints:
     """Which half of four bits each A slot obeys: under the legal values equal indices give equal answers."""
-    fits = np.stack([_follows(rule, met, half) for half in range(rule.fields)])
+    fits = np.stack([_follows(sparsity, met, half) for half in range(sparsity.fields)])
     if (fits.sum(axis=0) != 1).any():
         slot = int(np.flatnonzero(fits.sum(axis=0) != 1)[0])
         raise ProbeError(f"{name}: A slot {slot} obeys {int(fits[:, slot].sum())} halves of four bits of metadata.")
@@ -131,9 +129,9 @@ def _half(rule: Sparsity, met: Small | Ints, name: str) -> Ints:
     return half_of_slot
 
 
-def _follows(rule: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
+def _follows(sparsity: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
     """By A slot: whether equal indices in `half` meet the same B slots, and different ones no common one."""
-    indices = [rule.read(value, half) for value in rule.legal]
+    indices = [sparsity.read(value, half) for value in sparsity.legal]
     fits = np.ones(met.shape[1], bool)
     for i, one in enumerate(indices):
         for j, other in enumerate(indices[:i]):
@@ -142,24 +140,24 @@ def _follows(rule: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
     return fits
 
 
-def _by_index(rule: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints:
+def _by_index(sparsity: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints:
     """The B slots that each A slot meets under each index (slots, positions, n), -1 where no legal value has it."""
-    by_index = np.full((met.shape[1], rule.positions, met.shape[2]), -1, met.dtype)
-    for image, value in enumerate(rule.legal):
-        for h in range(rule.fields):
-            by_index[half == h, rule.read(value, h)] = met[image, half == h]
+    by_index = np.full((met.shape[1], sparsity.positions, met.shape[2]), -1, met.dtype)
+    for image, value in enumerate(sparsity.legal):
+        for h in range(sparsity.fields):
+            by_index[half == h, sparsity.read(value, h)] = met[image, half == h]
     return by_index
 
 
-def _second(rule: Sparsity) -> Ints:
+def _second(sparsity: Sparsity) -> Ints:
     """The index in each half of the second value of the first pair, which spells ones of a place's number."""
-    _, other = PAIRS[rule.fields][0]
-    return np.array([rule.read(other, h) for h in range(rule.fields)])
+    _, other = PAIRS[sparsity.fields][0]
+    return np.array([sparsity.read(other, h) for h in range(sparsity.fields)])
 
 
-def _place(rule: Sparsity, met: Small | Ints, shown: Small | Ints, count: int) -> Ints:
+def _place(sparsity: Sparsity, met: Small | Ints, shown: Small | Ints, count: int) -> Ints:
     """The place of the four bits that each A slot obeys: `count` bits, one where it meets what `shown` has."""
-    first = len(rule.legal)
+    first = len(sparsity.legal)
     bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(count)]
     return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(shown), np.int64))
 
@@ -170,8 +168,10 @@ def _check(indices: Ints, met: Small | Ints, by_index: Small | Ints, name: str) 
     wrong = np.concatenate([(by_index[slots, indices[p]] != met[p]).any(axis=2) for p in _parts(met)])
     if wrong.any():
         image, slot = (int(n) for n in np.argwhere(wrong)[0])
-        raise ProbeError(f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
-                         f"image {image}; {np.count_nonzero(wrong)} of {len(met) * len(slots)} answers.")  # fmt: skip
+        raise ProbeError(
+            f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
+            f"image {image}; {np.count_nonzero(wrong)} of {len(met) * len(slots)} answers."
+        )
 
 
 def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:

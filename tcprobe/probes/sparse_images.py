@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity
-from tcprobe.probes.ptx import Bytes
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.probes.slots import bit_length, pack, unpack
 
 NIBBLES = 8  # groups of four bits in a lane's metadata
 PLACES = WARP * NIBBLES
 # two legal values each that differ in one bit of one index; together in every bit of both
 PAIRS = {2: ((0x4, 0xE), (0x8, 0x9), (0x8, 0xC)), 1: ((0x4, 0xE),)}
-Ints = NDArray[np.int64]
 
 
 def b_images(instruction: Instruction) -> int:
@@ -27,32 +26,34 @@ def b_images(instruction: Instruction) -> int:
 
 
 @cache
-def metadata_images(rule: Sparsity, threads: int = WARP) -> NDArray[np.uint8]:
+def metadata_images(sparsity: Sparsity, threads: int = WARP) -> NDArray[np.uint8]:
     """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
     count = threads * NIBBLES
-    uniform = [np.full(count, value, np.uint8) for value in rule.legal]
+    uniform = [np.full(count, value, np.uint8) for value in sparsity.legal]
     places = np.arange(count)
     spelled = [
         np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
-        for one, other in PAIRS[rule.fields]
+        for one, other in PAIRS[sparsity.fields]
         for bit in range(bit_length(count))
         for turned in (0, 1)
     ]
     return np.stack(uniform + spelled)
 
 
-def random_metadata(rule: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
+def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
     """Legal metadata at random: every four bits of every lane, (images, bytes)."""
-    chosen: NDArray[Any] = generator.choice(np.array(rule.legal, np.uint8), (images, threads * NIBBLES))
+    chosen: NDArray[Any] = generator.choice(np.array(sparsity.legal, np.uint8), (images, threads * NIBBLES))
     return pack(chosen, 4)
 
 
-def fields(rule: Sparsity, metadata: Bytes) -> Ints:
+def fields(sparsity: Sparsity, metadata: Bytes) -> Ints:
     """The index in every field of metadata images: (images, fields of all lanes)."""
-    indices: Ints = read(rule)[unpack(metadata, 4)].reshape(len(metadata), -1)
+    indices: Ints = read(sparsity)[unpack(metadata, 4)].reshape(len(metadata), -1)
     return indices
 
 
-def read(rule: Sparsity) -> Ints:
+def read(sparsity: Sparsity) -> Ints:
     """`Sparsity.read` of all four bits and halves, (16, fields); 0 of what is not legal."""
-    return np.array([[rule.read(v, h) if v in rule.legal else 0 for h in range(rule.fields)] for v in range(16)])
+    return np.array(
+        [[sparsity.read(v, h) if v in sparsity.legal else 0 for h in range(sparsity.fields)] for v in range(16)]
+    )

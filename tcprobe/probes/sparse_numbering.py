@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.predicted import NIBBLE, columns
 from tcprobe.layout.structure import Triples, elements
 from tcprobe.layout.structure_hash import StructureHash
@@ -24,7 +24,6 @@ from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.references import Claim, references, said
 
-Ints = NDArray[np.int64]
 Tables = dict[str, Table]
 SEEN = 1  # an index that legal values have in either half of four bits
 
@@ -136,14 +135,14 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
     return tables, OWN_RULE
 
 
-def _stored_by_rule(rule: Sparsity, sparse: Sparse) -> Ints:
+def _stored_by_rule(sparsity: Sparsity, sparse: Sparse) -> Ints:
     """The stored column of each A slot."""
     field, slots = sparse.field[0], np.arange(len(sparse.d))
     line = _classes(sparse.b[:, SEEN].min(axis=1))  # meeting the same B slots: a chunk, or one place of its pairs
     lowest = _lowest(line, _lowest(field, line))  # lines that share a field are of one chunk
     chunk, second = _classes(lowest), (line != lowest).astype(np.int64)
-    row, unit = _classes(sparse.d.min(axis=1)), field % rule.fields * len(slots) + _lowest(field, slots)
-    stored: Ints = (chunk * rule.fields + _rank((row, chunk, second), unit)) * rule.span + second
+    row, unit = _classes(sparse.d.min(axis=1)), field % sparsity.fields * len(slots) + _lowest(field, slots)
+    stored: Ints = (chunk * sparsity.fields + _rank((row, chunk, second), unit)) * sparsity.span + second
     return stored
 
 
@@ -153,8 +152,9 @@ def _metadata(instruction: Instruction) -> Fragment:
 
 def _table(fragment: Fragment, row: Ints, col: Ints) -> Table:
     """Rows and columns by slot, -1 where unused."""
-    values = {name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in
-              (("row", row), ("col", col))}  # fmt: skip
+    values = {
+        name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in (("row", row), ("col", col))
+    }
     return slot_table(fragment.threads, fragment.elements, values)
 
 

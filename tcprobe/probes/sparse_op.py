@@ -11,12 +11,11 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.ptx import Bytes, Launch, Tables
+from tcprobe.probes.ptx import Launch, Tables
 from tcprobe.probes.slots import pack, unpack
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

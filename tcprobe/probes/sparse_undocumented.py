@@ -19,10 +19,11 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
 from tcprobe.probes.sparse_decode import governed
@@ -36,7 +37,6 @@ MOST = 3  # a selector of 4 and more is a syntax error
 NIBBLES = 16
 NOWHERE, ELSEWHERE = -1, -2
 Read = list[list[int] | None]  # by index field of four bits: the positions in its chunk that it leads to
-Ints = NDArray[np.int64]
 
 
 def undocumented(instruction: Instruction) -> list[int]:
@@ -47,9 +47,12 @@ def undocumented(instruction: Instruction) -> list[int]:
 def nibbles(instruction: Instruction) -> Launch:
     """Every A slot alone under each of the 16 values of four bits, everywhere the same; selector 0."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
-    given = (one_hot(a.slots, a.slot_bits, a.one), codes(b.slots, b.slot_bits, b.one),
-             one_hot(c.slots, c.slot_bits, c.one)[:1],
-             pack(np.arange(NIBBLES)[:, None].repeat(PLACES, axis=1), 4))  # fmt: skip
+    given = (
+        one_hot(a.slots, a.slot_bits, a.one),
+        codes(b.slots, b.slot_bits, b.one),
+        one_hot(c.slots, c.slot_bits, c.one)[:1],
+        pack(np.arange(NIBBLES)[:, None].repeat(PLACES, axis=1), 4),
+    )
     size = NIBBLES * (1 + a.slots) * WARP * 8
     return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), given, 0, size)
 
@@ -191,10 +194,12 @@ class SelectorExperiment(Dialogue):
         return Body(selector=Outcome(event, one_line(words)[:MOST_WORDS]))  # type: ignore[arg-type]
 
 
-def _tables(row: Instruction, context: Context) -> dict[str, Table]:
-    tables = {fragment.operand: context.known(fragment) for fragment in row.fragments}
+def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
+    tables = {fragment.operand: context.known(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
-        raise UnmeasuredError(f"{row.id} is not measured: no table of {', '.join(missing)}; `tcprobe run` makes it.")
+        raise UnmeasuredError(
+            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run` makes it."
+        )
     return {operand: table for operand, table in tables.items() if table is not None}
 
 

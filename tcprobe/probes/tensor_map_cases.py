@@ -105,8 +105,11 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
     yield from (("boxDim", box, DEEP._replace(box=box)) for box in big)
     for width, (name, number) in product((16, 32, 48, 64, 80, 128, 144), SWIZZLES.items()):
         yield f"boxDim[0], swizzle {name}", width // 2, FLAT._replace(box=(width // 2, 8), swizzle=number)
-    yield from ((f"elementStrides[{axis}]", n, FLAT._replace(steps=(n, 1) if axis == 0 else (1, n)))
-                for axis in (0, 1) for n in (0, 1, 2, 3, 7, 8, 9))  # fmt: skip
+    yield from (
+        (f"elementStrides[{axis}]", n, FLAT._replace(steps=(n, 1) if axis == 0 else (1, n)))
+        for axis in (0, 1)
+        for n in (0, 1, 2, 3, 7, 8, 9)
+    )
     yield from (("swizzle", n, FLAT._replace(swizzle=n, box=(16, 8))) for n in (*range(8), -1))
     yield from (("interleave", n, FLAT._replace(interleave=n, box=(16, 8))) for n in (0, 1, 2, 3, -1))
     for interleave, swizzle in product((1, 2, 3), range(4)):

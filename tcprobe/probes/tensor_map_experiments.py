@@ -96,12 +96,19 @@ class ModeExperiment(OfTensorMaps):
         used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
         lost = [line.split(" ", 2) for line in lines_of(reading["wrong"])]
         return ModeRule(
-            first.pitch, first.swizzle, first.misfits, sum(box.addresses.size for box in every), len(placed["load"]),
-            len(placed["store"]), sorted({TYPE_NAMES[case.map.type] for case in used}),
-            sorted({case.map.row_bytes for case in used}), sorted({case.base for case in used}),
-            sorted({case.map.rank for case in used}), second,
+            first.pitch,
+            first.swizzle,
+            first.misfits,
+            sum(box.addresses.size for box in every),
+            len(placed["load"]),
+            len(placed["store"]),
+            sorted({TYPE_NAMES[case.map.type] for case in used}),
+            sorted({case.map.row_bytes for case in used}),
+            sorted({case.base for case in used}),
+            sorted({case.map.rank for case in used}),
+            second,
             [_box(self.cases[int(n)], direction=way, words=words) for way, n, words in lost],
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -153,11 +160,18 @@ class EncodingsExperiment(OfTensorMaps):
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Each call beside the rules."""
         said = lines_of(reading["maps"])
-        return Body(calls=[
-            EncodeCall(one.argument, list(one.value) if isinstance(one.value, tuple) else one.value, words,
-                     [rule.name for rule in broken(one.map)], (words == TAKEN) != bool(refused(one.map)))
-            for one, words in zip(encodings(), said, strict=True)
-        ])  # fmt: skip
+        return Body(
+            calls=[
+                EncodeCall(
+                    one.argument,
+                    list(one.value) if isinstance(one.value, tuple) else one.value,
+                    words,
+                    [rule.name for rule in broken(one.map)],
+                    (words == TAKEN) != bool(refused(one.map)),
+                )
+                for one, words in zip(encodings(), said, strict=True)
+            ]
+        )
 
 
 def _kernels(cases: Sequence[BoxCase]) -> list[Kernel]:

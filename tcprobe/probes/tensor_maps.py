@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.target import Target
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry
+from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.probes.ptx import Kernel, Launch, Tables, entry
 from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
 
 AREA = 8 << 10  # bytes of shared memory that a copy may reach into
@@ -38,7 +39,6 @@ KEPT, KEPT_SHIFT = (
 )  # a word that rounding to tf32 keeps, but for 8 bits from here on
 NOWHERE = -1
 DIRECTIONS = ("load", "store")
-Ints = NDArray[np.int64]
 
 
 class BoxCase(NamedTuple):
@@ -109,10 +109,17 @@ def _coordinates(rank: int) -> str:
 
 
 def _load(rank: int) -> list[str]:
-    clear = ["mad.lo.u32 %word, %at, 4, %memory;", f"mov.u32 %done, {UNUSED * 0x01010101:#x};",
-             "st.shared.u32 [%word], %done;"]  # fmt: skip
-    copy = ["mad.lo.u32 %word, %at, 4, %memory;", "ld.shared.u32 %word, [%word];",
-            "mad.wide.u32 %from, %at, 4, %out;", f"st.global.u32 [%from+{HEADER}], %word;"]  # fmt: skip
+    clear = [
+        "mad.lo.u32 %word, %at, 4, %memory;",
+        f"mov.u32 %done, {UNUSED * 0x01010101:#x};",
+        "st.shared.u32 [%word], %done;",
+    ]
+    copy = [
+        "mad.lo.u32 %word, %at, 4, %memory;",
+        "ld.shared.u32 %word, [%word];",
+        "mad.wide.u32 %from, %at, 4, %out;",
+        f"st.global.u32 [%from+{HEADER}], %word;",
+    ]
     return [
         f"mad.wide.u32 %out, %x, {HEADER + AREA}, %out;",
         *_each("CLEAR", AREA // 4, clear),
@@ -143,8 +150,12 @@ def _load(rank: int) -> list[str]:
 
 
 def _store(rank: int) -> list[str]:
-    fill = ["mad.wide.u32 %from, %at, 4, %given;", "ld.global.u32 %done, [%from];",
-            "mad.lo.u32 %word, %at, 4, %memory;", "st.shared.u32 [%word], %done;"]  # fmt: skip
+    fill = [
+        "mad.wide.u32 %from, %at, 4, %given;",
+        "ld.global.u32 %done, [%from];",
+        "mad.lo.u32 %word, %at, 4, %memory;",
+        "st.shared.u32 [%word], %done;",
+    ]
     return [
         *_each("FILL", AREA // 4, fill),
         "fence.proxy.async;",
@@ -199,10 +210,19 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
     told = rows.view(np.uint8).reshape(1, -1)
     return [
-        Launch(kernel(direction, rank), (len(cases), 1, 1), (image.reshape(1, -1), told), 0, len(cases) * each, THREADS,
-               AREA + 16, maps, not loads)
+        Launch(
+            kernel(direction, rank),
+            (len(cases), 1, 1),
+            (image.reshape(1, -1), told),
+            0,
+            len(cases) * each,
+            THREADS,
+            AREA + 16,
+            maps,
+            not loads,
+        )
         for image in images(TENSOR if loads else AREA, is_rounded(cases[0]))
-    ]  # fmt: skip
+    ]
 
 
 def offsets(case: BoxCase) -> Ints:

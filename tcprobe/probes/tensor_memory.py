@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
+from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
+from tcprobe.probes.ptx import Kernel, Launch, Tables
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}

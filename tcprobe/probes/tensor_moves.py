@@ -21,21 +21,26 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables
+from tcprobe.probes.ptx import Kernel, Launch, Tables
 
 FAMILIES = ("tcgen05",)
 COLUMNS = 32  # the least that is allocated
 NUMBERING = "the threads and columns of tcgen05.st.32x32b.x1"
 ALLOCATE = (
-    ".shared .align 4 .b32 allocated;", ".reg .b32 %taddr, %cell, %value, %place;", ".reg .u64 %where;",
-)  # fmt: skip
+    ".shared .align 4 .b32 allocated;",
+    ".reg .b32 %taddr, %cell, %value, %place;",
+    ".reg .u64 %where;",
+)
 START = (
     f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {COLUMNS};",
-    "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;", "bar.sync 0;", "ld.shared.b32 %taddr, [allocated];",
-)  # fmt: skip
+    "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
+    "bar.sync 0;",
+    "ld.shared.b32 %taddr, [allocated];",
+)
 END = ("bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {COLUMNS};")
 WRITTEN, READ = "tcgen05.wait::st.sync.aligned;", "tcgen05.wait::ld.sync.aligned;"
 
@@ -127,8 +132,11 @@ def kernel(instruction: Instruction) -> Kernel:
 
 def _each_column(*lines: str) -> list[str]:
     """Lines for every column, whose cell %cell is."""
-    return [line.replace("COLUMN", str(column)) for column in range(COLUMNS)
-            for line in ("add.u32 %cell, %taddr, COLUMN;", *lines)]  # fmt: skip
+    return [
+        line.replace("COLUMN", str(column))
+        for column in range(COLUMNS)
+        for line in ("add.u32 %cell, %taddr, COLUMN;", *lines)
+    ]
 
 
 def _loading(moved: str, moved_registers: Fragment) -> list[str]:
@@ -136,9 +144,11 @@ def _loading(moved: str, moved_registers: Fragment) -> list[str]:
     number = f"mad.lo.u32 %value, %lane, {COLUMNS}, COLUMN + 1;"
     return [
         *_each_column(number, "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
-        moved, READ, *ptx.point("out", "%x", moved_registers),
+        moved,
+        READ,
+        *ptx.point("out", "%x", moved_registers),
         *ptx.store("out", moved_registers.operand, moved_registers),
-    ]  # fmt: skip
+    ]
 
 
 def _storing(moved: str, moved_registers: Fragment) -> list[str]:
@@ -148,13 +158,19 @@ def _storing(moved: str, moved_registers: Fragment) -> list[str]:
         for i in range(moved_registers.registers)
     ]
     return [
-        "mov.b32 %value, 0;", *_each_column("tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
-        *numbers, moved, WRITTEN,
+        "mov.b32 %value, 0;",
+        *_each_column("tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
+        *numbers,
+        moved,
+        WRITTEN,
         *_each_column(
-            "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%value}, [%cell];", READ,
-            f"mad.lo.u32 %place, %lane, {COLUMNS}, COLUMN;", "mad.wide.u32 %where, %place, 4, %out;",
-            "st.global.b32 [%where], %value;"),
-    ]  # fmt: skip
+            "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%value}, [%cell];",
+            READ,
+            f"mad.lo.u32 %place, %lane, {COLUMNS}, COLUMN;",
+            "mad.wide.u32 %where, %place, 4, %out;",
+            "st.global.b32 [%where], %value;",
+        ),
+    ]
 
 
 def experiments() -> list[TensorMove]:

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
-from tcprobe.probes.ptx import Bytes, Kernel, Launch, Tables, entry, identifier
+from tcprobe.layout.arrays import Bytes, Floats
+from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 SHORT, LONG = 32, 96
@@ -36,7 +37,6 @@ REGISTERS = 1 << 16  # of an SM
 FRAME = 24  # registers that the frame takes, at most
 MOST_THREADS = 1024
 POINTERS = ("data", "plan", "out")
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ class Loop:
         """The kernel that times it."""
         memory = f".extern .shared .align 1024 .b8 {self.name}_memory[];\n" if self.shared else ""
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
-        text = entry(self.name, pointers, self._declared(), self._lines(), f".maxntid {self.threads}, 1, 1 .pragma "
-                     '"nounroll";')  # fmt: skip
+        text = entry(
+            self.name, pointers, self._declared(), self._lines(), f'.maxntid {self.threads}, 1, 1 .pragma "nounroll";'
+        )
         op = LoopTiming(self.subject, self.variant, self.copies)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
 
@@ -199,9 +200,12 @@ def images() -> Bytes:
 
 
 def launch(
-    kernel: Kernel, blocks: Sequence[TimedBlock], shared_bytes: int, inputs: Bytes | None = None,
+    kernel: Kernel,
+    blocks: Sequence[TimedBlock],
+    shared_bytes: int,
+    inputs: Bytes | None = None,
     maps: tuple[TensorMap, ...] = (),
-) -> Launch:  # fmt: skip
+) -> Launch:
     """All blocks in one launch; `shared_bytes` keep a second block off an SM, `maps` are of tensors in the input."""
     plan = np.zeros((len(blocks), ROW_WORDS), np.uint32)
     for row, block in zip(plan, blocks, strict=True):

@@ -26,19 +26,19 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import offsets, packed
 from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.ptx import Bytes, Launch
+from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
 from tcprobe.probes.wgmma_meetings import product
 from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
 from tcprobe.store.measurement import ADDRESSES
 
-Ints = NDArray[np.int64]
 LAST = 0xE  # metadata that picks the last elements of each chunk, as NIBBLE picks the first
 
 
@@ -92,8 +92,15 @@ class Coded:
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
         inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
-        return Launch(text, (*grid, 1), inputs, length | count << IMAGES_SHIFT | self.flags, size, WARPGROUP,
-                      shared_bytes(self.row, self.kind, length, bool(self.flags & FEW)))  # fmt: skip
+        return Launch(
+            text,
+            (*grid, 1),
+            inputs,
+            length | count << IMAGES_SHIFT | self.flags,
+            size,
+            WARPGROUP,
+            shared_bytes(self.row, self.kind, length, bool(self.flags & FEW)),
+        )
 
 
 def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
@@ -104,29 +111,29 @@ def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
 
-def shared_launch(row: Instruction) -> Launch:
+def shared_launch(instruction: Instruction) -> Launch:
     """A in shared memory spells its elements' numbers, each image of B with the metadata of `picked`."""
-    shifts = len(ones_by_k(row))
-    run = Coded(row, flags=SHARED_A, metadata=uniform(row, [NIBBLE] * shifts))
-    return registers_launch(run, (1, shifts), 4 * row.fragment("d").slots * shifts)
+    shifts = len(ones_by_k(instruction))
+    run = Coded(instruction, flags=SHARED_A, metadata=uniform(instruction, [NIBBLE] * shifts))
+    return registers_launch(run, (1, shifts), 4 * instruction.fragment("d").slots * shifts)
 
 
-def held_bytes(held: Operand) -> int:
+def held_bytes(operand: Operand) -> int:
     """Bytes of k in a line."""
-    return (held.cols if held.name == "a_smem" else held.rows) * held.slot_bits // 8
+    return (operand.cols if operand.name == "a_smem" else operand.rows) * operand.slot_bits // 8
 
 
-def uniform(row: Instruction, values: Sequence[int]) -> Bytes | None:
+def uniform(instruction: Instruction, values: Sequence[int]) -> Bytes | None:
     """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
-    if row.metadata is None:
+    if instruction.metadata is None:
         return None
-    return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * row.threads, axis=1)
+    return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * instruction.threads, axis=1)
 
 
-def spelled(held: Operand, image_bytes: int | None = None) -> Bytes:
+def spelled(operand: Operand, image_bytes: int | None = None) -> Bytes:
     """Images of a matrix that spell the number of every element in memory; by default it fills them without a gap."""
-    count = image_bytes * 8 // held.slot_bits if image_bytes else held.rows * held.cols
-    return codes(count, held.slot_bits, held.one)
+    count = image_bytes * 8 // operand.slot_bits if image_bytes else operand.rows * operand.cols
+    return codes(count, operand.slot_bits, operand.one)
 
 
 @cache
@@ -138,9 +145,11 @@ def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
     return at[0][order].astype(np.int32), at[1][order].astype(np.int32)
 
 
-def ones_by_k(row: Instruction) -> Bytes:
+def ones_by_k(instruction: Instruction) -> Bytes:
     """Images of B, packed, with a single one in every column: of image y column n at the (n + y * N)-th `picked`."""
-    return _ones_by_k(packed_b(row), behind(row, "b_smem").held.one, tuple(picked(row).tolist()))
+    return _ones_by_k(
+        packed_b(instruction), behind(instruction, "b_smem").held.one, tuple(picked(instruction).tolist())
+    )
 
 
 @cache
@@ -151,41 +160,45 @@ def _ones_by_k(size: tuple[int, int, int], one: int, chosen: tuple[int, ...]) ->
     return pack(np.where(k == wanted, one, 0).astype(np.uint64), bits)
 
 
-def spoken(row: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
+def spoken(instruction: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
     """The numbers that words of codes spell; ProbeError where an answer is none that a single one can give."""
     wrong = words & (ODD | 1 | 1 << images - 1) != 1
     if wrong.any():
         at = np.argwhere(wrong)[0].tolist()
-        raise ProbeError(f"{row.name}: {wrong.sum()} of {words.size} answers are no element of the coded matrix, "
-                         f"first at {at}: {int(words[tuple(at)]):#x}.")  # fmt: skip
+        raise ProbeError(
+            f"{instruction.name}: {wrong.sum()} of {words.size} answers are no element of the coded matrix, "
+            f"first at {at}: {int(words[tuple(at)]):#x}."
+        )
     return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
 
 
-def packed_b(row: Instruction) -> tuple[int, int, int]:
+def packed_b(instruction: Instruction) -> tuple[int, int, int]:
     """Bits of an element of B, its columns and its k: what `places` takes."""
-    held = behind(row, "b_smem").held
+    held = behind(instruction, "b_smem").held
     return held.slot_bits, held.cols, held.rows
 
 
-def lines_of(row: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
+def lines_of(instruction: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError where what it met of A is not of the k that B picked."""
-    a = behind(row, "a_smem").held
+    a = behind(instruction, "a_smem").held
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))
-    lines, ks = (x[spoken(row, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
-    expected = (met.col + np.arange(len(words))[:, None] * row.shape.n) % row.stored
+    lines, ks = (x[spoken(instruction, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
+    expected = (met.col + np.arange(len(words))[:, None] * instruction.shape.n) % instruction.stored
     if (ks != expected).any() or (lines != lines[0]).any():
-        raise ProbeError(f"{row.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
+        raise ProbeError(f"{instruction.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
     line: Ints = lines[0]
     if (line != line[met.first]).any():
-        raise ProbeError(f"{row.name}: A in registers and A in shared memory disagree about which D slots are a row.")
+        raise ProbeError(
+            f"{instruction.name}: A in registers and A in shared memory disagree about which D slots are a row."
+        )
     return line
 
 
-def of_memory(row: Instruction, a: Ints, d: Ints) -> Reading:
+def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError where two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
-        if np.bincount(numbers, minlength=row.fragment(operand).slots).max() > 1:
-            raise ProbeError(f"{row.name}: not every slot of {operand.upper()} holds an element of its own.")
+        if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
+            raise ProbeError(f"{instruction.name}: not every slot of {operand.upper()} holds an element of its own.")
     return {"a": a.astype(np.int32), "d": d.astype(np.int32)}
 
 

@@ -32,7 +32,7 @@ from tcprobe.probes.wgmma_op import (
     Kind,
     Warpgroup,
     behind,
-)  # fmt: skip
+)
 
 POINTERS = ("coded", "other", "desc", "out")
 ANSWER_BYTES = 4 * WARPGROUP
@@ -85,8 +85,14 @@ def _body(op: Warpgroup) -> list[str]:
     image = "%x" if raw else "%y"
     both = {False: multiply(op, by_descriptor=False), True: multiply(op, by_descriptor=True)}
     if op.kind == "registers":
-        inputs = [*_descriptors("%db", "%da", "0"), "@!%shared bra.uni HOT;", *_descriptors("%da", "%db", "16"),
-                  *_b_image(instruction, "%y", str(other_bytes(instruction))), "HOT:", *_hot(instruction)]  # fmt: skip
+        inputs = [
+            *_descriptors("%db", "%da", "0"),
+            "@!%shared bra.uni HOT;",
+            *_descriptors("%da", "%db", "16"),
+            *_b_image(instruction, "%y", str(other_bytes(instruction))),
+            "HOT:",
+            *_hot(instruction),
+        ]
         work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
         output = ["@%shared bra.uni TELL;", *_meetings(instruction), "TELL:", *_codes(instruction)]
     else:
@@ -108,10 +114,19 @@ def _body(op: Warpgroup) -> list[str]:
         "bar.sync 0;",
         *work,
         *([] if raw else _answers(instruction)),
-        *([] if raw else ["add.u32 %n, %n, 1;", "cvt.u64.u32 %low, %bytes;", "add.u64 %coded, %coded, %low;",
-                          "setp.lt.u32 %p, %n, %images;", "@%p bra.uni NEXT;"]),
+        *(
+            []
+            if raw
+            else [
+                "add.u32 %n, %n, 1;",
+                "cvt.u64.u32 %low, %bytes;",
+                "add.u64 %coded, %coded, %low;",
+                "setp.lt.u32 %p, %n, %images;",
+                "@%p bra.uni NEXT;",
+            ]
+        ),
         *output,
-    ]  # fmt: skip
+    ]
 
 
 def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
@@ -172,14 +187,21 @@ def _descriptors(coded: str, other: str, at: str) -> list[str]:
     """The coded matrix's descriptor and the other's, their start addresses counted from where these lie."""
     return [
         f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
-        *(line for name, where in ((coded, "%base"), (other, "%there"))
-          for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")),
-    ]  # fmt: skip
+        *(
+            line
+            for name, where in ((coded, "%base"), (other, "%there"))
+            for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")
+        ),
+    ]
 
 
 def _metadata(image: str) -> list[str]:
-    return [f"mov.u32 %image, {image};", f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
-            "mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"]  # fmt: skip
+    return [
+        f"mov.u32 %image, {image};",
+        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
+        "mad.wide.u32 %e, %image, 4, %e;",
+        "ld.global.b32 %meta, [%e];",
+    ]
 
 
 def _hot(instruction: Instruction) -> list[str]:
@@ -195,9 +217,8 @@ def _hot(instruction: Instruction) -> list[str]:
         "shl.b32 %w, %w, %at;",
         f"div.u32 %i, %i, {each};",
         "setp.eq.u32 %q, %t, %lane;",
-        *(line for r in range(4) for line in (
-            f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
-    ]  # fmt: skip
+        *(line for r in range(4) for line in (f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
+    ]
 
 
 def _a_image(image: str) -> list[str]:
@@ -211,8 +232,11 @@ def _a_image(image: str) -> list[str]:
 
 def _b_image(instruction: Instruction, image: str, size: str) -> list[str]:
     """B in shared memory, as it stays."""
-    return [f"mov.u32 %size, {size};", f"mad.wide.u32 %other, {image}, %size, %other;",
-            *_copied("%other", "%there", "%size", "OTHER")]  # fmt: skip
+    return [
+        f"mov.u32 %size, {size};",
+        f"mad.wide.u32 %other, {image}, %size, %other;",
+        *_copied("%other", "%there", "%size", "OTHER"),
+    ]
 
 
 def _copied(source: str, target: str, size: str, label: str) -> list[str]:
@@ -234,43 +258,68 @@ def _copied(source: str, target: str, size: str, label: str) -> list[str]:
 
 
 def _cleared() -> list[str]:
-    return ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;",
-            *_each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])]  # fmt: skip
+    return [
+        "mov.u32 %s, 0;",
+        "mov.u32 %at, %found;",
+        "mov.b32 %w, 0;",
+        *_each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"]),
+    ]
 
 
 def _each(slots: str, label: str, body: list[str]) -> list[str]:
     """`body` for every slot of the thread, %at being where its answers are."""
-    return [f"{label}:", *body, f"add.u32 %at, %at, {ANSWER_BYTES};", "add.u32 %s, %s, 1;",
-            f"setp.lt.u32 %p, %s, {slots};", f"@%p bra {label};"]  # fmt: skip
+    return [
+        f"{label}:",
+        *body,
+        f"add.u32 %at, %at, {ANSWER_BYTES};",
+        "add.u32 %s, %s, 1;",
+        f"setp.lt.u32 %p, %s, {slots};",
+        f"@%p bra {label};",
+    ]
 
 
 def _answers(instruction: Instruction) -> list[str]:
     """Registers of D into the thread's own words; then a bit for each slot that is one, the sign where it is odd."""
     d = instruction.fragment("d")
     kind = "f32" if d.type == "f32" else "b32"
-    half = ["shr.u32 %t, %s, 1;", f"mad.lo.u32 %own, %t, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];",
-            "and.b32 %t, %s, 1;", "shl.b32 %t, %t, 4;", "shr.u32 %w, %w, %t;", "and.b32 %w, %w, 0xffff;"]  # fmt: skip
+    half = [
+        "shr.u32 %t, %s, 1;",
+        f"mad.lo.u32 %own, %t, {ANSWER_BYTES}, %answers;",
+        "ld.shared.b32 %w, [%own];",
+        "and.b32 %t, %s, 1;",
+        "shl.b32 %t, %t, 4;",
+        "shr.u32 %w, %w, %t;",
+        "and.b32 %w, %w, 0xffff;",
+    ]
     whole = [f"mad.lo.u32 %own, %s, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];"]
     stored = [f"st.shared.{kind} [%answers+{r * ANSWER_BYTES}], %d{r};" for r in range(d.registers)]
     few = FEW_SLOTS * d.slot_bits // 32
     return [
-        *stored[:few], "@%few bra.uni STORED;", *stored[few:], "STORED:",
-        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
-        *_each("%slots", "ANSWER", [
-            *(half if d.slot_bits == 16 else whole),
-            "ld.shared.b32 %acc, [%at];",
-            f"setp.eq.u32 %q, %w, {d.one:#x};",
-            "selp.b32 %v0, 1, 0, %q;",
-            "shl.b32 %v0, %v0, %n;",
-            "or.b32 %acc, %acc, %v0;",
-            "setp.ne.u32 %p, %w, 0;",
-            "selp.b32 %v0, 0x80000000, 0, %p;",
-            "selp.b32 %v0, 0, %v0, %q;",
-            "or.b32 %acc, %acc, %v0;",
-            "st.shared.b32 [%at], %acc;",
-        ]),
+        *stored[:few],
+        "@%few bra.uni STORED;",
+        *stored[few:],
+        "STORED:",
+        "mov.u32 %s, 0;",
+        "mov.u32 %at, %found;",
+        *_each(
+            "%slots",
+            "ANSWER",
+            [
+                *(half if d.slot_bits == 16 else whole),
+                "ld.shared.b32 %acc, [%at];",
+                f"setp.eq.u32 %q, %w, {d.one:#x};",
+                "selp.b32 %v0, 1, 0, %q;",
+                "shl.b32 %v0, %v0, %n;",
+                "or.b32 %acc, %acc, %v0;",
+                "setp.ne.u32 %p, %w, 0;",
+                "selp.b32 %v0, 0x80000000, 0, %p;",
+                "selp.b32 %v0, 0, %v0, %q;",
+                "or.b32 %acc, %acc, %v0;",
+                "st.shared.b32 [%at], %acc;",
+            ],
+        ),
         "bar.sync 0;",
-    ]  # fmt: skip
+    ]
 
 
 def _meetings(instruction: Instruction) -> list[str]:
@@ -290,34 +339,39 @@ def _meetings(instruction: Instruction) -> list[str]:
         "mov.b32 %v1, 1;",
         "shl.b32 %v1, %v1, %i;",
         "or.b32 %v1, %v1, 0x80000001;",
-        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
-        *_each("%slots", "MET", [
-            "ld.shared.b32 %acc, [%at];",
-            "setp.eq.u32 %p, %acc, 0;",
-            "@%p bra MET_NOT;",
-            "atom.shared.add.u32 %to, [%count], 1;",
-            "setp.ge.u32 %p, %to, %most;",
-            "@%p bra MET_NOT;",
-            "and.b32 %v0, %acc, %v1;",
-            "setp.ne.u32 %p, %v0, 1;",
-            f"selp.b32 %w, {BAD:#x}, 0, %p;",
-            "shr.u32 %acc, %acc, 1;",
-            "and.b32 %acc, %acc, 0xffff;",
-            "or.b32 %w, %w, %acc;",
-            f"mad.lo.u32 %t, %lane, {slots}, %s;",
-            f"shl.b32 %t, %t, {SLOT_SHIFT};",
-            "or.b32 %w, %w, %t;",
-            "mad.wide.u32 %place, %to, 4, %out;",
-            "st.global.b32 [%place+4], %w;",
-            "MET_NOT:",
-        ]),
+        "mov.u32 %s, 0;",
+        "mov.u32 %at, %found;",
+        *_each(
+            "%slots",
+            "MET",
+            [
+                "ld.shared.b32 %acc, [%at];",
+                "setp.eq.u32 %p, %acc, 0;",
+                "@%p bra MET_NOT;",
+                "atom.shared.add.u32 %to, [%count], 1;",
+                "setp.ge.u32 %p, %to, %most;",
+                "@%p bra MET_NOT;",
+                "and.b32 %v0, %acc, %v1;",
+                "setp.ne.u32 %p, %v0, 1;",
+                f"selp.b32 %w, {BAD:#x}, 0, %p;",
+                "shr.u32 %acc, %acc, 1;",
+                "and.b32 %acc, %acc, 0xffff;",
+                "or.b32 %w, %w, %acc;",
+                f"mad.lo.u32 %t, %lane, {slots}, %s;",
+                f"shl.b32 %t, %t, {SLOT_SHIFT};",
+                "or.b32 %w, %w, %t;",
+                "mad.wide.u32 %place, %to, 4, %out;",
+                "st.global.b32 [%place+4], %w;",
+                "MET_NOT:",
+            ],
+        ),
         "bar.sync 0;",
         "setp.ne.u32 %p, %lane, 0;",
         "@%p ret;",
         "ld.shared.b32 %w, [%count];",
         "st.global.b32 [%out], %w;",
         "ret;",
-    ]  # fmt: skip
+    ]
 
 
 def _codes(instruction: Instruction) -> list[str]:
@@ -327,10 +381,14 @@ def _codes(instruction: Instruction) -> list[str]:
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
         f"mad.wide.u32 %out, %image, {4 * slots}, %out;",
-        "mov.u32 %s, 0;", "mov.u32 %at, %found;",
-        *_each(str(slots), "SAY", ["ld.shared.b32 %acc, [%at];", "mad.wide.u32 %place, %s, 4, %out;",
-                              "st.global.b32 [%place], %acc;"]),
-    ]  # fmt: skip
+        "mov.u32 %s, 0;",
+        "mov.u32 %at, %found;",
+        *_each(
+            str(slots),
+            "SAY",
+            ["ld.shared.b32 %acc, [%at];", "mad.wide.u32 %place, %s, 4, %out;", "st.global.b32 [%place], %acc;"],
+        ),
+    ]
 
 
 def _raw(instruction: Instruction) -> list[str]:

@@ -9,65 +9,62 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.predicted import WholeProduct, chunks
-from tcprobe.probes.ptx import Bytes
 from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
 
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint32]
 
-
-def meetings(row: Instruction, raw: Bytes, n: int) -> Words:
+def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
     """By A slot the `n` words that it gave; ProbeError where it gave another number of them."""
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
     counts = words[:, 0]
     if (counts != n).any():
         slot = int(np.argmax(counts != n))
         raise ProbeError(
-            f"{row.name}: A slot {slot % row.fragment('a').slots} reaches {counts[slot]} D slots, not {n}."
+            f"{instruction.name}: A slot {slot % instruction.fragment('a').slots} reaches {counts[slot]} D slots, "
+            f"not {n}."
         )
     return words[:, 1:]
 
 
-def split(row: Instruction, words: Words) -> tuple[Any, Any]:
+def split(instruction: Instruction, words: Words) -> tuple[Any, Any]:
     """(D slot, element of B) of every word; ProbeError where one is no answer, or of what there is not."""
     if (words & (ODD | BAD)).any():
-        raise ProbeError(f"{row.name}: D answers where A or B is zero, or where all ones gave nothing.")
+        raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
     d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
-    if d.max() >= row.fragment("d").slots or b.max() >= row.shape.k * row.shape.n:
-        raise ProbeError(f"{row.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
+    if d.max() >= instruction.fragment("d").slots or b.max() >= instruction.shape.k * instruction.shape.n:
+        raise ProbeError(f"{instruction.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
     return d, b
 
 
-def product(row: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
+def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
     """What the words say; ProbeError where it is no product of matrices. `numbers`: (column, k) of B's elements."""
-    words, slots = meetings(row, raw, row.shape.n), row.fragment("d").slots
+    words, slots = meetings(instruction, raw, instruction.shape.n), instruction.fragment("d").slots
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
     for part in chunks(len(words)):
-        reached[part], k[part] = _by_column(row, words[part], numbers)
+        reached[part], k[part] = _by_column(instruction, words[part], numbers)
     _, shown, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
     lines = reached[shown].astype(np.int64)
     same = all((reached[part] == lines[line[part]]).all() for part in chunks(len(words)))
     if not same or lines.size != slots or not np.bincount(lines.reshape(-1), minlength=slots).all():
-        raise _no_product(row)
+        raise _no_product(instruction)
     col = np.empty(slots, np.int64)
-    col[lines] = np.arange(row.shape.n)
+    col[lines] = np.arange(instruction.shape.n)
     return WholeProduct(k, line.reshape(-1), lines, col)
 
 
-def _by_column(row: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Any, Any]:
+def _by_column(instruction: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Any, Any]:
     """Of some A slots the D slot that each reaches by column, and their k."""
-    (d, b), (cols, ks) = split(row, words), numbers
+    (d, b), (cols, ks) = split(instruction, words), numbers
     reached, k = np.full(words.shape, -1, np.int32), ks[b]
     np.put_along_axis(reached, cols[b], d, axis=1)
     if (k != k[:, :1]).any() or reached.min() < 0:
-        raise _no_product(row)
+        raise _no_product(instruction)
     return reached, k[:, 0]
 
 
-def _no_product(row: Instruction) -> ProbeError:
-    return ProbeError(f"{row.name}: not a matrix product: the slots that meet have no rows, columns and k.")
+def _no_product(instruction: Instruction) -> ProbeError:
+    return ProbeError(f"{instruction.name}: not a matrix product: the slots that meet have no rows, columns and k.")

@@ -12,13 +12,13 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import decode
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.ptx import POISON, Bytes, Launch, Tables
+from tcprobe.probes.ptx import POISON, Launch, Tables
 from tcprobe.probes.slots import pack, unpack
 
 Kind = Literal["registers", "codes", "raw"]
-Ints = NDArray[np.int64]
 # the leading dimension of a launch: bytes of an image, how many there are, and how a kernel of registers runs
 IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
 FEW_SLOTS, FEW_MEETINGS = 4, 8  # of each thread; of each A slot: 4 threads hold a row, and 2 of these slots are in it

@@ -19,26 +19,17 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.predicted import WholeProduct
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.ptx import Bytes, Launch
+from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_decode import obeyed
 from tcprobe.probes.sparse_images import metadata_images
-from tcprobe.probes.wgmma import (
-    Coded,
-    Ints,
-    lines_of,
-    of_memory,
-    packed_b,
-    places,
-    registers_launch,
-    shared_launch,
-    table_of,
-)  # fmt: skip
-from tcprobe.probes.wgmma_meetings import Words, meetings, product, split
+from tcprobe.probes.wgmma import Coded, lines_of, of_memory, packed_b, places, registers_launch, shared_launch, table_of
+from tcprobe.probes.wgmma_meetings import meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
 from tcprobe.store.measurement import ADDRESSES
 
@@ -57,10 +48,12 @@ class SparseWarpgroupExperiment(OfInstruction):
         few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
         return [
             registers_launch(Coded(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
-            *(registers_launch(Coded(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few)
-              for selector in row.fragment("e").selectors),
+            *(
+                registers_launch(Coded(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few)
+                for selector in row.fragment("e").selectors
+            ),
             shared_launch(row),
-        ]  # fmt: skip
+        ]
 
     @property
     def _rule(self) -> Sparsity:
@@ -134,9 +127,9 @@ class SparseWarpgroupExperiment(OfInstruction):
 
 
 @cache
-def _metadata(rule: Sparsity) -> Bytes:
+def _metadata(sparsity: Sparsity) -> Bytes:
     """Images of metadata for every lane of a warpgroup."""
-    return pack(metadata_images(rule, WARPGROUP), 4)
+    return pack(metadata_images(sparsity, WARPGROUP), 4)
 
 
 def experiments() -> list[SparseWarpgroupExperiment]:

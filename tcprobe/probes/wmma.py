@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Conclusion, Context, Reading
-from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, Tables
+from tcprobe.probes.ptx import POISON, Kernel, Launch, Tables
 from tcprobe.probes.slots import bit_length, pack, unpack
 from tcprobe.store.measurement import MEMORY
 
-Ints = NDArray[np.int64]
 PAD_BITS = 256  # keeps every leading dimension a multiple of 16 bytes (PTX ISA 9.7.14.4.3)
 UNUSED = -1
 

@@ -70,5 +70,4 @@ def loaded(at: Landing, shape: str, number: int) -> Slot:
     lane_base, row = divmod(inside, table.extent["row"])
     base, col = divmod(at.column, table.extent["col"])
     lane, register = divmod(table.inverse[row, col][0], table.elements)
-    return Slot(warp, lane, register, base * table.extent["col"],
-                warp * WARP_LANES + lane_base * table.extent["row"])  # fmt: skip
+    return Slot(warp, lane, register, base * table.extent["col"], warp * WARP_LANES + lane_base * table.extent["row"])

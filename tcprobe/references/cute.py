@@ -55,8 +55,15 @@ class Atom(NamedTuple):
     def layout(self, operand: str) -> L | None:
         """That of an operand; None where the traits have none."""
         scale_a, scale_b = self.scales or (None, None)
-        return {"a": self.a, "b": self.b, "c": self.c, "d": self.c, "e": self.e, "scale_a": scale_a,
-                "scale_b": scale_b}[operand]  # fmt: skip
+        return {
+            "a": self.a,
+            "b": self.b,
+            "c": self.c,
+            "d": self.c,
+            "e": self.e,
+            "scale_a": scale_a,
+            "scale_b": scale_b,
+        }[operand]
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
@@ -167,12 +174,16 @@ ATOMS = (
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_16x8x8_F16F16F16F16_TN SM80_16x8x8_F32F16F16F32_TN SM80_16x8x8_F32BF16BF16F32_TN",
-        L(((4, 8), (2, 2)), ((32, 1), (16, 8))), L(((4, 8), 2), ((16, 1), 8)), _C_16x8,
+        L(((4, 8), (2, 2)), ((32, 1), (16, 8))),
+        L(((4, 8), 2), ((16, 1), 8)),
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_16x8x16_F16F16F16F16_TN SM80_16x8x16_F32F16F16F32_TN SM80_16x8x16_F32BF16BF16F32_TN",
-        L(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))), L(((4, 8), (2, 2)), ((16, 1), (8, 64))), _C_16x8,
+        L(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128))),
+        L(((4, 8), (2, 2)), ((16, 1), (8, 64))),
+        _C_16x8,
     ),
     Atom("mma_traits_sm80.hpp", "SM80_16x8x4_F32TF32TF32F32_TN", _A_16x4, _B_8x4, _C_16x8),
     Atom("mma_traits_sm80.hpp", "SM80_16x8x8_F32TF32TF32F32_TN", _A_16x8, _B_8x8, _C_16x8),
@@ -180,88 +191,123 @@ ATOMS = (
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_8x8x16_S32S8S8S32_TN SM80_8x8x16_S32S8U8S32_TN SM80_8x8x16_S32U8S8S32_TN SM80_8x8x16_S32U8U8S32_TN",
-        _AB_8x16, _AB_8x16, _C_8x8,
+        _AB_8x16,
+        _AB_8x16,
+        _C_8x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
-        "SM80_16x8x16_S32S8S8S32_TN SM80_16x8x16_S32S8U8S32_TN SM80_16x8x16_S32U8S8S32_TN "
-        "SM80_16x8x16_S32U8U8S32_TN",
-        L(((4, 8), (4, 2)), ((64, 1), (16, 8))), _AB_8x16, _C_16x8,
+        "SM80_16x8x16_S32S8S8S32_TN SM80_16x8x16_S32S8U8S32_TN SM80_16x8x16_S32U8S8S32_TN SM80_16x8x16_S32U8U8S32_TN",
+        L(((4, 8), (4, 2)), ((64, 1), (16, 8))),
+        _AB_8x16,
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
-        "SM80_16x8x32_S32S8S8S32_TN SM80_16x8x32_S32S8U8S32_TN SM80_16x8x32_S32U8S8S32_TN "
-        "SM80_16x8x32_S32U8U8S32_TN",
-        _A_16x32, _B_8x32, _C_16x8,
+        "SM80_16x8x32_S32S8S8S32_TN SM80_16x8x32_S32S8U8S32_TN SM80_16x8x32_S32U8S8S32_TN SM80_16x8x32_S32U8U8S32_TN",
+        _A_16x32,
+        _B_8x32,
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_8x8x32_S32S4S4S32_TN SM80_8x8x32_S32S4U4S32_TN SM80_8x8x32_S32U4S4S32_TN SM80_8x8x32_S32U4U4S32_TN",
-        _AB_8x32, _AB_8x32, _C_8x8,
+        _AB_8x32,
+        _AB_8x32,
+        _C_8x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
-        "SM80_16x8x32_S32S4S4S32_TN SM80_16x8x32_S32S4U4S32_TN SM80_16x8x32_S32U4S4S32_TN "
-        "SM80_16x8x32_S32U4U4S32_TN",
-        L(((4, 8), (8, 2)), ((128, 1), (16, 8))), _AB_8x32, _C_16x8,
+        "SM80_16x8x32_S32S4S4S32_TN SM80_16x8x32_S32S4U4S32_TN SM80_16x8x32_S32U4S4S32_TN SM80_16x8x32_S32U4U4S32_TN",
+        L(((4, 8), (8, 2)), ((128, 1), (16, 8))),
+        _AB_8x32,
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
-        "SM80_16x8x64_S32S4S4S32_TN SM80_16x8x64_S32S4U4S32_TN SM80_16x8x64_S32U4S4S32_TN "
-        "SM80_16x8x64_S32U4U4S32_TN",
-        L(((4, 8), (8, 2, 2)), ((128, 1), (16, 8, 512))), L(((4, 8), (8, 2)), ((64, 1), (8, 256))), _C_16x8,
+        "SM80_16x8x64_S32S4S4S32_TN SM80_16x8x64_S32S4U4S32_TN SM80_16x8x64_S32U4S4S32_TN SM80_16x8x64_S32U4U4S32_TN",
+        L(((4, 8), (8, 2, 2)), ((128, 1), (16, 8, 512))),
+        L(((4, 8), (8, 2)), ((64, 1), (8, 256))),
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_16x8x256_S32U1U1S32_TN_XORPOPC SM80_16x8x256_S32U1U1S32_TN_ANDPOPC",
-        L(((4, 8), (32, 2, 2)), ((512, 1), (16, 8, 2048))), L(((4, 8), (32, 2)), ((256, 1), (8, 1024))), _C_16x8,
+        L(((4, 8), (32, 2, 2)), ((512, 1), (16, 8, 2048))),
+        L(((4, 8), (32, 2)), ((256, 1), (8, 1024))),
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_8x8x128_S32U1U1S32_TN_XORPOPC SM80_8x8x128_S32U1U1S32_TN_ANDPOPC",
-        _AB_8x128, _AB_8x128, _C_8x8,
+        _AB_8x128,
+        _AB_8x128,
+        _C_8x8,
     ),
     Atom(
         "mma_traits_sm80.hpp",
         "SM80_16x8x128_S32U1U1S32_TN_XORPOPC SM80_16x8x128_S32U1U1S32_TN_ANDPOPC",
-        L(((4, 8), (32, 2)), ((512, 1), (16, 8))), _AB_8x128, _C_16x8,
+        L(((4, 8), (32, 2)), ((512, 1), (16, 8))),
+        _AB_8x128,
+        _C_16x8,
     ),
     Atom(
         "mma_traits_sm89.hpp",
         "SM89_16x8x32_F32E4M3E4M3F32_TN SM89_16x8x32_F32E4M3E5M2F32_TN SM89_16x8x32_F32E5M2E4M3F32_TN "
         "SM89_16x8x32_F32E5M2E5M2F32_TN SM89_16x8x32_F16E4M3E4M3F16_TN SM89_16x8x32_F16E4M3E5M2F16_TN "
         "SM89_16x8x32_F16E5M2E4M3F16_TN SM89_16x8x32_F16E5M2E5M2F16_TN",
-        _A_16x32, _B_8x32, _C_16x8,
+        _A_16x32,
+        _B_8x32,
+        _C_16x8,
     ),
     Atom("mma_traits_sm90.hpp", "SM90_16x8x4_F64F64F64F64_TN", _A_16x4, _B_8x4, _C_16x8),
     Atom("mma_traits_sm90.hpp", "SM90_16x8x8_F64F64F64F64_TN", _A_16x8, _B_8x8, _C_16x8),
     Atom(
-        "mma_traits_sm90.hpp", "SM90_16x8x16_F64F64F64F64_TN",
-        L(((4, 8), (2, 4)), ((16, 1), (8, 64))), L(((4, 8), 4), ((8, 1), 32)), _C_16x8,
+        "mma_traits_sm90.hpp",
+        "SM90_16x8x16_F64F64F64F64_TN",
+        L(((4, 8), (2, 4)), ((16, 1), (8, 64))),
+        L(((4, 8), 4), ((8, 1), 32)),
+        _C_16x8,
     ),
     # one atom for all pairs of kind::f8f6f4 types; the types are template parameters
     Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN", _A_16x32, _B_8x32, _C_16x8),
     # the same, sparse. The traits count the columns of all of A, of which half are stored:
     # A ((4,8),(8,2,2)):((128,1),(16,8,512)) and E ((2,2,8),32):((8,512,1),16), here by stored column
     Atom(
-        "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x64_TN",
-        _A_16x32, L(((4, 8), (4, 4)), ((32, 1), (8, 128))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
+        "mma_traits_sm120_sparse.hpp",
+        "SM120_SPARSE_16x8x64_TN",
+        _A_16x32,
+        L(((4, 8), (4, 4)), ((32, 1), (8, 128))),
+        _C_16x8,
+        e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
     ),
     # block-scaled: the scales' layouts count elements along k, of which a block shares one scale
     Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN_VS", _A_16x32, _B_8x32, _C_16x8, scales=_SF),
     Atom(
-        "mma_traits_sm120.hpp", "SM120_16x8x64_TN_VS", _A_16x64, L(((4, 8), (8, 2)), ((64, 1), (8, 256))), _C_16x8,
+        "mma_traits_sm120.hpp",
+        "SM120_16x8x64_TN_VS",
+        _A_16x64,
+        L(((4, 8), (8, 2)), ((64, 1), (8, 256))),
+        _C_16x8,
         scales=_SF,
     ),
     Atom(
-        "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x64_TN_VS",
-        _A_16x32, L(((4, 8), (4, 4)), ((32, 1), (8, 128))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
+        "mma_traits_sm120_sparse.hpp",
+        "SM120_SPARSE_16x8x64_TN_VS",
+        _A_16x32,
+        L(((4, 8), (4, 4)), ((32, 1), (8, 128))),
+        _C_16x8,
+        e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
         scales=_SF,
     ),
     # A ((4,8),(16,2,2)):((256,1),(16,8,1024)) and E ((2,2,8),64):((8,1024,1),16), by stored column; a field for two
     Atom(
-        "mma_traits_sm120_sparse.hpp", "SM120_SPARSE_16x8x128_TN_VS",
-        _A_16x64, L(((4, 8), (8, 4)), ((64, 1), (8, 256))), _C_16x8, e=L(((2, 2, 8), 16), ((8, 512, 1), 32)),
+        "mma_traits_sm120_sparse.hpp",
+        "SM120_SPARSE_16x8x128_TN_VS",
+        _A_16x64,
+        L(((4, 8), (8, 4)), ((64, 1), (8, 256))),
+        _C_16x8,
+        e=L(((2, 2, 8), 16), ((8, 512, 1), 32)),
         scales=_SF,
     ),
-)  # fmt: skip
+)

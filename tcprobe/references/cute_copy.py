@@ -50,28 +50,52 @@ _BYTES = {
     4: L(((4, 8), (8, 2, 2, 4)), ((256, 8), (1, 128, 64, 1024))),
 }
 _M16N16 = {
-    1: CopyAtom("SM100_U8x8_LDSM_T", _SM100, _BYTES[2], L(((2, 2, 4, 2), 128), ((128, 1024, 256, 0), 1)),
-                (0, 1, 4, 5, 2, 3, 6, 7)),
-    2: CopyAtom("SM100_U8x16_LDSM_T", _SM100, _BYTES[4], L(((2, 2, 4, 2), 128), ((128, 1024, 256, 2048), 1)),
-                (0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15)),
-}  # fmt: skip
+    1: CopyAtom(
+        "SM100_U8x8_LDSM_T",
+        _SM100,
+        _BYTES[2],
+        L(((2, 2, 4, 2), 128), ((128, 1024, 256, 0), 1)),
+        (0, 1, 4, 5, 2, 3, 6, 7),
+    ),
+    2: CopyAtom(
+        "SM100_U8x16_LDSM_T",
+        _SM100,
+        _BYTES[4],
+        L(((2, 2, 4, 2), 128), ((128, 1024, 256, 2048), 1)),
+        (0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15),
+    ),
+}
 # by PTX's name without .sync.aligned
 ATOMS = {
-    **{f"ldmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM75_U32x{n}_LDSM_N", _SM75, _PLAIN[n], _ROWS[n])
-       for n in (1, 2, 4)},
-    **{f"ldmatrix.m8n8.x{n}.trans.shared.b16": CopyAtom(f"SM75_U16x{2 * n}_LDSM_T", _SM75, _TURNED[n], _ROWS[n])
-       for n in (1, 2, 4)},
-    **{f"ldmatrix.m8n16.x{n}.shared.b8x16.b{bits}x16_p{pad}":
-       CopyAtom(f"SM100_SU{bits}_DU8x16_x{n}_LDSM_N", _SM100, _PLAIN[n], _ROWS[n])
-       for n in (1, 2, 4) for bits, pad in ((4, 64), (6, 32))},
+    **{
+        f"ldmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM75_U32x{n}_LDSM_N", _SM75, _PLAIN[n], _ROWS[n])
+        for n in (1, 2, 4)
+    },
+    **{
+        f"ldmatrix.m8n8.x{n}.trans.shared.b16": CopyAtom(f"SM75_U16x{2 * n}_LDSM_T", _SM75, _TURNED[n], _ROWS[n])
+        for n in (1, 2, 4)
+    },
+    **{
+        f"ldmatrix.m8n16.x{n}.shared.b8x16.b{bits}x16_p{pad}": CopyAtom(
+            f"SM100_SU{bits}_DU8x16_x{n}_LDSM_N", _SM100, _PLAIN[n], _ROWS[n]
+        )
+        for n in (1, 2, 4)
+        for bits, pad in ((4, 64), (6, 32))
+    },
     **{f"ldmatrix.m16n16.x{n}.trans.shared.b8": _M16N16[n] for n in (1, 2)},
-    **{f"stmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM90_U32x{n}_STSM_N", _SM90, _PLAIN[n], _ROWS[n])
-       for n in (1, 2, 4)},
-    **{f"stmatrix.m8n8.x{n}.trans.shared.b16": CopyAtom(f"SM90_U16x{2 * n}_STSM_T", _SM90, _TURNED[n], _ROWS[n])
-       for n in (1, 2, 4)},
-    **{f"stmatrix.m16n8.x{n}.trans.shared.b8": CopyAtom(f"SM100_U8x{4 * n}_STSM_T", _SM100, _BYTES[n], _ROWS[n])
-       for n in (1, 2, 4)},
-}  # fmt: skip
+    **{
+        f"stmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM90_U32x{n}_STSM_N", _SM90, _PLAIN[n], _ROWS[n])
+        for n in (1, 2, 4)
+    },
+    **{
+        f"stmatrix.m8n8.x{n}.trans.shared.b16": CopyAtom(f"SM90_U16x{2 * n}_STSM_T", _SM90, _TURNED[n], _ROWS[n])
+        for n in (1, 2, 4)
+    },
+    **{
+        f"stmatrix.m16n8.x{n}.trans.shared.b8": CopyAtom(f"SM100_U8x{4 * n}_STSM_T", _SM100, _BYTES[n], _ROWS[n])
+        for n in (1, 2, 4)
+    },
+}
 MOVMATRIX = CopyAtom("SM75_U32x1_MOVM_T", _SM75, _PLAIN[1], _PLAIN[1])
 
 

@@ -35,9 +35,13 @@ def _tables(layout: L, size: Pair, elements: int, share: int, picked: tuple[Pair
     (rows, cols), blocks, lines = size, min(size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
     tables = []
     for thread_id, byte_id in picked:
-        slots = [(lane % QUAD // share == thread_id and 0 <= i - byte_id < blocks, lines[lane], i - byte_id)
-                 for lane in range(WARP) for i in range(elements)]  # fmt: skip
+        slots = [
+            (lane % QUAD // share == thread_id and 0 <= i - byte_id < blocks, lines[lane], i - byte_id)
+            for lane in range(WARP)
+            for i in range(elements)
+        ]
         line, block = (tuple(slot[part] if slot[0] else None for slot in slots) for part in (1, 2))
-        tables.append(slot_table(WARP, elements, {"row": line, "col": block} if rows > cols else
-                                {"row": block, "col": line}))  # fmt: skip
+        tables.append(
+            slot_table(WARP, elements, {"row": line, "col": block} if rows > cols else {"row": block, "col": line})
+        )
     return selected(tables)

@@ -58,8 +58,7 @@ def claim(fragment: Fragment) -> Claim | str:
         return "CuTe says nothing of what a reduction leaves beside the registers"
     registers = table(shape, number)
     atom = ATOMS[shape].name.removesuffix("1x")
-    where = REDUCING[shape] if op not in NAMES else (
-        f"{HEADER}, SM100_TMEM_{NAMES[op]}_{atom}{number}x")  # fmt: skip
+    where = REDUCING[shape] if op not in NAMES else (f"{HEADER}, SM100_TMEM_{NAMES[op]}_{atom}{number}x")
     return Claim(registers, where, None, registers)
 
 

@@ -45,7 +45,7 @@ class TensorCell(NamedTuple):
     bit: int
 
 
-class Statement(NamedTuple):
+class CellStatement(NamedTuple):
     """What a source says: every place of (row, col), each of `bits` bits; `rows` x `cols` elements."""
 
     source: str
@@ -64,39 +64,44 @@ class Extent(NamedTuple):
     vector: int = 0
 
 
-Stated = tuple[Statement, ...]
+Stated = tuple[CellStatement, ...]
 
 
-def stated(row: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
+def stated(instruction: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
     """What is stated of an operand, the answer first, what contradicts it behind; or why nothing is."""
     m, n, selector, vector = chosen_size
     if operand == "d":
-        return _accumulator(row, m, n)
+        return _accumulator(instruction, m, n)
     if operand == "a":
-        return _factor(row, m)
+        return _factor(instruction, m)
     if operand == "e":
-        return _metadata(row, m, selector)
-    return _scales(row, operand == "scale_a", Extent(m, n, selector, vector or vectors(row)[0]))
+        return _metadata(instruction, m, selector)
+    return _scales(instruction, operand == "scale_a", Extent(m, n, selector, vector or vectors(instruction)[0]))
 
 
-def selectors(row: Instruction, operand: str, vector: int = 0) -> tuple[int, ...]:
+def selectors(instruction: Instruction, operand: str, vector: int = 0) -> tuple[int, ...]:
     """What the instruction descriptor may select: sub-columns of metadata, bytes of scales; (0,) where nothing."""
     if operand == "e":
-        return (0, 1) if row.kind in ("f16", "tf32") else (0,)
+        return (0, 1) if instruction.kind in ("f16", "tf32") else (0,)
     if operand.startswith("scale_"):
-        return {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,), 3: (0, 1, 2, 3), 6: (0, 2)}[vector or vectors(row)[0]]
+        return {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,), 3: (0, 1, 2, 3), 6: (0, 2)}[vector or vectors(instruction)[0]]
     return (0,)
 
 
-def _accumulator(row: Instruction, m: int, n: int) -> Stated:
-    letter = accumulator.layout(row.id, m)
-    said = Statement(
+def _accumulator(instruction: Instruction, m: int, n: int) -> Stated:
+    letter = accumulator.layout(instruction.id, m)
+    said = CellStatement(
         accumulator.SOURCE, CELL, m, n, lambda r, c: (TensorCell(*accumulator.place(letter, (m, n), r, c), 0),)
     )
     if letter != "C":
         return (said,)
-    other = Statement(f"{FRAG}, tmem_frg, and CuTe DSL, as layout B", CELL, m, n,
-                      lambda r, c: (TensorCell(*accumulator.place("B", (m, n), r, c), 0),))  # fmt: skip
+    other = CellStatement(
+        f"{FRAG}, tmem_frg, and CuTe DSL, as layout B",
+        CELL,
+        m,
+        n,
+        lambda r, c: (TensorCell(*accumulator.place("B", (m, n), r, c), 0),),
+    )
     return said, other
 
 
@@ -109,12 +114,12 @@ def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:
     return cta, tuple(range(r, LANES, step))
 
 
-def _factor(row: Instruction, m: int) -> Stated | str:
+def _factor(instruction: Instruction, m: int) -> Stated | str:
     """A, K elements of a row in columns next to each other."""
-    letter, bits = accumulator.layout(row.id, m), WIDTHS.get(row.kind or "", BYTE)
+    letter, bits = accumulator.layout(instruction.id, m), WIDTHS.get(instruction.kind or "", BYTE)
     if letter in "EG":
         return NO_LAYOUT
-    stored = next(o.cols for o in row.operands if o.name == "a")
+    stored = next(o.cols for o in instruction.operands if o.name == "a")
 
     def cells(r: int, k: int, as_: str = letter) -> tuple[TensorCell, ...]:
         cta, lanes = _lanes(as_, m, r)
@@ -122,20 +127,20 @@ def _factor(row: Instruction, m: int) -> Stated | str:
         return tuple(TensorCell(cta, lane, column, bit) for lane in lanes)
 
     if letter == "B":  # PTX's figure shows D's rows alone; that A is there twice is CUTLASS's
-        return (Statement(f"{FRAG}, tmem_frg, Duplicated", bits, m, stored, cells),)
-    said = Statement(PACKING, bits, m, stored, cells)
+        return (CellStatement(f"{FRAG}, tmem_frg, Duplicated", bits, m, stored, cells),)
+    said = CellStatement(PACKING, bits, m, stored, cells)
     if letter != "C":
         return (said,)
-    return said, Statement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
+    return said, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
 
 
-def _metadata(row: Instruction, m: int, selector: int) -> Stated:
+def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
     """E, an index field for each element of A that is stored: of tf32 4 bits, else 2; of 4-bit types one for a pair."""
-    letter = accumulator.layout(row.id, m)
-    stored = next(o.cols for o in row.operands if o.name == "e")
-    chunk = {"f16": 8, "tf32": 4}.get(row.kind or "")  # elements stored in 16 bits, where two rows share a cell
-    span = 2 if row.kind in ("mxf4", "mxf4nvf4") else 1
-    bits = 4 if row.kind == "tf32" else 2
+    letter = accumulator.layout(instruction.id, m)
+    stored = next(o.cols for o in instruction.operands if o.name == "e")
+    chunk = {"f16": 8, "tf32": 4}.get(instruction.kind or "")  # elements stored in 16 bits, where two rows share a cell
+    span = 2 if instruction.kind in ("mxf4", "mxf4nvf4") else 1
+    bits = 4 if instruction.kind == "tf32" else 2
 
     def cells(r: int, k: int) -> tuple[TensorCell, ...]:
         if chunk is None:
@@ -148,23 +153,23 @@ def _metadata(row: Instruction, m: int, selector: int) -> Stated:
             column, bit = selector, r // 8 % 2 * 16 + inside * bits
         return tuple(TensorCell(cta, lane, column, bit) for lane in lanes)
 
-    part = "tmem_e_frg_ws" if ".ws" in row.id else "tmem_e_frg"
+    part = "tmem_e_frg_ws" if ".ws" in instruction.id else "tmem_e_frg"
     by = f"{METADATA}, {FRAG}, {part}" if letter in "DEG" else METADATA
-    return (Statement(by, bits, m, stored, cells),)
+    return (CellStatement(by, bits, m, stored, cells),)
 
 
-def vectors(row: Instruction) -> tuple[int, ...]:
+def vectors(instruction: Instruction) -> tuple[int, ...]:
     """How many scales a row of A may have: 1, 2, 4; 3 and 6 of K = 96."""
-    return tuple(dict.fromkeys(int(str(scale).split()[1].removesuffix("X")) for scale in row.stated["scales"]))
+    return tuple(dict.fromkeys(int(str(scale).split()[1].removesuffix("X")) for scale in instruction.stated["scales"]))
 
 
-def _scales(row: Instruction, of_a: bool, chosen_size: Extent) -> Stated | str:
+def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated | str:
     """Scales of 32 rows (of B: columns) in the lanes of a warp, and again in those of the others; 32 more rows a
     column further on; the scales of a row in bytes from the selected one on."""
     m, n, selector, vector = chosen_size
     if selector + vector > CELL // BYTE:
         return OVER
-    paired = "cta_group::2" in row.id
+    paired = "cta_group::2" in instruction.id
     lines = m // 2 if of_a and paired else m if of_a else n
     shape = (m, vector) if of_a else (vector, n)
 
@@ -174,11 +179,15 @@ def _scales(row: Instruction, of_a: bool, chosen_size: Extent) -> Stated | str:
         part, line = divmod(line, lines // parts)
         column, lane = divmod(line, WARP_LANES)
         each = WARPS // parts  # warps that hold the same
-        return tuple(TensorCell(cta, lane + WARP_LANES * (part * each + warp), column, (selector + number) * BYTE)
-                     for cta in ctas for warp in range(each))  # fmt: skip
+        return tuple(
+            TensorCell(cta, lane + WARP_LANES * (part * each + warp), column, (selector + number) * BYTE)
+            for cta in ctas
+            for warp in range(each)
+        )
 
-    said = Statement(SCALES, BYTE, *shape, cells)
+    said = CellStatement(SCALES, BYTE, *shape, cells)
     if of_a or not paired or m == 256:
         return (said,)
-    return said, Statement(f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape,
-                           lambda r, c: cells(r, c, 2))  # fmt: skip
+    return said, CellStatement(
+        f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape, lambda r, c: cells(r, c, 2)
+    )

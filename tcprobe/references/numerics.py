@@ -56,32 +56,59 @@ PUBLISHED = (
     Published("H100", ("sm_90",), BYTES, 32, 13, -133, families=("wgmma",)),
     Published("B200", ("sm_100",), HALVES, 16, 25, -133),
     Published("B200", ("sm_100",), TF32, 8, None, -133),
-    Published("B200", ("sm_100",), BYTES, 32, 25, -133, families=("tcgen05",),
-              words="mma.sync's fp8 is emulated there"),
+    Published(
+        "B200", ("sm_100",), BYTES, 32, 25, -133, families=("tcgen05",), words="mma.sync's fp8 is emulated there"
+    ),
     Published("RTX Blackwell", ("sm_120",), HALVES, 16, 25, None, MMA_SIM),
     Published("RTX Blackwell", ("sm_120",), TF32, 8, 25, None, MMA_SIM),
     Published("RTX Blackwell", ("sm_120",), BYTES, 32, 25, None, MMA_SIM, ("mma",)),
-    Published("RTX Blackwell", ("sm_120",), BYTES, 32, 25, None, MMA_SIM, SCALED,
-              "the scales' exponents are added to those of products"),
-    Published("RTX Blackwell", ("sm_120",), FOURS, 64, 35, None, MMA_SIM, SCALED,
-              "16 products at a time are summed exactly, and aligned by the scales' exponents alone", 64),
-)  # fmt: skip
+    Published(
+        "RTX Blackwell",
+        ("sm_120",),
+        BYTES,
+        32,
+        25,
+        None,
+        MMA_SIM,
+        SCALED,
+        "the scales' exponents are added to those of products",
+    ),
+    Published(
+        "RTX Blackwell",
+        ("sm_120",),
+        FOURS,
+        64,
+        35,
+        None,
+        MMA_SIM,
+        SCALED,
+        "16 products at a time are summed exactly, and aligned by the scales' exponents alone",
+        64,
+    ),
+)
 
 
-def published(row: Instruction, arch: str) -> Published | None:
+def published(instruction: Instruction, arch: str) -> Published | None:
     """What is said of a form on an arch, None if nothing; of another instruction's family where the source says so.
 
     Nothing of another form tells that of one with scales.
     """
-    a, b = (_type(row, name) for name in "ab")
-    rows = [one for one in PUBLISHED if arch in one.archs and a in one.types and b in one.types
-            and one.depth in (None, row.shape.k) and (not row.scales) == (one.families != SCALED)
-            and (not row.scales or row.family in one.families)]  # fmt: skip
-    return next(iter(sorted(rows, key=lambda one: row.family not in one.families)), None)
+    a, b = (_type(instruction, name) for name in "ab")
+    rows = [
+        one
+        for one in PUBLISHED
+        if arch in one.archs
+        and a in one.types
+        and b in one.types
+        and one.depth in (None, instruction.shape.k)
+        and (not instruction.scales) == (one.families != SCALED)
+        and (not instruction.scales or instruction.family in one.families)
+    ]
+    return next(iter(sorted(rows, key=lambda one: instruction.family not in one.families)), None)
 
 
-def _type(row: Instruction, name: str) -> str:
-    return next(operand.type for operand in row.operands if operand.name in (name, f"{name}_smem"))
+def _type(instruction: Instruction, name: str) -> str:
+    return next(operand.type for operand in instruction.operands if operand.name in (name, f"{name}_smem"))
 
 
 def promised(kind: str, family: str) -> str:

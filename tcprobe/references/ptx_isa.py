@@ -58,36 +58,39 @@ def _reduced(fragment: Fragment) -> Claim:
 
     Of .16x32bx2 a lane is accessed twice, by the threads of each half of the warp; col counts the accesses.
     """
-    table = tabulate(fragment.threads, 1, {"row": lambda lane, _: lane % fragment.rows,
-                                           "col": lambda lane, _: lane // fragment.rows})  # fmt: skip
+    table = tabulate(
+        fragment.threads, 1, {"row": lambda lane, _: lane % fragment.rows, "col": lambda lane, _: lane // fragment.rows}
+    )
     return Claim(table, "section 9.7.16.8.3: across the columns of each lane", None, table)
 
 
 @cache
-def _claim(row: FormulaRow, threads: int, elements: int) -> Claim:
-    meant = tabulate(threads, elements, _formulas(row, row.col))
-    printed = tabulate(threads, elements, _formulas(row, row.printed_col)) if row.printed_col else meant
-    return Claim(printed, f"section {row.section}", row.erratum, meant)
+def _claim(formula: FormulaRow, threads: int, elements: int) -> Claim:
+    meant = tabulate(threads, elements, _formulas(formula, formula.col))
+    printed = tabulate(threads, elements, _formulas(formula, formula.printed_col)) if formula.printed_col else meant
+    return Claim(printed, f"section {formula.section}", formula.erratum, meant)
 
 
-def _formulas(row: FormulaRow, col: Map) -> dict[str, Formula]:
-    return {"row": row.row, "col": col} | ({"product": row.product} if row.product else {})
+def _formulas(formula: FormulaRow, col: Map) -> dict[str, Formula]:
+    return {"row": formula.row, "col": col} | ({"product": formula.product} if formula.product else {})
 
 
 ERRATA = (
     Erratum(
-        "wmma.m8n8k4.[cd].f64", "9.7.14.4.1",
+        "wmma.m8n8k4.[cd].f64",
+        "9.7.14.4.1",
         "the table of fragments says one .f64 register for C and D; 64 elements over 32 lanes need two, "
         "as the examples of wmma.store and wmma.mma have",
     ),
     Erratum(
-        "mma.m*.s32.[us]4.[us]4.s32.[ab]", "9.7.14.2",
+        "mma.m*.s32.[us]4.[us]4.s32.[ab]",
+        "9.7.14.2",
         "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
         "and so does the hardware",
     ),
     *ptx_isa_sparse.ERRATA,
     *ptx_moves.ERRATA,
-)  # fmt: skip
+)
 
 # fmt: off
 ROWS = (

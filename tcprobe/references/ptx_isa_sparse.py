@@ -28,18 +28,21 @@ def silence(fragment: Fragment) -> str:
 
 ERRATA = (
     Erratum(
-        "mma.sp*.m16n8k32.*f16.*.b", "9.7.14.6.2.2",
+        "mma.sp*.m16n8k32.*f16.*.b",
+        "9.7.14.6.2.2",
         "the table of registers lists b0 to b3 for four registers of two elements each; there are eight",
     ),
     Erratum(
-        "mma.sp*.m16n8k16.*.tf32.*.b", "9.7.14.6.2.3",
+        "mma.sp*.m16n8k16.*.tf32.*.b",
+        "9.7.14.6.2.3",
         "the table speaks of four .tf32 elements in each of four registers; a register holds one",
     ),
     Erratum(
-        "mma.sp*.m16n8k64.*.e[45]m[32].*", "9.7.14.6",
+        "mma.sp*.m16n8k64.*.e[45]m[32].*",
+        "9.7.14.6",
         "the version notes speak of .f16 accumulators and of m16n8k32 for these types; the syntax has neither",
     ),
-)  # fmt: skip
+)
 
 # fmt: off
 ROWS = (

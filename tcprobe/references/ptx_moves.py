@@ -23,14 +23,16 @@ IDENTITY = (
 )
 ERRATA = (
     Erratum(
-        "ldmatrix.m16n16.*.address", "9.7.14.5.15",
+        "ldmatrix.m16n16.*.address",
+        "9.7.14.5.15",
         "the table of which threads' addresses count has eight rows for a matrix; m16n16 has sixteen",
     ),
     Erratum(
-        "stmatrix.m16n8.*", "9.7.14.5.16",
+        "stmatrix.m16n8.*",
+        "9.7.14.5.16",
         ".trans is mandatory for .m16n8 by the text; one of the examples leaves it out",
     ),
-)  # fmt: skip
+)
 
 
 def claim(fragment: Fragment) -> Claim | str:

@@ -29,21 +29,24 @@ class PrintedTable(NamedTuple):
 
 ROWS = (
     PrintedTable(
-        ("sm_75", "sm_80"), ("f16", "f32"),
+        ("sm_75", "sm_80"),
+        ("f16", "f32"),
         lambda tid, i: ((i & 2) << 2) + ((tid & 28) >> 2),
         lambda tid, i: (i & 1) + ((i & 4) << 1) + ((tid & 3) << 1),
     ),
     PrintedTable(
-        ("sm_70",), ("f32",),
+        ("sm_70",),
+        ("f32",),
         lambda tid, i: (i & 2) + (tid & 1) + ((tid & 4) << 1) + ((tid & 16) >> 2),
         lambda tid, i: (i & 5) + (tid & 10),
     ),
     PrintedTable(
-        ("sm_70",), ("f16",),
+        ("sm_70",),
+        ("f16",),
         lambda tid, i: (tid & 3) + ((tid & 4) << 1) + ((tid & 16) >> 2),
         lambda tid, i: (i & 7) + (tid & 8),
     ),
-)  # fmt: skip
+)
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:

@@ -40,6 +40,8 @@ def table(shape: str, multicast: str = "") -> Table:
     columns = int(shape.partition("x")[2].removesuffix("b")) // 32
     source = {lane: row for row, group in enumerate(lanes(shape, multicast)) for lane in group}
     cells = [(source.get(lane), column) for lane in range(LANES) for column in range(columns)]
-    values = {"row": tuple(row for row, _ in cells),
-              "col": tuple(None if row is None else column for row, column in cells)}  # fmt: skip
+    values = {
+        "row": tuple(row for row, _ in cells),
+        "col": tuple(None if row is None else column for row, column in cells),
+    }
     return Table(Space((Axis("lane", LANES), Axis("column", columns))), values)

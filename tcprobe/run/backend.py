@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.layout.arrays import Bytes
     from tcprobe.probes.experiment import TimedCode
-    from tcprobe.probes.ptx import Bytes, Kernel, Launch
+    from tcprobe.probes.ptx import Kernel, Launch
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 OUTPUTS_KEPT = 6  # how many results of `run` stay valid at a time

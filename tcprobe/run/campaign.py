@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch
@@ -32,6 +32,7 @@ from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
+from tcprobe.values import Json
 
 if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
     from tcprobe.sass.derive import Derived
@@ -78,17 +79,25 @@ class Report:
         """All that was found, of whichever kind."""
         return [*self.found, *self.findings]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data: the device, each experiment with its status and words, and how many were kept."""
         made = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
         return {
-            "device": self.device.name, "arch": self.device.arch, "method": self.device.method, **made,
+            "device": self.device.name,
+            "arch": self.device.arch,
+            "method": self.device.method,
+            **made,
             "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
-            "kept": self.kept, "complaints": self.complaints, "contradictions": self.contradictions,
+            "kept": self.kept,
+            "complaints": self.complaints,
+            "contradictions": self.contradictions,
             "unchecked": self.unchecked,
-            **({"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
-               if self.kind != TABLE else {}),
-        }  # fmt: skip
+            **(
+                {"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
+                if self.kind != TABLE
+                else {}
+            ),
+        }
 
 
 class ArchReading(NamedTuple):

@@ -30,9 +30,16 @@ def conclude(
         return finding
     conclusion = experiment.conclude(reading, context)
     return Measurement(
-        experiment.id, context.device.name, method, "measured", provenance, conclusion.tables, conclusion.numbering,
-        _anchored(conclusion), conclusion.unread,
-    )  # fmt: skip
+        experiment.id,
+        context.device.name,
+        method,
+        "measured",
+        provenance,
+        conclusion.tables,
+        conclusion.numbering,
+        _anchored(conclusion),
+        conclusion.unread,
+    )
 
 
 def _anchored(conclusion: Conclusion) -> StructureHash | None:

@@ -63,9 +63,10 @@ def new_words(device: Arch) -> str:
 
     known = {one.experiment for one in published().measurements(device.name, "live") if one.status == "measured"}
     counts = Counter(
-        probe.group for probe in experiments().values()
+        probe.group
+        for probe in experiments().values()
         if "live" in probe.methods and probe.id not in known and all(f.target.on(device) for f in probe.fragments)
-    )  # fmt: skip
+    )
     if not counts:
         return f"nothing: every table of {device.name} is published, measured live; a run would confirm it"
     families = ", ".join(f"{name} {count}" for name, count in counts.items())

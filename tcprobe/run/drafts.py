@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tcprobe.layout.table import Table
 from tcprobe.store import encodings
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.values import Json
 
 Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms by opcode
 
@@ -60,7 +60,7 @@ class Drafts(Results):
         """Forget the layouts of opcodes, also ones saved before."""
         self._contested |= {(arch, opcode) for opcode in opcodes}
 
-    def opcodes(self, arch: str) -> dict[str, Any]:
+    def opcodes(self, arch: str) -> Json:
         """As saved, without the contested ones."""
         return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
 

@@ -84,18 +84,25 @@ def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
     held = (ctypes.c_byte * (MAP_BYTES + 2 * MAP_ALIGNMENT))()
     start = -(-ctypes.addressof(held) // MAP_ALIGNMENT) * MAP_ALIGNMENT + made.place
     code = _library("libcuda.so.1", "nvcuda.dll").cuTensorMapEncodeTiled(
-        ctypes.c_void_p(start), ctypes.c_int(made.type), ctypes.c_uint32(made.rank),
-        ctypes.c_void_p(address + made.address), _numbers(ctypes.c_uint64, made.dims),
-        _numbers(ctypes.c_uint64, made.strides), _numbers(ctypes.c_uint32, made.box),
-        _numbers(ctypes.c_uint32, made.steps), ctypes.c_int(made.interleave), ctypes.c_int(made.swizzle),
-        ctypes.c_int(made.promotion), ctypes.c_int(made.fill),
-    )  # fmt: skip
+        ctypes.c_void_p(start),
+        ctypes.c_int(made.type),
+        ctypes.c_uint32(made.rank),
+        ctypes.c_void_p(address + made.address),
+        _numbers(ctypes.c_uint64, made.dims),
+        _numbers(ctypes.c_uint64, made.strides),
+        _numbers(ctypes.c_uint32, made.box),
+        _numbers(ctypes.c_uint32, made.steps),
+        ctypes.c_int(made.interleave),
+        ctypes.c_int(made.swizzle),
+        ctypes.c_int(made.promotion),
+        ctypes.c_int(made.fill),
+    )
     return code, ctypes.string_at(start, MAP_BYTES)
 
 
 def launched(
     function: int, grid: tuple[int, int, int], block_sides: tuple[int, int, int], shared: int, passed: Sequence[Any]
-) -> int:  # fmt: skip
+) -> int:
     """The CUresult of cuLaunchKernel on the default stream; `passed` are of ctypes, by value as they stand."""
     addresses = (ctypes.c_void_p * len(passed))(*map(ctypes.addressof, passed))
     code: int = _library("libcuda.so.1", "nvcuda.dll").cuLaunchKernel(

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import SharedOperand
+from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.references.shared_memory.tensor_map import TensorMap, refused
 from tcprobe.run.backend import Device
 

@@ -19,9 +19,10 @@ from tcprobe.errors import EnvironmentUnfitError, ProbeError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import version
+from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch, module
+from tcprobe.probes.ptx import POISON, Kernel, Launch, module
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
@@ -172,7 +173,7 @@ class Gpu:
 
     def compile_cuda(
         self, text: str, names: Sequence[str], target: str | None = None, flags: tuple[str, ...] = CXX
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Compile CUDA C++ by NVRTC for the open device, or for a PTX target such as sm_90a; `call` runs `names`.
 
         EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
@@ -210,9 +211,13 @@ class Gpu:
         return function
 
     def call(
-        self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any],
+        self,
+        name: str,
+        blocks: int,
+        inputs: Sequence[NDArray[Any]],
+        output: NDArray[Any],
         each: tuple[int, int] = (WARP, 0),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Run `name`(inputs..., output), `each` block with threads and bytes of shared memory; `output` is filled.
 
         BackendFaultError if the device is lost.

@@ -13,8 +13,9 @@ import numpy as np
 
 from tcprobe.errors import ProbeError, UnreadProbeError
 from tcprobe.isa import arch
+from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.ptx import POISON, Bytes, Kernel, Launch
+from tcprobe.probes.ptx import POISON, Kernel, Launch
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run.backend import Device
 from tcprobe.sass import toolchain

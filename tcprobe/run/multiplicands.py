@@ -24,8 +24,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.arrays import Ints
 
-Ints = NDArray[np.int64]
 DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
 
 
@@ -72,36 +72,36 @@ def indices(metadata: Fragment, rng: np.random.Generator, steps: int = 1) -> Int
     return values[rng.integers(0, len(values), (metadata.rows, chunks))].reshape(metadata.rows, -1)
 
 
-def dense(rule: Sparsity, stored: Ints, index: Ints) -> Ints:
+def dense(sparsity: Sparsity, stored: Ints, index: Ints) -> Ints:
     """The whole of a sparse A (products, m, k), zero where nothing is stored."""
     columns = range(stored.shape[2])
-    k = np.array([[rule.k(s, row[s // rule.span]) for s in columns] for row in index.tolist()])
-    whole = np.zeros((*stored.shape[:2], len(columns) * rule.positions // rule.fields), np.int64)
+    k = np.array([[sparsity.k(s, row[s // sparsity.span]) for s in columns] for row in index.tolist()])
+    whole = np.zeros((*stored.shape[:2], len(columns) * sparsity.positions // sparsity.fields), np.int64)
     np.put_along_axis(whole, k[None], stored, axis=2)
     return whole
 
 
-def product(instruction: Instruction, given: Multiplicands) -> Ints:
+def product(instruction: Instruction, multiplicands: Multiplicands) -> Ints:
     """D as NumPy computes it; for b1 the population count of the bit operation."""
     if instruction.bit_op == "xor":
-        ones = given.a.sum(axis=2)[:, :, None] + given.b.sum(axis=1)[:, None, :]
-        return np.asarray(given.c + ones - 2 * (given.a @ given.b))
-    a = given.a  # AND of bits is their product
-    if instruction.metadata and given.index is not None:
-        a = dense(sparsity(instruction.metadata), a, given.index)
-    return np.asarray(a @ given.b + given.c)
+        ones = multiplicands.a.sum(axis=2)[:, :, None] + multiplicands.b.sum(axis=1)[:, None, :]
+        return np.asarray(multiplicands.c + ones - 2 * (multiplicands.a @ multiplicands.b))
+    a = multiplicands.a  # AND of bits is their product
+    if instruction.metadata and multiplicands.index is not None:
+        a = dense(sparsity(instruction.metadata), a, multiplicands.index)
+    return np.asarray(a @ multiplicands.b + multiplicands.c)
 
 
-def patterns(values: Ints, held: Operand | Fragment) -> NDArray[np.uint64]:
+def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
     """The bits of every number in the operand's type."""
-    kind = dtype(held.type)
-    cell = {value: kind.pattern(value, held.slot_bits) for value in np.unique(values).tolist()}
+    kind = dtype(operand.type)
+    cell = {value: kind.pattern(value, operand.slot_bits) for value in np.unique(values).tolist()}
     low = min(cell)
     known = np.array([cell.get(value, 0) for value in range(low, max(cell) + 1)], np.uint64)
     return np.asarray(known[values - low])
 
 
-def decoded(bits: NDArray[np.uint64], held: Operand | Fragment) -> NDArray[Any]:
+def decoded(bits: NDArray[np.uint64], operand: Operand | Fragment) -> NDArray[Any]:
     """The numbers that the bits of an accumulator mean."""
-    unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[held.slot_bits]
-    return bits.astype(unsigned).view(DECODE[held.type])
+    unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[operand.slot_bits]
+    return bits.astype(unsigned).view(DECODE[operand.type])

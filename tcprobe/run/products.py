@@ -20,6 +20,7 @@ from tcprobe.references.shared_memory.tensor_map import packed
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.multiplicands import matrix, patterns
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
@@ -32,9 +33,14 @@ ROUNDS, CALLS = 6, 4
 UNWRITTEN = 0x55
 # cudaDataType and cublasComputeType_t (library_types.h, cublas_api.h) of what cublasGemmEx multiplies, by (type, out)
 FLOAT, WHOLE = (68, np.float32), (72, np.int32)
-PEERS = {("f16", "f16"): (2, 2, *FLOAT), ("f16", "f32"): (2, 0, *FLOAT), ("bf16", "bf16"): (14, 14, *FLOAT),
-         ("bf16", "f32"): (14, 0, *FLOAT), ("tf32", "f32"): (0, 0, 77, np.float32),
-         ("s8", "s32"): (3, 10, *WHOLE)}  # fmt: skip
+PEERS = {
+    ("f16", "f16"): (2, 2, *FLOAT),
+    ("f16", "f32"): (2, 0, *FLOAT),
+    ("bf16", "bf16"): (14, 14, *FLOAT),
+    ("bf16", "f32"): (14, 0, *FLOAT),
+    ("tf32", "f32"): (0, 0, 77, np.float32),
+    ("s8", "s32"): (3, 10, *WHOLE),
+}
 FASTEST = -1  # CUBLAS_GEMM_DEFAULT
 
 
@@ -61,7 +67,7 @@ class ProductRun:
         """Whether all products are exact and nothing else is written."""
         return not (self.wrong or self.outside or self.apart)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return {**asdict(self), "compared": list(self.compared), "timed": list(self.timed)}
 
@@ -102,16 +108,18 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
     with gpu.faults():
         wrong, outside = _compared(gpu, kernel, function, COMPARED)
         tflops, peer, apart = _timed(gpu, kernel, function, timed or TIMED)
-    return ProductRun(device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer,
-                   peer and round(tflops / peer, 3), apart)  # fmt: skip
+    return ProductRun(
+        device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer, peer and round(tflops / peer, 3), apart
+    )
 
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError where a GPU cannot run the kernel."""
     needed, there = kernel.asked.arch, arch(gpu_arch)
     if kernel.maps and there.name != needed.name:
-        raise EnvironmentUnfitError(f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take "
-                                    f"--arch {there.name}.")  # fmt: skip
+        raise EnvironmentUnfitError(
+            f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take --arch {there.name}."
+        )
     if there.number < needed.number:
         raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take --arch {there.name}.")
 
@@ -131,11 +139,11 @@ def _result(kernel: GemmKernel, mnk: ProductSize) -> NDArray[Any]:
     return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.asked.out).bits // 8}")
 
 
-def _compared(gpu: Gpu, kernel: GemmKernel, function: Any, mnk: ProductSize) -> tuple[int, int]:
+def _compared(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
     """(elements that are not NumPy's, bytes written outside)."""
     (a, b), images = _drawn(kernel, mnk)
     held = [Lines(gpu.cupy, one) for one in (*images, ~_result(kernel, mnk))]
-    _launcher(kernel, function, held, mnk)()
+    _launcher(kernel, launched, held, mnk)()
     found, outside = held[2].read()
     return int((found != stored(a @ b, kernel.asked.out)).sum()), outside
 
@@ -153,11 +161,11 @@ def stored(products: NDArray[np.int64], out: str) -> NDArray[Any]:
     return products.astype(kind).view(f"u{dtype(out).bits // 8}")
 
 
-def _timed(gpu: Gpu, kernel: GemmKernel, function: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
+def _timed(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
     """(TFLOP/s, cuBLAS's, elements in which the two differ), alternately on the same matrices."""
     _, images = _drawn(kernel, mnk)
     held = [Lines(gpu.cupy, one, 0) for one in (*images, _result(kernel, mnk), _result(kernel, mnk))]
-    ours, theirs = _launcher(kernel, function, held[:3], mnk), _peer(gpu, kernel, [*held[:2], held[3]], mnk)
+    ours, theirs = _launcher(kernel, launched, held[:3], mnk), _peer(gpu, kernel, [*held[:2], held[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
     rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
     if not theirs:
@@ -165,7 +173,7 @@ def _timed(gpu: Gpu, kernel: GemmKernel, function: Any, mnk: ProductSize) -> tup
     return rates[0], rates[1], int((held[2].read()[0] != held[3].read()[0]).sum())
 
 
-def _launcher(kernel: GemmKernel, function: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
+def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
     """A function that launches the kernel over A, B and D."""
     a, b, d = abd
     sizes = [ctypes.c_int(side) for side in mnk]
@@ -173,11 +181,14 @@ def _launcher(kernel: GemmKernel, function: Any, abd: Sequence[Lines], mnk: Prod
         maps = [_map(box, one) for box, one in zip(kernel.maps.values(), abd, strict=False)]
         arguments = [*maps, ctypes.c_void_p(d.address), ctypes.c_longlong(d.ld), *sizes]
     else:
-        arguments = [*(ctypes.c_void_p(one.address) for one in (a, b, d)), *sizes,
-                     *(ctypes.c_longlong(one.ld) for one in (a, b, d))]  # fmt: skip
+        arguments = [
+            *(ctypes.c_void_p(one.address) for one in (a, b, d)),
+            *sizes,
+            *(ctypes.c_longlong(one.ld) for one in (a, b, d)),
+        ]
 
     def launch() -> None:
-        code = driver.launched(function.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
+        code = driver.launched(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
         if code:
             raise ProbeError(f"{kernel.name} is not launched: {driver.result_name(code)}.")
 
@@ -206,8 +217,26 @@ def _peer(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) 
     turned = int(asked.b == "col"), int(asked.a == "col")
 
     def call() -> None:
-        cublas.gemmEx(handle, *turned, n, m, k, one.ctypes.data, b[0], kind, b[1], a[0], kind, a[1],
-                      zero.ctypes.data, d[0], out, d[1], compute, FASTEST)  # fmt: skip
+        cublas.gemmEx(
+            handle,
+            *turned,
+            n,
+            m,
+            k,
+            one.ctypes.data,
+            b[0],
+            kind,
+            b[1],
+            a[0],
+            kind,
+            a[1],
+            zero.ctypes.data,
+            d[0],
+            out,
+            d[1],
+            compute,
+            FASTEST,
+        )
 
     try:
         call()

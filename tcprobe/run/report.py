@@ -23,6 +23,7 @@ from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.system.children import Scratch
+from tcprobe.values import Json
 
 KIND = "report"
 MOST_BYTES = 64 << 20
@@ -61,7 +62,7 @@ def opened(path: Path) -> Iterator[Results]:
             raise type(error)(str(error).replace(f"{folder}/", f"{path}, ")) from None
 
 
-def _lay_out(body: dict[str, Any], folder: Path) -> None:
+def _lay_out(body: Json, folder: Path) -> None:
     """Each document with the bytes that its checksum is of, where its name says."""
     content = body["files"]
     if set(body) != {"tcprobe", "files"} or not isinstance(content, dict) or len(content) > MOST_FILES:

@@ -214,8 +214,13 @@ class Attempt:
     def _job(self) -> dict[str, object]:
         """What the worker is told. All experiments of a run are of one kind."""
         kind, folder = kind_of(next(iter(self._left.values()))), str(self._results.root)
-        return {"device": self._device.index, "kind": kind, "experiments": list(self._left), "folder": folder,
-                "careful": self._careful}  # fmt: skip
+        return {
+            "device": self._device.index,
+            "kind": kind,
+            "experiments": list(self._left),
+            "folder": folder,
+            "careful": self._careful,
+        }
 
     def measure(self, session: Session) -> Iterator[Measurement | Finding | Done]:
         """Save and yield findings as they come; if the worker is lost, find out what it was lost over."""

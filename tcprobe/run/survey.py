@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
@@ -23,6 +23,7 @@ from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.store.results import Results
 from tcprobe.system.children import Scratch
+from tcprobe.values import Json
 
 SHOWN = ("sass", "derived")  # methods by which the code of an arch alone shows tables
 TOO_NEW = ".version 99.9\n.target sm_80\n.address_size 64\n"
@@ -63,15 +64,17 @@ class Survey:
         """The versions that know an arch."""
         return {compiler for compiler, names in self.archs.items() if name in names}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return {
-            "versions": list(self.archs), "archs": self.archs,
-            "tables": self.alike("table"), "lowerings": self.alike("lowering"),
+            "versions": list(self.archs),
+            "archs": self.archs,
+            "tables": self.alike("table"),
+            "lowerings": self.alike("lowering"),
             "differing": [{**fact._asdict(), "said": said} for fact, said in self.differing.items()],
             "exceptions": [{**fact._asdict(), "versions": versions} for fact, versions in self.since.items()],
             "refused": [{**fact._asdict(), "words": words} for fact, words in sorted(self.refused.items())],
-        }  # fmt: skip
+        }
 
 
 def survey(folders: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Survey:
@@ -98,32 +101,32 @@ def _note(said: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mappin
         said.setdefault(fact, {})[compiler] = content
 
 
-def _tables(folder: Path | None, row: Arch, patterns: Sequence[str]) -> dict[ComparedFact, str]:
+def _tables(folder: Path | None, arch: Arch, patterns: Sequence[str]) -> dict[ComparedFact, str]:
     """The layouts that a compiler's code shows."""
     with Scratch() as scratch:
-        request = Request(tuple(patterns), row.name, method="sass", cuda=folder)
+        request = Request(tuple(patterns), arch.name, method="sass", cuda=folder)
         Campaign(request, scratch.folder).run(None)
-        return dict(_layouts(Results(scratch.folder), row))
+        return dict(_layouts(Results(scratch.folder), arch))
 
 
-def _layouts(results: Results, row: Arch) -> Iterator[tuple[ComparedFact, str]]:
-    for method in (m for m in results.methods(row.name) if m in SHOWN):
-        for measured in results.measurements(row.name, method):
+def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]:
+    for method in (m for m in results.methods(arch.name) if m in SHOWN):
+        for measured in results.measurements(arch.name, method):
             for fragment in inventory.of_experiment(measured.experiment):
                 if fragment.operand in measured.tables:
-                    yield ComparedFact("table", fragment.id, row.name), measured.tables[fragment.operand].id
+                    yield ComparedFact("table", fragment.id, arch.name), measured.tables[fragment.operand].id
 
 
-def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, row: Arch) -> None:
+def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, arch: Arch) -> None:
     """The matrix opcodes of every form that a warp executes, all assembled in one go."""
     newest = newest_ptx(tools)
-    forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(row) and version(f.target.ptx) <= newest}
+    forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(arch) and version(f.target.ptx) <= newest}
     kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
-    codes, refused = assemble(tools, list(kernels.values()), row)
+    codes, refused = assemble(tools, list(kernels.values()), arch)
     untried = [form for id_, form in forms.items() if kernels[id_].name in refused]
-    at_own_targets = lowering.lower(tools, row, untried)  # refused is said only after the arch's own targets
+    at_own_targets = lowering.lower(tools, arch, untried)  # refused is said only after the arch's own targets
     for id_, form in forms.items():
-        fact = ComparedFact("lowering", id_, row.name)
+        fact = ComparedFact("lowering", id_, arch.name)
         lowered = at_own_targets.get(id_) or lowering.count(codes[kernels[id_].name].opcodes, form)
         if lowered.refused:
             found.refused.setdefault(fact, {})[compiler] = lowered.refused

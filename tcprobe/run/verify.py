@@ -78,12 +78,22 @@ class Verified:
     def to_json(self) -> dict[str, object]:
         """Plain data."""
         case, floats = self.case, self.floats
-        return {"instruction": self.instruction.id, "arch": self.arch, "good": self.good, "exact": self.exact,
-                "first_difference": self.first, "never_read": self.unread, "expected_never_read": self.expected,
-                "float_results": floats and floats.results, "wrong_bits": floats and floats.wrong,
-                "wrong_layout_noticed": self.noticed, "source": self.source, "selector": case.selector,
-                "shared": {one.operand.held.name: one.major for one in case.shared},
-                "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else []}  # fmt: skip
+        return {
+            "instruction": self.instruction.id,
+            "arch": self.arch,
+            "good": self.good,
+            "exact": self.exact,
+            "first_difference": self.first,
+            "never_read": self.unread,
+            "expected_never_read": self.expected,
+            "float_results": floats and floats.results,
+            "wrong_bits": floats and floats.wrong,
+            "wrong_layout_noticed": self.noticed,
+            "source": self.source,
+            "selector": case.selector,
+            "shared": {one.operand.held.name: one.major for one in case.shared},
+            "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else [],
+        }
 
 
 class CudaRunner(Protocol):
@@ -93,9 +103,13 @@ class CudaRunner(Protocol):
         """Compile functions, for a PTX target where they need one of their own."""
 
     def call(
-        self, name: str, blocks: int, inputs: Sequence[NDArray[Any]], output: NDArray[Any],
+        self,
+        name: str,
+        blocks: int,
+        inputs: Sequence[NDArray[Any]],
+        output: NDArray[Any],
         each: tuple[int, int] = (32, 0),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Run one; `each` block has threads and bytes of dynamic shared memory."""
 
 
@@ -131,20 +145,33 @@ def _target(case: VerifyCase) -> str | None:
     return allowed[0] if allowed and allowed[0][-1] in "af" else None
 
 
-def check(device: CudaRunner, case: VerifyCase, given: Multiplicands) -> Verified:
+def check(device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Verified:
     """Verify one case whose functions are compiled."""
     spoilt = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
     wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
     variants = [variant(), *(variant(*one) for one in spoilt), *(variant(wrong=operand) for operand in wrong)]
-    output = _run(device, case, given, variants)
-    wanted, d = product(case.instruction, given), matrix(case.instruction, "d")
-    first = next((words for swizzle, bits in zip(case.swizzles, output[0], strict=True)
-                  if (words := _difference(case, swizzle, decoded(bits, d), wanted))), "")  # fmt: skip
+    output = _run(device, case, multiplicands, variants)
+    wanted, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
+    first = next(
+        (
+            words
+            for swizzle, bits in zip(case.swizzles, output[0], strict=True)
+            if (words := _difference(case, swizzle, decoded(bits, d), wanted))
+        ),
+        "",
+    )
     same = [bool((one == output[0]).all()) for one in output[1 : 1 + len(spoilt)]]
     unread = {o: tuple(i for (operand, i), s in zip(spoilt, same, strict=True) if s and operand == o) for o in "abc"}
     noticed = all((decoded(bits, d) != wanted).any() for one in output[1 + len(spoilt) :] for bits in one)
-    return Verified(case, not first, first, {o: i for o, i in unread.items() if i}, _expected(case), noticed,
-                    sources(case.operands.values()))  # fmt: skip
+    return Verified(
+        case,
+        not first,
+        first,
+        {o: i for o, i in unread.items() if i},
+        _expected(case),
+        noticed,
+        sources(case.operands.values()),
+    )
 
 
 def _difference(case: VerifyCase, swizzle: int, made: NDArray[Any], wanted: NDArray[Any]) -> str:
@@ -158,17 +185,20 @@ def _difference(case: VerifyCase, swizzle: int, made: NDArray[Any], wanted: NDAr
 
 
 def _run(
-    device: CudaRunner, case: VerifyCase, given: Multiplicands, variants: Sequence[Sequence[int]]
-) -> NDArray[np.uint64]:  # fmt: skip
+    device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
+) -> NDArray[np.uint64]:
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
-    bits = [patterns(getattr(given, o), matrix(case.instruction, o)) for o in "abc"]
-    return _launched(device, case, bits, variants, given.index)
+    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in "abc"]
+    return _launched(device, case, bits, variants, multiplicands.index)
 
 
 def _launched(
-    device: CudaRunner, case: VerifyCase, bits_of_operands: list[NDArray[np.uint64]],
-    variants: Sequence[Sequence[int]], unit_places: NDArray[np.int64] | None,
-) -> NDArray[np.uint64]:  # fmt: skip
+    device: CudaRunner,
+    case: VerifyCase,
+    bits_of_operands: list[NDArray[np.uint64]],
+    variants: Sequence[Sequence[int]],
+    unit_places: NDArray[np.int64] | None,
+) -> NDArray[np.uint64]:
     """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
     row, d = case.instruction, matrix(case.instruction, "d")
     inputs: list[NDArray[Any]] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
@@ -181,11 +211,11 @@ def _launched(
     return output
 
 
-def _floats(device: CudaRunner, case: VerifyCase, rule: Arithmetic, seed: int) -> FloatResults:
+def _floats(device: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
     given = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
     got = _launched(device, case, in_slots(case.instruction, given), [variant()], given.index)[0]
-    wanted = _by_model(case.instruction, rule, seed, case.steps)
+    wanted = _by_model(case.instruction, arithmetic, seed, case.steps)
     differs = np.argwhere(got != wanted)
     first = ""
     if len(differs):
@@ -196,10 +226,10 @@ def _floats(device: CudaRunner, case: VerifyCase, rule: Arithmetic, seed: int) -
 
 
 @lru_cache(maxsize=4)
-def _by_model(instruction: Instruction, rule: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
+def _by_model(instruction: Instruction, arithmetic: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
     """The model's bits of the same floats: one product for all places of a form's factors."""
     given = draw_floats(instruction, np.random.default_rng(seed), steps)
-    return modelled_bits(instruction, rule, given).astype(np.uint64)
+    return modelled_bits(instruction, arithmetic, given).astype(np.uint64)
 
 
 def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
@@ -209,5 +239,8 @@ def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
         return None
     unread = trace.unread(row, operands)
     of_some_lane = {o: sorted({i for operand, _, i in unread if operand == o}) for o in "ab"}
-    return {o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(row.threads)))
-            for o, is_ in of_some_lane.items() if is_}  # fmt: skip
+    return {
+        o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(row.threads)))
+        for o, is_ in of_some_lane.items()
+        if is_
+    }

@@ -7,7 +7,6 @@ bits that are not read are random too. Of a sparse multiply A is what is stored,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +20,9 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.layout.arrays import Bits
 from tcprobe.run.multiplicands import indices, matrix
 from tcprobe.store.choose import Layers
-
-Bits = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,11 @@ def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int =
     size = [(matrix(instruction, name).rows, matrix(instruction, name).cols) for name in "abc"]
     (m, stored), (k, n), _ = size
     kinds = types(instruction)
-    shapes = ((kinds.a, (m, stored * steps), 1.0), (kinds.b, (k * steps, n), 1.0),
-              (kinds.c, (m, n), (stored * steps) ** 0.5))  # fmt: skip
+    shapes = (
+        (kinds.a, (m, stored * steps), 1.0),
+        (kinds.b, (k * steps, n), 1.0),
+        (kinds.c, (m, n), (stored * steps) ** 0.5),
+    )
     a, b, c = (_normal(kind, rng, (instruction.products, *shape), scale) for kind, shape, scale in shapes)
     e = instruction.metadata
     return RandomFloats(a, b, c, indices(e, rng, steps) if e else None)
@@ -80,17 +81,17 @@ def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.
     return kept
 
 
-def modelled_bits(instruction: Instruction, rule: Arithmetic, random: RandomFloats) -> Bits:
+def modelled_bits(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
     """D's bits (products, m, n): multiply after multiply along k, D of one being C of the next."""
     kinds, d, at = types(instruction), random.c, 0
-    stored, k = rule.products, matrix(instruction, "b").rows
+    stored, k = arithmetic.products, matrix(instruction, "b").rows
     for step in range(random.a.shape[2] // stored):
         a = random.a[:, :, None, at : at + stored]
         met = _met(instruction, random.index, step)
         lines = random.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
         b = lines[:, None] if met is None else lines[:, :, met].swapaxes(1, 2)
         shape = (*d.shape, stored)
-        d = dot(kinds, rule, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
+        d = dot(kinds, arithmetic, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
         at += stored
     return d
 

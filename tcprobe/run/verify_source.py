@@ -119,8 +119,12 @@ def _kernel(case: VerifyCase) -> str:
     inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
     inputs += ["const unsigned char* index"] if "e" in case.operands else []
     body = [*_declared(case), *_filled(case), *_multiplied(case)]
-    return KERNEL.format(name=name(case), inputs=", ".join(inputs), swizzles=len(case.swizzles),
-                         body="\n".join(f"  {line}" if line[:1] != "\n" else line for line in body))  # fmt: skip
+    return KERNEL.format(
+        name=name(case),
+        inputs=", ".join(inputs),
+        swizzles=len(case.swizzles),
+        body="\n".join(f"  {line}" if line[:1] != "\n" else line for line in body),
+    )
 
 
 def _struct(cell: Cell) -> str:
@@ -148,8 +152,7 @@ def _adds(case: VerifyCase) -> bool:
 
 def _gathered(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
     nan = str(dtype(cell.fragment.type).has_nan).lower()
-    return (f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, "
-            f"{to});")  # fmt: skip
+    return f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, {to});"
 
 
 def _lane(matrix: str) -> str:
@@ -171,22 +174,22 @@ def _filled(case: VerifyCase) -> Iterator[str]:
     yield from ("}", *FENCE)
 
 
-def _tile(one: Placed, swizzle: int, start: int) -> Iterator[str]:
+def _tile(tile_place: Placed, swizzle: int, start: int) -> Iterator[str]:
     """A tile at byte `start`, element by element, and its descriptor."""
-    tile, (lines, k) = one.tile(swizzle), one.extent
-    element = f"e / {k} * {k} + e % {k}" if one.matrix == "a" else f"e % {k} * {lines} + e / {k}"
+    tile, (lines, k) = tile_place.tile(swizzle), tile_place.extent
+    element = f"e / {k} * {k} + e % {k}" if tile_place.matrix == "a" else f"e % {k} * {lines} + e / {k}"
     steps = tile.per_k * (STEPS - 1) if len(tile.per_k) == 1 else tile.per_k
-    mistaken = f" ^ (variant[3] == {WRONG.index(one.matrix)})" if one.matrix in WRONG else ""
+    mistaken = f" ^ (variant[3] == {WRONG.index(tile_place.matrix)})" if tile_place.matrix in WRONG else ""
     yield "{"
     yield f"  unsigned char* const smem = memory + {start};"
     yield "  #pragma unroll 1"
     yield f"  for (int e = threadIdx.x; e < {lines * k}; e += blockDim.x) {{"
     yield f"    const int line = e / {k}{mistaken}, k = e % {k};"
-    yield f"    put<{tile.bits}>(smem, {tile.formula}, k, {one.matrix}[{element}]);"
+    yield f"    put<{tile.bits}>(smem, {tile.formula}, k, {tile_place.matrix}[{element}]);"
     yield "  }"
     yield f"  {cuda(tile)}"
-    yield f"  d{one.matrix} = desc;"
-    yield from (f"  next_{one.matrix}[{step}] = {size // UNIT};" for step, size in enumerate(steps))
+    yield f"  d{tile_place.matrix} = desc;"
+    yield from (f"  next_{tile_place.matrix}[{step}] = {size // UNIT};" for step, size in enumerate(steps))
     yield "}"
 
 
@@ -201,8 +204,10 @@ def _multiplied(case: VerifyCase) -> Iterator[str]:
         yield "  " + _gathered(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
     if "e" in case.operands:
         e = case.operands["e"].fragment
-        yield (f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
-               f"index + step * {e.rows * e.cols // e.span});")  # fmt: skip
+        yield (
+            f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
+            f"index + step * {e.rows * e.cols // e.span});"
+        )
     yield from (f"  {line}" for line in _called(case))
     yield from (f"  d{one.matrix} += next_{one.matrix}[step];" for one in case.shared)
     yield "}"
@@ -221,8 +226,7 @@ def _called(case: VerifyCase) -> Iterator[str]:
     arguments += ["re"] if "e" in case.operands else []
     statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
     kept = "".join(f"{name}::fence_operand(p{operand}); " for operand in held)
-    around = (f"{kept}{name}::fence();",
-              f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);")  # fmt: skip
+    around = (f"{kept}{name}::fence();", f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);")
     yield from (around[0], statement, around[1]) if case.shared else (statement,)
     yield "copied(rd, pd);"
 

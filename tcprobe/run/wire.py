@@ -9,6 +9,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.values import Json
+
 Arrays = dict[str, NDArray[Any]]
 _SIZE = struct.Struct("<I")
 
@@ -22,7 +24,7 @@ def send(stream: IO[bytes], header: dict[str, object], arrays: Arrays | None = N
     stream.flush()
 
 
-def receive(stream: IO[bytes]) -> tuple[dict[str, Any], Arrays] | None:
+def receive(stream: IO[bytes]) -> tuple[Json, Arrays] | None:
     """Read one message; None at the end of the stream, also in the middle of a message."""
     size = _read(stream, _SIZE.size)
     text = size and _read(stream, _SIZE.unpack(size)[0])

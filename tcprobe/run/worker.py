@@ -33,10 +33,11 @@ from typing import IO, TYPE_CHECKING, Any
 from tcprobe.errors import InternalError, ProbeError, StarvedError, TcprobeError, debugging, understood
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import Table
 from tcprobe.probes import experiments, of_kind
 from tcprobe.probes.experiment import Dialogue, Experiment, Reading, TimedCode, ptx_hash
-from tcprobe.probes.ptx import Bytes, Kernel, Launch
+from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
+from tcprobe.layout.arrays import Ints
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.emulation import EMULATION
@@ -30,7 +31,6 @@ DIGITS = 4  # three of an address, and the check digit
 # where parameters begin in constant bank 0 where the file does not say, from which arch on
 PARAMETER_BASES = ((100, 0x380), (90, 0x210), (70, 0x160))
 POISONS = (0x9E3779B9, 0x61C88647, 0xA5C3965A, 0x5A3C69A5)  # of registers that nobody wrote, in each run
-Ints = NDArray[np.int64]
 _WITH_HINTS = (".CONSTANT", ".STRONG.SYS", ".EF", ".NA")
 
 

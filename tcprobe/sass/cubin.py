@@ -47,7 +47,7 @@ class Code:
 
 
 def assemble(
-    tools: Toolchain, kernels: Sequence[Kernel], row: Arch, apart: bool = False
+    tools: Toolchain, kernels: Sequence[Kernel], arch: Arch, apart: bool = False
 ) -> tuple[dict[str, Code], dict[str, str]]:
     """(code, refused with ptxas' words), both by kernel name. EnvironmentUnfitError if the tools fail at all.
 
@@ -60,7 +60,7 @@ def assemble(
     try:
         with ThreadPoolExecutor(PARTS) as pool, Scratch() as scratch:
             cubins = [scratch.folder / f"part{j}.cubin" for j in range(len(parts))]
-            return _assemble([Assembler(tools, row, scratch, cubin) for cubin in cubins], parts, pool)
+            return _assemble([Assembler(tools, arch, scratch, cubin) for cubin in cubins], parts, pool)
     except OSError as error:
         raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}. Is the disk full?") from None
 
@@ -109,11 +109,11 @@ def _check_arch(assembler: Assembler, made: str) -> None:
         )
 
 
-def disassembled(tools: Toolchain, row: Arch, kernels: dict[str, Content]) -> dict[str, Code]:
+def disassembled(tools: Toolchain, arch: Arch, kernels: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels of an arch; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(kernels.values())
     with Scratch() as scratch:
-        lines = printed(tools, row, scratch, b"".join(kernel.raw for kernel in distinct))
+        lines = printed(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
     for kernel in distinct:
         end = start + len(kernel.raw)
@@ -122,21 +122,23 @@ def disassembled(tools: Toolchain, row: Arch, kernels: dict[str, Content]) -> di
     return {name: codes[kernel] for name, kernel in kernels.items()}
 
 
-def printed(tools: Toolchain, row: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
+def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
     """The lines of raw code, an instruction each, by address; EnvironmentUnfitError where not all are printed.
 
     A few instructions that nvdisasm leaves out in silence, newer than it, are UNPRINTED.
     """
     image = scratch.folder / "code.bin"
     image.write_bytes(raw)
-    done = survived(attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(row), str(image)], tools.limit))
+    done = survived(
+        attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(arch), str(image)], tools.limit)
+    )
     lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
     texts, places = dict(lines), range(0, len(raw), 16)
     if not done.returncode and len(places) > len(texts) >= len(places) * LEAST_PRINTED:
         lines = [(at, texts.get(at, UNPRINTED)) for at in places]
     if done.returncode or [at for at, _ in lines] != list(places):
         raise EnvironmentUnfitError(
-            f"{tools.nvdisasm} does not print the code of {row.name} ({len(lines)} of {len(raw) // 16} instructions): "
+            f"{tools.nvdisasm} does not print the code of {arch.name} ({len(lines)} of {len(raw) // 16} instructions): "
             f"{one_line(done.stderr) or one_line(done.stdout) or 'it printed nothing'}."
         )
     return lines

@@ -26,6 +26,7 @@ from tcprobe.sass.product_check import MisfitError, Piece, Stage, stages
 from tcprobe.sass.tensor import Traced, Word, computes, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
+from tcprobe.values import Json
 
 Known = Callable[[Fragment], Table | None]
 Followed = Sequence[tuple[Instruction, Traced]]
@@ -83,53 +84,57 @@ class Derived:
     encodings: dict[str, Encoded]
 
 
-def derive(tools: Toolchain, row: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
-    """What the code of multiplies shows on `row`; `known` gives the wmma tables of the arch.
+def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
+    """What the code of multiplies shows on `arch`; `known` gives the wmma tables of the arch.
 
     For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
     follows. Of a form whose code is not followed nothing is made. What contradicts the others, or what references
     state, has the status failed.
     """
-    allowed = [i for i in instructions if i.target.on(row) and i.target.name[-1].isdigit()]
+    allowed = [i for i in instructions if i.target.on(arch) and i.target.name[-1].isdigit()]
     kernels = {i.id: kernel(i) for i in allowed}
-    codes, _ = assemble(tools, list(kernels.values()), row) if kernels else ({}, {})
+    codes, _ = assemble(tools, list(kernels.values()), arch) if kernels else ({}, {})
     own = {i: codes[kernels[i.id].name] for i in allowed if kernels[i.id].name in codes}
     followed = [(i, traced) for i, code in own.items() if (traced := _trace(code, i))]
     findings = conclude(followed, known)
     alone = {i.id: opcode for i, traced in followed if i.family == "mma" and (opcode := _alone(i, traced))}
-    shown = show({i: code for i, code in own.items() if i.family == "mma"}, row, findings, alone)
+    shown = show({i: code for i, code in own.items() if i.family == "mma"}, arch, findings, alone)
     outcomes: dict[str, str | dict[str, Any]] = {**findings.made, **findings.failed, **shown.made, **shown.failed}
     methods = {i.id: "sass" if i.definitions else "derived" for i in own}
-    measurements = [measurement(i, row, methods[i.id], tools, outcomes[i.id]) for i in own if i.id in outcomes]
+    measurements = [measurement(i, arch, methods[i.id], tools, outcomes[i.id]) for i in own if i.id in outcomes]
     return Derived(measurements, findings, shown, encodings(own.values(), alone))
 
 
 def measurement(
-    instruction: Instruction, row: Arch, method: str, tools: Toolchain, outcome: str | Mapping[str, Any]
+    instruction: Instruction, arch: Arch, method: str, tools: Toolchain, outcome: str | Mapping[str, Any]
 ) -> Measurement:
     """What was made of a multiply's code, or in words why nothing was."""
     about = {
-        "device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name, "tcprobe": __version__,
+        "device": "machine code",
+        "driver": "none",
+        "cuda": "none",
+        "compiler": tools.name,
+        "tcprobe": __version__,
         "ptx": ptx_hash([kernel(instruction)]),
-    }  # fmt: skip
+    }
     if isinstance(outcome, str):
-        return Measurement(instruction.id, row.name, method, "failed", about, words=outcome)
-    return Measurement(instruction.id, row.name, method, "measured", about, **outcome)
+        return Measurement(instruction.id, arch.name, method, "failed", about, words=outcome)
+    return Measurement(instruction.id, arch.name, method, "measured", about, **outcome)
 
 
-def show(codes: Mapping[Instruction, Code], row: Arch, findings: Findings, alone: Mapping[str, str]) -> Shown:
+def show(codes: Mapping[Instruction, Code], arch: Arch, findings: Findings, alone: Mapping[str, str]) -> Shown:
     """What the code of mma.sync forms shows by itself, beside `findings`; `alone` has the forms that are one opcode."""
     layouts, shown = {opcode: a.tables for opcode, a in findings.opcodes.items()}, Shown()
     for i, code in codes.items():
         try:
             if i.id in findings.made:
-                agree_with_references(i, row, findings.made[i.id]["tables"])
+                agree_with_references(i, arch, findings.made[i.id]["tables"])
             elif i.id not in findings.failed:
                 rests = sorted(findings.contested.intersection(tensor_opcodes(code)))
                 if rests:
                     shown.failed[i.id] = f"rests on {', '.join(rests)}, whose layout is contradicted"
                 else:
-                    shown.made[i.id] = by_code(i, code, row, layouts)
+                    shown.made[i.id] = by_code(i, code, arch, layouts)
         except UnreadError as error:
             shown.pending.append(Pending(i, code, alone.get(i.id, ""), str(error)))
         except ContradictedError as error:
@@ -172,7 +177,7 @@ def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Tabl
         return Account(instruction, misfit=str(error))
 
 
-def _read_by(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> dict[str, Any]:
+def _read_by(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Json:
     """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
     taken = {word for step in traced.steps for word in (*step.a, *step.b)}
     unread = {}
@@ -222,9 +227,10 @@ def _alone(instruction: Instruction, traced: Traced) -> str:
     return step.opcode if fits and computes(step.opcode, instruction, turned=False) else ""
 
 
-def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> dict[str, Any] | None:
+def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> Json | None:
     """Tables and numbering of an mma.sync form that is one instruction of known layout."""
-    fits = all(f.operand in layout.tables and layout.tables[f.operand].elements == f.elements
-               for f in instruction.fragments)  # fmt: skip
+    fits = all(
+        f.operand in layout.tables and layout.tables[f.operand].elements == f.elements for f in instruction.fragments
+    )
     numbering = f"memory addresses, through {opcode} of {layout.source}"
     return {"tables": layout.tables, "numbering": numbering} if fits else None

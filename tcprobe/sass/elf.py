@@ -57,8 +57,11 @@ def code_by_kernel(cubin: bytes) -> dict[str, bytes]:
     """The raw code of every kernel, whoever compiled it; EnvironmentUnfitError if the cubin cannot be read."""
     try:
         sections = {section.name: section for section in ELFFile(BytesIO(cubin)).iter_sections()}
-        return {name.removeprefix(".text."): _data(cubin, section) for name, section in sections.items()
-                if name.startswith(".text.")}  # fmt: skip
+        return {
+            name.removeprefix(".text."): _data(cubin, section)
+            for name, section in sections.items()
+            if name.startswith(".text.")
+        }
     except DAMAGED as error:
         raise EnvironmentUnfitError(f"the compiler made no cubin that can be read: {error}.") from None
 

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
+from tcprobe.layout.arrays import Floats
 from tcprobe.sass import registry
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
 from tcprobe.sass.opcodes import OPCODES
 from tcprobe.sass.registry import Computation, Function, Input, is_zero, must
 
-Floats = NDArray[np.float64]
 EMULATION: dict[str, Function] = dict(OPCODES)
 EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # whole numbers up to it are exact
 DEPTH = 3  # of calls within each other: a routine of ptxas that calls another is the most

@@ -23,6 +23,7 @@ from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.product_run import Trials, expected, misfit, run, trials
 from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
+from tcprobe.values import Json
 
 Tables = Mapping[str, Table]
 ARITHMETIC = "by the code's own arithmetic"
@@ -53,7 +54,7 @@ def tensor_opcodes(code: Code) -> tuple[str, ...]:
     return tuple(dict.fromkeys(opcode_of(step) for step in code.instructions.values() if is_tensor(step)))
 
 
-def by_code(instruction: Instruction, code: Code, row: Arch, layouts: Layouts) -> dict[str, Any]:
+def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) -> Json:
     """Tables and numbering of a form, from its code.
 
     UnreadError where the code is not followed, ContradictedError where D is the product under no reference's layouts.
@@ -64,7 +65,7 @@ def by_code(instruction: Instruction, code: Code, row: Arch, layouts: Layouts) -
         raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
     given = trials(instruction)
     made, wrong = _run(code, instruction, given, layouts), []
-    for name, tables in stated(instruction, row):
+    for name, tables in stated(instruction, arch):
         words = misfit(instruction.fragment("d"), made, expected(instruction, given.numbers, tables))
         if words is None:
             return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
@@ -74,25 +75,25 @@ def by_code(instruction: Instruction, code: Code, row: Arch, layouts: Layouts) -
     raise ContradictedError(f"its code is no product under the layouts of the references: {'; '.join(wrong)}")
 
 
-def _run(code: Code, instruction: Instruction, given: Trials, layouts: Layouts) -> NDArray[Any]:
+def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts) -> NDArray[Any]:
     try:
-        return run(code, instruction, given.images, layouts)
+        return run(code, instruction, trials.images, layouts)
     except UnreadError as error:
         raise UnreadError(f"the code is not followed: {error}") from None
 
 
-def stated(instruction: Instruction, row: Arch) -> Iterator[tuple[str, Tables]]:
+def stated(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]:
     """The layouts that references state of all operands, the first in whose numbers tables are published."""
     for reference in references():
-        claims = {f.operand: said(reference, f, row) for f in instruction.fragments}
+        claims = {f.operand: said(reference, f, arch) for f in instruction.fragments}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == len(claims):
             yield reference.NAME, tables
 
 
-def agree_with_references(instruction: Instruction, row: Arch, tables: Tables) -> None:
+def agree_with_references(instruction: Instruction, arch: Arch, tables: Tables) -> None:
     """ContradictedError unless some reference states layouts in which the same slots meet, if any states one."""
-    others = list(stated(instruction, row))
+    others = list(stated(instruction, arch))
     if others and not any(same_product(tables, theirs) for _, theirs in others):
         raise ContradictedError(f"other slots meet than by the layouts of {', '.join(name for name, _ in others)}")
 

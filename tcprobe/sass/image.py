@@ -147,8 +147,10 @@ def _symbols(sections: list[Section]) -> list[Symbol]:
         return []
     texts = sections[table.link].data
     whole = table.data[: len(table.data) // SYMBOL.size * SYMBOL.size]
-    return [Symbol(_text(texts, name), info & 15 == FUNCTION, section)
-            for name, info, _, section, _, _ in SYMBOL.iter_unpack(whole)]  # fmt: skip
+    return [
+        Symbol(_text(texts, name), info & 15 == FUNCTION, section)
+        for name, info, _, section, _, _ in SYMBOL.iter_unpack(whole)
+    ]
 
 
 def _functions(
@@ -164,10 +166,13 @@ def _functions(
         if section.name.startswith(".text.") and section.data:
             symbol_number = section.info & SYMBOL_NUMBER
             yield FunctionCode(
-                section.name.removeprefix(".text."), section.data[: len(section.data) // 16 * 16],
-                stated.get((REGISTERS, symbol_number)), stated.get((FRAME_SIZE, symbol_number)),
-                tuple(routines.get(number, ())), _parameters(infos.get(section.name.removeprefix(".text."))),
-            )  # fmt: skip
+                section.name.removeprefix(".text."),
+                section.data[: len(section.data) // 16 * 16],
+                stated.get((REGISTERS, symbol_number)),
+                stated.get((FRAME_SIZE, symbol_number)),
+                tuple(routines.get(number, ())),
+                _parameters(infos.get(section.name.removeprefix(".text."))),
+            )
 
 
 def _parameters(info: bytes | None) -> Parameters | None:

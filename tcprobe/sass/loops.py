@@ -25,12 +25,12 @@ _CLOCK = "SR_CLOCKLO"
 _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
 
-def timed_codes(kernels: Mapping[str, bytes], row: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
+def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
     """What is timed in each kernel of raw machine code, by name; one call of nvdisasm reads them all."""
     from tcprobe.sass.cubin import printed
 
     with Scratch() as scratch:
-        lines = printed(tools or disassembler(), row, scratch, b"".join(kernels.values()))
+        lines = printed(tools or disassembler(), arch, scratch, b"".join(kernels.values()))
     codes, start = {}, 0
     for name, raw in kernels.items():
         end = start + len(raw) // LINE_BYTES

@@ -61,37 +61,36 @@ class Lowering:
         return {**counts, "refused": self.refused, "routines": list(self.routines)}
 
 
-def lower(tools: Toolchain, row: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
+def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
     """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it.
 
     Refused is what ptxas refuses at the least target that the PTX ISA allows, and then at each of the arch's own.
     """
     probes = {i.id: probe(i) for i in instructions}
-    lowerings = _compiled(tools, row, probes, {i.id: i for i in instructions})
-    for own in row.targets:
-        untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(row)]
+    lowerings = _compiled(tools, arch, probes, {i.id: i for i in instructions})
+    for own in arch.targets:
+        untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(arch)]
         at_own = {i.id: replace(probes[i.id], target=probes[i.id].target.alone(own)) for i in untried}
-        again = _compiled(tools, row, at_own, {i.id: i for i in untried})
+        again = _compiled(tools, arch, at_own, {i.id: i for i in untried})
         lowerings |= {id_: lowering for id_, lowering in again.items() if not lowering.refused}
     return lowerings
 
 
-def saved(body: Mapping[str, Any], instruction: Instruction, row: Arch) -> Lowering:
+def saved(body: Mapping[str, Any], instruction: Instruction, arch: Arch) -> Lowering:
     """What is saved of an instruction on an arch, with the target that it was compiled for."""
     lowering = Lowering(**body)
-    return lowering if lowering.refused else replace(lowering, target=instruction.target.own(row))
+    return lowering if lowering.refused else replace(lowering, target=instruction.target.own(arch))
 
 
 def _compiled(
-    tools: Toolchain, row: Arch, probes: Mapping[str, Kernel], instructions: Mapping[str, Instruction]
+    tools: Toolchain, arch: Arch, probes: Mapping[str, Kernel], instructions: Mapping[str, Instruction]
 ) -> dict[str, Lowering]:
     """What each probe becomes at its own target, by id."""
     from tcprobe.sass.cubin import assemble
 
-    codes, refused = assemble(tools, list(probes.values()), row, apart=True) if probes else ({}, {})
+    codes, refused = assemble(tools, list(probes.values()), arch, apart=True) if probes else ({}, {})
     outcomes: dict[str, Code | str] = {**codes, **refused}
-    return {i: _lowering(instructions[i], outcomes[probe.name], probe.target.own(row))
-            for i, probe in probes.items()}  # fmt: skip
+    return {i: _lowering(instructions[i], outcomes[probe.name], probe.target.own(arch)) for i, probe in probes.items()}
 
 
 def probe(instruction: Instruction) -> Kernel:

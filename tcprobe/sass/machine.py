@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
+from tcprobe.layout.arrays import Bools
 from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
 
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
-Bools = NDArray[np.bool_]
 ZERO, TRUE = 255, 7
 # how code of sm_87 begins: UR2 tells whether the barrier registers were set up; either way nothing else differs
 PROLOGUE = "ISETP.NE.U32.AND P0, PT, RZ, UR2, PT"
@@ -57,45 +57,45 @@ class Machine:
 
     # registers
 
-    def read(self, operand: Argument, sign: str = "") -> U32:
+    def read(self, argument: Argument, sign: str = "") -> U32:
         """32 bits of a register, constant or immediate. With `sign` "-" it may be negated, modulo 2^32."""
-        if operand.negative not in ("", sign):
-            raise UnreadError(f"operand {operand} with a sign is not modelled here")
-        if operand.kind == "immediate":
-            return np.full(self.lanes, operand.index, np.uint32)
-        if operand.kind == "constant":
-            value = np.full(self.lanes, self.constant(operand.index), np.uint32)
-        elif operand.kind in self._values:
-            value = self._register(operand.kind, operand.index)
+        if argument.negative not in ("", sign):
+            raise UnreadError(f"operand {argument} with a sign is not modelled here")
+        if argument.kind == "immediate":
+            return np.full(self.lanes, argument.index, np.uint32)
+        if argument.kind == "constant":
+            value = np.full(self.lanes, self.constant(argument.index), np.uint32)
+        elif argument.kind in self._values:
+            value = self._register(argument.kind, argument.index)
         else:
-            raise UnreadError(f"operand {operand} where a 32-bit value is needed")
-        return (~value + np.uint32(1)).astype(np.uint32) if operand.negative else value
+            raise UnreadError(f"operand {argument} where a 32-bit value is needed")
+        return (~value + np.uint32(1)).astype(np.uint32) if argument.negative else value
 
-    def read64(self, operand: Argument) -> U64:
+    def read64(self, argument: Argument) -> U64:
         """A pair of registers, or of parameters, as 64 bits."""
-        if operand.kind == "constant" and not operand.negative:
-            both = self.constant(operand.index) | self.constant(operand.index + 4) << 32
+        if argument.kind == "constant" and not argument.negative:
+            both = self.constant(argument.index) | self.constant(argument.index + 4) << 32
             return np.full(self.lanes, both, np.uint64)
-        if operand.negative or operand.kind not in self._values:
-            raise UnreadError(f"operand {operand} where a pair of registers is needed")
-        if operand.index == ZERO:
+        if argument.negative or argument.kind not in self._values:
+            raise UnreadError(f"operand {argument} where a pair of registers is needed")
+        if argument.index == ZERO:
             return np.zeros(self.lanes, np.uint64)
-        if operand.index % 2:
-            raise UnreadError(f"{operand} is no even register pair")
-        low, high = (self._register(operand.kind, operand.index + j) for j in (0, 1))
+        if argument.index % 2:
+            raise UnreadError(f"{argument} is no even register pair")
+        low, high = (self._register(argument.kind, argument.index + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
-    def write(self, operand: Argument, value: NDArray[Any], words: int = 1) -> None:
+    def write(self, argument: Argument, value: NDArray[Any], words: int = 1) -> None:
         """32 bits, or with words = 2 the low and high half of 64, into a register."""
-        if operand.kind not in self._values or operand.negative:
-            raise UnreadError(f"operand {operand} cannot be written")
-        if operand.index == ZERO:
+        if argument.kind not in self._values or argument.negative:
+            raise UnreadError(f"operand {argument} cannot be written")
+        if argument.index == ZERO:
             return
-        if operand.index % words or operand.index + words > ZERO:
-            raise UnreadError(f"{operand} is no group of {words} registers")
+        if argument.index % words or argument.index + words > ZERO:
+            raise UnreadError(f"{argument} is no group of {words} registers")
         for word in range(words):
             part = (value >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else value.astype(np.uint32)
-            self.set(operand.kind, operand.index + word, part)
+            self.set(argument.kind, argument.index + word, part)
 
     def set(self, kind: str, index: int, value: U32) -> None:
         """One register, in the active lanes."""
@@ -107,12 +107,12 @@ class Machine:
         else:
             self._values[kind][index] = value, self._all
 
-    def forget(self, operand: Argument, words: int) -> None:
+    def forget(self, argument: Argument, words: int) -> None:
         """Registers that now hold what is not known here."""
-        if operand.kind not in self._values or operand.index + words > ZERO:
-            raise UnreadError(f"operand {operand} cannot be written")
+        if argument.kind not in self._values or argument.index + words > ZERO:
+            raise UnreadError(f"operand {argument} cannot be written")
         for word in range(words):
-            self._values[operand.kind].pop(operand.index + word, None)
+            self._values[argument.kind].pop(argument.index + word, None)
 
     def _register(self, kind: str, index: int) -> U32:
         value, known = self._values[kind].get(index, (self._zero, None))
@@ -120,11 +120,11 @@ class Machine:
             raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
         return value
 
-    def known(self, operand: Argument) -> bool:
+    def known(self, argument: Argument) -> bool:
         """Whether 32 bits can be read there: of a register, whether it was written in all active lanes."""
-        if operand.kind not in self._values:
+        if argument.kind not in self._values:
             return True
-        _, known = self._values[operand.kind].get(operand.index, (self._zero, None))
+        _, known = self._values[argument.kind].get(argument.index, (self._zero, None))
         return known is not None and bool((known | ~self.active).all())
 
     def word(self, kind: str, index: int) -> U32:
@@ -133,11 +133,11 @@ class Machine:
 
     # predicates
 
-    def test(self, operand: Argument) -> Bools:
+    def test(self, argument: Argument) -> Bools:
         """A predicate, negated with !; UnreadError where it is one of two carries, which count only together."""
-        if (operand.kind, operand.index) in self._pairs:
-            raise UnreadError(f"{operand} is one of two carries that count only together")
-        return self._predicate(operand)
+        if (argument.kind, argument.index) in self._pairs:
+            raise UnreadError(f"{argument} is one of two carries that count only together")
+        return self._predicate(argument)
 
     def carries(self, operands: Sequence[Argument]) -> U64:
         """The sum of carry predicates, both of a pair or neither."""
@@ -150,21 +150,21 @@ class Machine:
         terms = (self._predicate(o).astype(np.uint64) for o in operands)
         return sum(terms, np.zeros(self.lanes, np.uint64))
 
-    def _predicate(self, operand: Argument) -> Bools:
-        if operand.kind not in ("P", "UP") or operand.negative not in ("", "!"):
-            raise UnreadError(f"operand {operand} where a predicate is needed")
-        value, known = self._predicates.get((operand.kind, operand.index), (~self._all, ~self._all))
+    def _predicate(self, argument: Argument) -> Bools:
+        if argument.kind not in ("P", "UP") or argument.negative not in ("", "!"):
+            raise UnreadError(f"operand {argument} where a predicate is needed")
+        value, known = self._predicates.get((argument.kind, argument.index), (~self._all, ~self._all))
         if not (known | ~self.active).all():
-            raise UnreadError(f"{operand} is read, but nobody wrote it")
-        return ~value if operand.negative else value
+            raise UnreadError(f"{argument} is read, but nobody wrote it")
+        return ~value if argument.negative else value
 
-    def decide(self, operand: Argument, value: Bools) -> None:
+    def decide(self, argument: Argument, value: Bools) -> None:
         """Write a predicate in the active lanes; PT discards. The other carry of a pair is no longer known."""
-        if operand.kind not in ("P", "UP") or operand.negative:
-            raise UnreadError(f"operand {operand} cannot hold a predicate")
-        if operand.index == TRUE:
+        if argument.kind not in ("P", "UP") or argument.negative:
+            raise UnreadError(f"operand {argument} cannot hold a predicate")
+        if argument.index == TRUE:
             return
-        place = operand.kind, operand.index
+        place = argument.kind, argument.index
         other = self._pairs.pop(place, None)
         if other:
             del self._pairs[other], self._predicates[other], self._predicates[place]
@@ -193,14 +193,14 @@ class Machine:
         """Whether `size` bytes of bank 0 lie within the parameters."""
         return 0 <= offset - self._base <= len(self._parameters) - size
 
-    def address(self, operand: Argument) -> U64:
+    def address(self, argument: Argument) -> U64:
         """The 64-bit addresses of a memory operand."""
-        if not isinstance(operand, Address):
-            raise UnreadError(f"operand {operand} where an address is needed")
-        total = self.read64(Argument("R", operand.index, "", f"R{operand.index}"))
-        if operand.uniform is not None:
-            total = total + self.read64(Argument("UR", operand.uniform, "", f"UR{operand.uniform}"))
-        return total + np.uint64(operand.offset & 0xFFFFFFFFFFFFFFFF)
+        if not isinstance(argument, Address):
+            raise UnreadError(f"operand {argument} where an address is needed")
+        total = self.read64(Argument("R", argument.index, "", f"R{argument.index}"))
+        if argument.uniform is not None:
+            total = total + self.read64(Argument("UR", argument.uniform, "", f"UR{argument.uniform}"))
+        return total + np.uint64(argument.offset & 0xFFFFFFFFFFFFFFFF)
 
     def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
         """`size` bytes at each lane's address, shape (lanes, size)."""

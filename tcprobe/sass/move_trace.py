@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
+from tcprobe.layout.arrays import Words
 from tcprobe.probes import ptx
 from tcprobe.probes.move_kernels import ExchangeMatrix, LoadMatrices
 from tcprobe.probes.ptx import Kernel
@@ -28,7 +28,6 @@ from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
 from tcprobe.sass.registry import Function
 
-Words = NDArray[np.uint32]
 SHARED = 0x3A50  # where the matrices lie in shared memory
 IN, OUT = 0x7F12_3456_0000, 0x7E98_7654_0000  # images in global memory
 TAG = 0xC000_0000  # above the numbers of all half words
@@ -67,34 +66,42 @@ def load_kernel(load: Load) -> Kernel:
     """The load from the address in shared memory that the first parameter is; raw registers to memory."""
     fragment, name = load.fragment, load_name(load)
     body = [
-        "ld.param.u64 %in, [p_in];", "cvt.u32.u64 %shared, %in;",
+        "ld.param.u64 %in, [p_in];",
+        "cvt.u32.u64 %shared, %in;",
         f"{name} {ptx.braces('r', fragment)}, [%shared], %ldm;",
-        *ptx.point("out", "%x", fragment), *ptx.store("out", "r", fragment),
-    ]  # fmt: skip
+        *ptx.point("out", "%x", fragment),
+        *ptx.store("out", "r", fragment),
+    ]
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (".reg .u32 %shared;", ptx.declare("r", fragment)), body)
     return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
 
 
-def given(form: Instruction) -> Fragment | None:
+def given(instruction: Instruction) -> Fragment | None:
     """What the lanes give to a form that makes registers, addresses or words; None for one that makes none."""
-    if not form.of_role(Role.RESULT):
+    if not instruction.of_role(Role.RESULT):
         return None
-    return next(f for f in form.fragments if f.role is not Role.RESULT)
+    return next(f for f in instruction.fragments if f.role is not Role.RESULT)
 
 
-def form_kernel(form: Instruction) -> Kernel:
+def form_kernel(instruction: Instruction) -> Kernel:
     """The form on what the lanes are given from memory; raw registers to memory."""
-    source, made = given(form), form.fragment("d")
+    source, made = given(instruction), instruction.fragment("d")
     assert source is not None
     loads = source.role is Role.ADDRESS
     operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
     body = [
-        *ptx.point("in", "%x", source), *ptx.load("in", "g", source), f"{form.name} {operands};",
-        *ptx.point("out", "%x", made), *ptx.store("out", "d", made),
-    ]  # fmt: skip
-    name, op = f"alone_{ptx.identifier(form.id)}", LoadMatrices(form) if loads else ExchangeMatrix(form)
+        *ptx.point("in", "%x", source),
+        *ptx.load("in", "g", source),
+        f"{instruction.name} {operands};",
+        *ptx.point("out", "%x", made),
+        *ptx.store("out", "d", made),
+    ]
+    name, op = (
+        f"alone_{ptx.identifier(instruction.id)}",
+        LoadMatrices(instruction) if loads else ExchangeMatrix(instruction),
+    )
     text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", made)), body)
-    return Kernel(name, op, text, form.target.at_least(ptx.ALIGNED))
+    return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def follow_load(load: Load, code: Code, ldm: int) -> Followed:
@@ -103,9 +110,9 @@ def follow_load(load: Load, code: Code, ldm: int) -> Followed:
     return _follow(code, (SHARED, OUT, ldm), [output], image_bytes(load.fragment, load.layout))
 
 
-def opcode_of(form: Instruction, code: Code) -> str | None:
+def opcode_of(instruction: Instruction, code: Code) -> str | None:
     """The opcode that a form is, of what the lanes are given, registers in order; None if it is not just one."""
-    words, values = form.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
+    words, values = instruction.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
     images = [Image(IN, values.view(np.uint8)), Image(OUT, np.zeros(4 * words * WARP, np.uint8))]
     try:
         followed = _follow(code, (IN, OUT, 0), images, 0)
@@ -156,13 +163,13 @@ def _noting(moves: list[Moved], opcode: str) -> Function:
     return move
 
 
-def _shared_address(m: Machine, operand: Argument) -> Words:
+def _shared_address(m: Machine, argument: Argument) -> Words:
     """The 32-bit addresses of a memory operand."""
-    if not isinstance(operand, Address) or operand.wide or operand.descriptor is not None:
-        raise UnreadError(f"operand {operand} where an address in shared memory is needed")
-    total = m.read(Argument("R", operand.index, "", f"R{operand.index}")).astype(np.int64) + operand.offset
-    if operand.uniform is not None:
-        total = total + m.read(Argument("UR", operand.uniform, "", f"UR{operand.uniform}"))
+    if not isinstance(argument, Address) or argument.wide or argument.descriptor is not None:
+        raise UnreadError(f"operand {argument} where an address in shared memory is needed")
+    total = m.read(Argument("R", argument.index, "", f"R{argument.index}")).astype(np.int64) + argument.offset
+    if argument.uniform is not None:
+        total = total + m.read(Argument("UR", argument.uniform, "", f"UR{argument.uniform}"))
     return total.astype(np.uint32)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe import __version__
 from tcprobe.errors import ProbeError
@@ -25,6 +24,7 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.rows.moves import ROW_BYTES
+from tcprobe.layout.arrays import Bools, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import experiments
 from tcprobe.probes.emulation import InMemory, positions
@@ -37,7 +37,6 @@ from tcprobe.sass.move_trace import (
     SHARED,
     Followed,
     Moved,
-    Words,
     follow_load,
     form_kernel,
     given,
@@ -49,8 +48,6 @@ from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 
 Known = Callable[[Fragment], Table | None]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 TYPES = ("f16", "s4")  # of the fragments that are loaded: together they take every opcode that any type takes
 COLS = ROW_BYTES // 2
 
@@ -70,35 +67,35 @@ class Witness(NamedTuple):
     halves: Ints
 
 
-def derive_moves(tools: Toolchain, row: Arch, forms: Sequence[Instruction], known: Known) -> list[Measurement]:
-    """What follows for `forms` of ldmatrix and movmatrix on `row`; `known` gives the wmma tables of the arch."""
-    alone = {i: form_kernel(i) for i in forms if i.target.on(row) and i.target.name[-1].isdigit() and given(i)}
+def derive_moves(tools: Toolchain, arch: Arch, forms: Sequence[Instruction], known: Known) -> list[Measurement]:
+    """What follows for `forms` of ldmatrix and movmatrix on `arch`; `known` gives the wmma tables of the arch."""
+    alone = {i: form_kernel(i) for i in forms if i.target.on(arch) and i.target.name[-1].isdigit() and given(i)}
     if not alone:
         return []
-    loads = {load: load_kernel(load) for load in _loads(row)}
-    codes, _ = assemble(tools, [*loads.values(), *alone.values()], row)
-    solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known, row)
+    loads = {load: load_kernel(load) for load in _loads(arch)}
+    codes, _ = assemble(tools, [*loads.values(), *alone.values()], arch)
+    solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known, arch)
     about = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
     measurements = []
     for i, kernel in alone.items():
         layout = solved.get(opcode_of(i, codes[kernel.name]) or "") if kernel.name in codes else None
         if layout:
             made_by = about | {"ptx": ptx_hash([kernel]), "tcprobe": __version__}
-            measurements.append(Measurement(i.id, row.name, "derived", "measured", made_by, *layout))
+            measurements.append(Measurement(i.id, arch.name, "derived", "measured", made_by, *layout))
     return measurements
 
 
-def _loads(row: Arch) -> list[Load]:
+def _loads(arch: Arch) -> list[Load]:
     fragments = (f for f in inventory.fragments().values() if f.family == "wmma" and f.type in TYPES)
     return [
         Load(f, layout)
         for f in fragments
-        if f.operand != "d" and f.target.on(row)
+        if f.operand != "d" and f.target.on(arch)
         for layout in ([f.layout] if f.layout else ["row", "col"])
     ]
 
 
-def solve(codes: Iterable[tuple[Load, Code]], known: Known, row: Arch) -> dict[str, Solved]:
+def solve(codes: Iterable[tuple[Load, Code]], known: Known, arch: Arch) -> dict[str, Solved]:
     """The layouts of the opcodes that the loads' codes show completely and without contradiction."""
     witnesses = [witness for load, code in codes for witness in _witnesses(load, code, known)]
     plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and _holds(w.followed.stored, w.halves)}
@@ -110,7 +107,7 @@ def solve(codes: Iterable[tuple[Load, Code]], known: Known, row: Arch) -> dict[s
                 fits = _fits(witness, number)
                 possible[move.opcode] = possible[move.opcode] & fits if move.opcode in possible else fits
                 shown.setdefault(move.opcode, load_name(witness.load))
-    solved = {o: _exchange(fits, row) if o == MOVM else _rows(fits) for o, fits in possible.items()}
+    solved = {o: _exchange(fits, arch) if o == MOVM else _rows(fits) for o, fits in possible.items()}
     return {o: Solved(s.tables, f"{s.numbering}, through {o} of {shown[o]}") for o, s in solved.items() if s}
 
 
@@ -185,14 +182,14 @@ def _rows(fits: Bools) -> Solved | None:
     return Solved(tables, MEMORY)
 
 
-def _exchange(fits: Bools, row: Arch) -> Solved | None:
+def _exchange(fits: Bools, arch: Arch) -> Solved | None:
     """The tables of MOVM, concluded like those of a movmatrix that was measured; None where they do not follow."""
     if (fits.sum(axis=2) != 1).any():
         return None
     slots = fits.argmax(axis=2).reshape(-1)
     reading = {"source": (16 * slots[:, None] + np.arange(16)).reshape(-1)}
     try:
-        conclusion = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(row, lambda _: None))
+        conclusion = experiments()["movmatrix.m8n8.trans.b16"].conclude(reading, Context(arch, lambda _: None))
     except ProbeError:
         return None
     return Solved(conclusion.tables, conclusion.numbering)

@@ -17,7 +17,8 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.structure import Ints, elements
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 from tcprobe.sass.tensor import Traced, Word, computes, form
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import decode, encode
-from tcprobe.probes.ptx import Bytes
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.emulation import EMULATION
@@ -29,7 +29,6 @@ from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.tensor import BASES
 from tcprobe.sass.tensor_product import Layouts, computing, is_tensor
 
-Ints = NDArray[np.int64]
 FACTOR = 4  # floats of A and B are from -FACTOR to FACTOR
 ADDEND = (600, 1000)  # C is between these, up or down: f16 holds what comes out, and no D is zero
 

@@ -39,17 +39,17 @@ class Ptxas:
         """As provenance has it."""
         return f"ptxas {release(self.program, self.limit)}"
 
-    def require(self, row: Arch) -> None:
+    def require(self, arch: Arch) -> None:
         """EnvironmentUnfitError unless it assembles for an arch."""
-        if row.name not in known_targets(self.program, self.limit):
-            raise EnvironmentUnfitError(f"{self.program} ({self.name}) does not know {row.name}: name another --cuda.")
+        if arch.name not in known_targets(self.program, self.limit):
+            raise EnvironmentUnfitError(f"{self.program} ({self.name}) does not know {arch.name}: name another --cuda.")
 
-    def assembled(self, row: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
+    def assembled(self, arch: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
         """The cubin of a module, or empty bytes and why not; EnvironmentUnfitError where it cannot be run."""
         try:
             with Scratch() as scratch:
                 cubin = scratch.folder / "probes.cubin"
-                command = call(self.program, row, text, cubin)
+                command = call(self.program, arch, text, cubin)
                 done = attempt(scratch, [*command, f"-O{LEVELS[optimised]}"], self.limit)
                 made = cubin.read_bytes() if done.returncode == 0 and cubin.is_file() else b""
                 return made, "" if made else done.stderr.strip() or _words(done)
@@ -57,12 +57,12 @@ class Ptxas:
             raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}.") from None
 
 
-def call(program: str, row: Arch, text: str, cubin: Path) -> list[str]:
+def call(program: str, arch: Arch, text: str, cubin: Path) -> list[str]:
     """The call that assembles a module, whose text is written beside the cubin."""
     source = cubin.with_suffix(".ptx")
     source.write_text(text)
     target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
-    return [program, "-arch", own(row, target), str(source), "-o", str(cubin)]
+    return [program, "-arch", own(arch, target), str(source), "-o", str(cubin)]
 
 
 @dataclass

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.layout.arrays import Bools
 from tcprobe.sass.decode import Argument, UnreadError
-from tcprobe.sass.machine import U32, U64, ZERO, Bools, Machine
+from tcprobe.sass.machine import U32, U64, ZERO, Machine
 
 Function = Callable[..., None]
 Computation = Callable[..., NDArray[Any]]
@@ -74,6 +75,6 @@ def wide(value: NDArray[np.uint32]) -> NDArray[np.uint64]:
     return value.astype(np.uint64)
 
 
-def is_zero(operand: Argument) -> bool:
+def is_zero(argument: Argument) -> bool:
     """Whether it is RZ or URZ."""
-    return operand.kind in ("R", "UR") and operand.index == ZERO and not operand.negative
+    return argument.kind in ("R", "UR") and argument.index == ZERO and not argument.negative

@@ -26,6 +26,7 @@ from tcprobe.sass.tensor_product import Layouts
 from tcprobe.store import encodings as saved
 from tcprobe.store.choose import Layers
 from tcprobe.store.measurement import MEMORY
+from tcprobe.values import Json
 
 Bits = tuple[str, ...]
 
@@ -48,13 +49,13 @@ class Concluded(NamedTuple):
 
 
 def conclude(
-    pending: Iterable[Pending], row: Arch, own: Layouts, encoded: Mapping[str, Encoded], layers: Layers
+    pending: Iterable[Pending], arch: Arch, own: Layouts, encoded: Mapping[str, Encoded], layers: Layers
 ) -> Iterator[Concluded]:
-    """What follows for forms that wait on `row`; `own` are the layouts of its opcodes, `encoded` their encodings."""
+    """What follows for forms that wait on `arch`; `own` are the layouts of its opcodes, `encoded` their encodings."""
     waiting = list(pending)
     if not waiting:
         return
-    known, contested = _known(layers, row, {e.bits for o, e in encoded.items() if o not in own})
+    known, contested = _known(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
     there = {o: known[e.bits] for o, e in encoded.items() if o not in own and e.bits in known}
     doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
     for form in waiting:
@@ -63,31 +64,31 @@ def conclude(
             if rests:
                 yield Concluded(form, None, rests[0], contradicted=True)
             else:
-                yield Concluded(form, _one(form, row, own, there))
+                yield Concluded(form, _one(form, arch, own, there))
         except UnreadError as error:
             yield Concluded(form, None, str(error))
         except ContradictedError as error:
             yield Concluded(form, None, str(error), contradicted=True)
 
 
-def _one(form: Pending, row: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> dict[str, Any]:
+def _one(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> Json:
     """Tables and numbering of a form that is one opcode known elsewhere, or whose code takes such opcodes."""
     if form.opcode in there:
         elsewhere = there[form.opcode]
-        agree_with_references(form.instruction, row, elsewhere.tables)
+        agree_with_references(form.instruction, arch, elsewhere.tables)
         return {"tables": elsewhere.tables, "numbering": f"{elsewhere.numbering}; {form.opcode} {elsewhere.words}"}
     layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in there.items()}}
-    made = by_code(form.instruction, form.code, row, layouts)
+    made = by_code(form.instruction, form.code, arch, layouts)
     used = [opcode for opcode in tensor_opcodes(form.code) if opcode in there]
     words = "; ".join(f"{opcode} {there[opcode].words}" for opcode in used)
     return made | {"numbering": f"{made['numbering']}; {words}"}
 
 
-def _known(layers: Layers, row: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+def _known(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
     """Layouts by encoding on other archs, what was measured live first; and why some encodings have none."""
     layouts: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}
-    others = [other.name for other in ARCHS if other != row]
+    others = [other.name for other in ARCHS if other != arch]
     for search in (_live, _anchored):
         for name in others:
             for bits, layout in search(layers, name, wanted):
@@ -115,7 +116,7 @@ def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bi
             yield encoded[opcode], Elsewhere(layouts, MEMORY, words)
 
 
-def _opcodes(layers: Layers, name: str) -> dict[str, Any]:
+def _opcodes(layers: Layers, name: str) -> Json:
     """The nearest encodings of an arch."""
     nearest = next(layers.documents(name, saved.KIND, lambda results: saved.read(results, name)), None)
     return nearest[0]["opcodes"] if nearest else {}

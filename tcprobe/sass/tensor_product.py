@@ -42,8 +42,11 @@ class Types(NamedTuple):
 
 def types(opcode: str) -> Types:
     """What the opcode's name says; UnreadError where its arithmetic is not modelled."""
-    match = re.fullmatch(r"(HMMA)\.\d+\.(F16|F32)|(IMMA)\.\d+\.([SU][48])\.([SU][48])\.ROW\.COL"
-                         r"|(BMMA)\.\d+\.(AND|XOR)\.POPC\.ROW\.COL|(DMMA)\.[\dx]+", opcode)  # fmt: skip
+    match = re.fullmatch(
+        r"(HMMA)\.\d+\.(F16|F32)|(IMMA)\.\d+\.([SU][48])\.([SU][48])\.ROW\.COL"
+        r"|(BMMA)\.\d+\.(AND|XOR)\.POPC\.ROW\.COL|(DMMA)\.[\dx]+",
+        opcode,
+    )
     if not match:
         raise UnreadError(f"what {opcode} computes is not modelled")
     if match[1]:
@@ -109,13 +112,13 @@ class _Held(NamedTuple):
     size: tuple[int, int]
 
 
-def _matrix(m: Machine, operand: Argument, held: _Held) -> Numbers:
+def _matrix(m: Machine, argument: Argument, held: _Held) -> Numbers:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
     words, kind, table, size = held
-    must(operand.kind in ("R", "R.ROW", "R.COL") and not operand.negative, f"{operand} is no operand of a multiply")
-    if operand.index == ZERO:
+    must(argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative, f"{argument} is no operand of a multiply")
+    if argument.index == ZERO:
         return np.zeros((m.lanes // WARP, *size))
-    raw = np.stack([m.word("R", operand.index + j) for j in range(words)], axis=1)
+    raw = np.stack([m.word("R", argument.index + j) for j in range(words)], axis=1)
     numbers = decode(raw.view(np.uint8).reshape(m.lanes // WARP, -1), kind)
     values = whole(numbers, FLOATS[kind]) if kind in FLOATS else numbers.astype(np.float64)
     return values[:, _holders(table, size)].reshape(-1, *size)

@@ -52,9 +52,9 @@ class Toolchain:
         known = known_targets(self.ptxas, self.limit)
         return tuple(row for row in ARCHS if row.name in known)
 
-    def disassembles_as(self, row: Arch) -> str:
+    def disassembles_as(self, arch: Arch) -> str:
         """The name for `nvdisasm --binary`. Volta's encoding is Turing's, and nvdisasm 13 has only that."""
-        return "SM75" if row.number < 75 else f"SM{row.number}"
+        return "SM75" if arch.number < 75 else f"SM{arch.number}"
 
 
 def of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:

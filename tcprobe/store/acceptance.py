@@ -25,8 +25,17 @@ from tcprobe.store.measurement import Measurement
 
 WITH_STRUCTURE = ("live", "emulated")  # methods that run a multiply, and so see its structure tensor
 _KEYS = {
-    "experiment", "arch", "method", "status", "provenance", "fragments", "numbering", "structure", "unread", "words",
-}  # fmt: skip
+    "experiment",
+    "arch",
+    "method",
+    "status",
+    "provenance",
+    "fragments",
+    "numbering",
+    "structure",
+    "unread",
+    "words",
+}
 _LAYOUT = re.compile(r"[0-9a-f]{12}")
 _OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -202,20 +211,22 @@ def _is_structure(data: Mapping[str, Any]) -> bool:
     return whole and _all(_SHA256, [value for name, value in data.items() if name != "triples"])
 
 
-def _check_structure(measured: Measurement, row: Instruction | None) -> None:
+def _check_structure(measured: Measurement, instruction: Instruction | None) -> None:
     """A multiply forms every product of elements once; what moves elements has no structure tensor."""
     if measured.structure is None:
-        if row and measured.method in WITH_STRUCTURE:
+        if instruction and measured.method in WITH_STRUCTURE:
             raise DataError("a multiply's structure is missing.")
-    elif row is None:
+    elif instruction is None:
         raise DataError("it has the structure of a multiply, and is none.")
-    elif measured.structure.triples != row.triples:
-        raise DataError(f"structure has {measured.structure.triples} triples; {row.id} forms {row.triples}.")
+    elif measured.structure.triples != instruction.triples:
+        raise DataError(
+            f"structure has {measured.structure.triples} triples; {instruction.id} forms {instruction.triples}."
+        )
 
 
-def _check_unread(measured: Measurement, row: Instruction | None, operand: str) -> None:
+def _check_unread(measured: Measurement, instruction: Instruction | None, operand: str) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
-    if operand not in "ab" or row is None:
+    if operand not in "ab" or instruction is None:
         raise DataError(f"unread: {operand} is no factor of a multiply.")
     table, lanes = measured.tables[operand], measured.unread[operand]
     elements = table.elements

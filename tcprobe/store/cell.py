@@ -145,12 +145,12 @@ def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented
     return cells
 
 
-def _documented(fragment: Fragment, row: arch.Arch, layers: Layers) -> Cell | None:
+def _documented(fragment: Fragment, of_arch: arch.Arch, layers: Layers) -> Cell | None:
     """What is documented of a fragment on an arch that has it."""
     from tcprobe.store.stated import stated
 
-    claim = stated(fragment, row) if fragment.target.on(row) else None
-    return Cell(fragment, row.name, claim[1].meant, None, layers, stated=claim) if claim else None
+    claim = stated(fragment, of_arch) if fragment.target.on(of_arch) else None
+    return Cell(fragment, of_arch.name, claim[1].meant, None, layers, stated=claim) if claim else None
 
 
 def of(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
@@ -208,9 +208,9 @@ def require_selection(cell: Cell) -> None:
         raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
 
 
-def sources(tables: Iterable[Cell]) -> str:
+def sources(cells: Iterable[Cell]) -> str:
     """Where tables come from, each place once."""
-    return ", ".join(dict.fromkeys(cell.source for cell in tables))
+    return ", ".join(dict.fromkeys(cell.source for cell in cells))
 
 
 def load(name: str, arch: str | None = None, results: Path | None = None, only: bool = False) -> Cell:

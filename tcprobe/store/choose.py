@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
@@ -34,6 +34,7 @@ from tcprobe.store import documents
 from tcprobe.store.finding import METHODS, Finding, Key, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
+from tcprobe.values import Json
 
 PUBLISHED = "published"
 MANY = 32  # files looked for in a folder, from which on it is listed
@@ -132,8 +133,11 @@ class Layers:
 
     def _strongest(self, fragment: Fragment, first: Found) -> Found:
         """Of what stands beside `first` in its folder, by the same method: the table that most kinds of GPUs show."""
-        beside = [f for f in self.tables(fragment, [first.measured.arch])
-                  if (f.group, f.measured.method) == (first.group, first.measured.method)]  # fmt: skip
+        beside = [
+            f
+            for f in self.tables(fragment, [first.measured.arch])
+            if (f.group, f.measured.method) == (first.group, first.measured.method)
+        ]
         by_table: dict[str, set[str]] = {}
         for one in beside:
             by_table.setdefault(one.table(fragment).id, set()).add(witness(one.measured))
@@ -193,7 +197,7 @@ class Layers:
             self._methods[key] = layer.results.methods(arch)
         return self._methods[key]
 
-    def lowerings(self, arch: str) -> Iterator[tuple[dict[str, Any], str]]:
+    def lowerings(self, arch: str) -> Iterator[tuple[Json, str]]:
         """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
         return self.documents(arch, "lowering", lambda results: results.lowering(arch))
 

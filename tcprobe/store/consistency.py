@@ -42,10 +42,10 @@ def check(measured: Measurement, results: Results) -> None:
         _check_known(measured, row, results, "is not anchored: an earlier version measured it, and it is a new table")
 
 
-def _check_known(measured: Measurement, row: Instruction, results: Results, why: str) -> None:
+def _check_known(measured: Measurement, instruction: Instruction, results: Results, why: str) -> None:
     for operand, table in measured.tables.items():
-        if not any(table == known for known in _known(measured, row.fragment(operand), results)):
-            raise DataError(f"{row.id} on {measured.arch}: its table of {operand} {why}. Measure it again.")
+        if not any(table == known for known in _known(measured, instruction.fragment(operand), results)):
+            raise DataError(f"{instruction.id} on {measured.arch}: its table of {operand} {why}. Measure it again.")
 
 
 def _known(measured: Measurement, fragment: Fragment, results: Results) -> Iterator[Table]:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.system import files
 from tcprobe.text import MOST_TEXT, plain, quoted
+from tcprobe.values import Json
 
 SCHEMA = 1
 _UNFIT = f"has characters that cannot be printed, or more than {MOST_TEXT}"
@@ -38,7 +39,7 @@ def canonical(data: object, indent: str = "") -> str:
     return f"{opening}\n{indent} {inner}\n{indent}{closing}"
 
 
-def seal(kind: str, body: dict[str, Any], schema: int = SCHEMA) -> str:
+def seal(kind: str, body: Json, schema: int = SCHEMA) -> str:
     """The text of a document: body, kind and schema, and at its end the checksum of all that."""
     text = canonical({**body, "kind": kind, "schema": schema})
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -52,7 +53,7 @@ def sealed(raw: bytes) -> bool:
     return raw == text + _CHECKSUM + digest + b'"\n}\n'
 
 
-def read(path: str | Path, kind: str, most: int = files.MOST_BYTES) -> dict[str, Any] | None:
+def read(path: str | Path, kind: str, most: int = files.MOST_BYTES) -> Json | None:
     """The body of a document of at most `most` bytes, None if there is no such file.
 
     DataError names the file, the place and the reason if it cannot be trusted; NewerSchemaError if a later tcprobe
@@ -76,7 +77,7 @@ def naming(path: str | Path) -> Iterator[None]:
         raise DataError(f"{path}: not what tcprobe writes ({error}).") from None
 
 
-def _body(raw: bytes, kind: str) -> dict[str, Any]:
+def _body(raw: bytes, kind: str) -> Json:
     content = parsed(raw)
     schema = content.get("schema")
     if content.get("kind") != kind or type(schema) is not int or schema < 1:
@@ -88,7 +89,7 @@ def _body(raw: bytes, kind: str) -> dict[str, Any]:
     return {key: value for key, value in content.items() if key not in ("kind", "schema", "sha256")}
 
 
-def parsed(raw: bytes) -> dict[str, Any]:
+def parsed(raw: bytes) -> Json:
     """The JSON object in the bytes of a document; DataError if there is none, or its texts are not plain."""
     try:
         content = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
@@ -103,7 +104,7 @@ def parsed(raw: bytes) -> dict[str, Any]:
     return content
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> Json:
     """An object whose keys stand once and whose texts are plain."""
     members = dict(pairs)
     if len(members) < len(pairs):

@@ -17,6 +17,7 @@ from tcprobe.store.documents import naming
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import one_line
+from tcprobe.values import Json
 
 KIND = "encodings"
 MOST = 100  # texts in a list: HMMA.884 has 4 steps
@@ -29,7 +30,7 @@ def path_of(results: Results, name: str) -> Path:
     return results.root / name / "encodings.json"
 
 
-def read(results: Results, name: str) -> dict[str, Any] | None:
+def read(results: Results, name: str) -> Json | None:
     """The body of an arch, None if there is none; DataError if the file cannot be trusted."""
     path = path_of(results, name)
     body = documents.read(path, KIND)

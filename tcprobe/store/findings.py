@@ -187,5 +187,12 @@ def _from_json(kind: str, content: dict[str, object]) -> Finding:
 
 
 def _to_json(finding: Finding) -> dict[str, object]:
-    return {"arch": finding.arch, "method": finding.method, "subject": finding.subject, "status": finding.status,
-            "provenance": dict(finding.provenance), "body": finding.plain, "words": finding.words}  # fmt: skip
+    return {
+        "arch": finding.arch,
+        "method": finding.method,
+        "subject": finding.subject,
+        "status": finding.status,
+        "provenance": dict(finding.provenance),
+        "body": finding.plain,
+        "words": finding.words,
+    }

@@ -20,12 +20,13 @@ from tcprobe.fit.linear import Layout, fit_layout, pack, unpacked
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.space import Axis, Space, slots
 from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Table
+from tcprobe.values import Json
 
 _KEYS = {"threads", "elements", "outputs", "origin", "bases"}
 MOST = 1 << 12  # threads, and elements a thread
 
 
-def written(table: Table) -> dict[str, Any]:
+def written(table: Table) -> Json:
     """Plain data: `Table.to_json`, or the bases of a linear layout of more than a warp."""
     if table.threads <= WARP or table.space != slots(table.threads, table.elements):
         return table.to_json()
@@ -33,8 +34,13 @@ def written(table: Table) -> dict[str, Any]:
     if not isinstance(linear, Layout) or None in table.values[table.outputs[0]]:
         return table.to_json()
     bases = {name: [[base[o] for o in table.outputs] for base in of] for name, of in linear.bases.items()}
-    return {"threads": table.threads, "elements": table.elements, "outputs": list(table.outputs),
-            "origin": [linear.origin[o] for o in table.outputs], "bases": bases}  # fmt: skip
+    return {
+        "threads": table.threads,
+        "elements": table.elements,
+        "outputs": list(table.outputs),
+        "origin": [linear.origin[o] for o in table.outputs],
+        "bases": bases,
+    }
 
 
 def read(data: object) -> Table:

@@ -162,8 +162,8 @@ def _agreed(name: str, kind: str, tables: dict[str, Operands]) -> str:
     return next((id_ for id_, cells in tables.items() if all(c.measured for c in cells.values())), next(iter(tables)))
 
 
-def _map(one: Cell) -> tuple[object, ...]:
-    return one.table.id, one.fragment.slot_bits, one.fragment.register_bits
+def _map(cell: Cell) -> tuple[object, ...]:
+    return cell.table.id, cell.fragment.slot_bits, cell.fragment.register_bits
 
 
 def _note(name: str, kind: str, tables: dict[str, Operands]) -> str:

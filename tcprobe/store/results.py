@@ -35,6 +35,7 @@ from tcprobe.store.finding import METHODS
 from tcprobe.store.measurement import Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
+from tcprobe.values import Json
 
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
@@ -192,7 +193,7 @@ class Results:
         """Where the lowering of an arch's multiplies is stored."""
         return self.root / arch / "lowering.json"
 
-    def lowering(self, arch: str) -> dict[str, Any] | None:
+    def lowering(self, arch: str) -> Json | None:
         """{"compiler": ..., "instructions": {id: {"opcodes", "others", "refused"}}}, None if there is none.
 
         DataError if the file cannot be trusted.
@@ -201,7 +202,7 @@ class Results:
             self._lowerings[arch] = self._lowering(arch)
         return self._lowerings[arch]
 
-    def _lowering(self, arch: str) -> dict[str, Any] | None:
+    def _lowering(self, arch: str) -> Json | None:
         path = self.lowering_path(arch)
         body = documents.read(path, "lowering")
         if body is not None:
@@ -228,7 +229,7 @@ class Results:
         """Where the layouts of an arch's tensor-core opcodes are stored."""
         return self.root / arch / "opcodes.json"
 
-    def opcodes(self, arch: str) -> dict[str, Any]:
+    def opcodes(self, arch: str) -> Json:
         """{opcode: {"compiler": ..., "layouts": {operand: layout id}, "source": a wmma.mma}}, empty without any.
 
         DataError if the file, or a layout that it names, cannot be trusted.
@@ -309,13 +310,13 @@ def published() -> Results:
     return Results(inside if inside.is_dir() else Path(__file__).parents[2] / "results")
 
 
-def _from_json(body: dict[str, Any], tables: Mapping[str, Table]) -> Measurement:
+def _from_json(body: Json, tables: Mapping[str, Table]) -> Measurement:
     structure, unread = body.pop("structure"), body.pop("unread")
     lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
     return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
 
 
-def _to_json(measurement: Measurement) -> dict[str, Any]:
+def _to_json(measurement: Measurement) -> Json:
     structure = measurement.structure
     return {
         "experiment": measurement.experiment,
@@ -331,7 +332,7 @@ def _to_json(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _trusted(read: Callable[[], dict[str, Any]], nothing: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _trusted(read: Callable[[], dict[str, Any]], nothing: dict[str, Any]) -> tuple[Json, list[str]]:
     """What is read, or `nothing` and a complaint where it cannot be trusted."""
     try:
         return read(), []
@@ -341,5 +342,5 @@ def _trusted(read: Callable[[], dict[str, Any]], nothing: dict[str, Any]) -> tup
         return nothing, [str(error)]
 
 
-def _save(path: Path, kind: str, body: dict[str, Any]) -> None:
+def _save(path: Path, kind: str, body: Json) -> None:
     files.write(path, documents.seal(kind, body).encode(), parents=True)

@@ -25,19 +25,19 @@ from tcprobe.store.results import published
 FIGURE = " as a figure only"
 
 
-def stated(fragment: Fragment, row: Arch) -> tuple[str, Claim] | None:
+def stated(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
     """What is documented of a fragment on an arch, and by which reference; None where nothing is."""
-    return documented(fragment, row) or _drawn(fragment, row)
+    return documented(fragment, arch) or _drawn(fragment, arch)
 
 
 @cache
-def _drawn(fragment: Fragment, row: Arch) -> tuple[str, Claim] | None:
+def _drawn(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
     """What the first reference draws; it is asked for where no reference states more."""
     first = references()[0]
-    words = said(first, fragment, row)
+    words = said(first, fragment, arch)
     if isinstance(words, Claim) or not words.endswith(FIGURE):
         return None
-    others = [other.name for other in ARCHS if other != row]
+    others = [other.name for other in ARCHS if other != arch]
     saved = (found for id_ in _alike(fragment) for found in _below().saved(id_, others, ["live"]))
     live = next((found for found in saved if fragment.operand in found.measured.tables), None)
     if live is None:

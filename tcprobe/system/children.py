@@ -173,9 +173,14 @@ class Scratch:
     def _start_guard(self) -> subprocess.Popen[bytes]:
         """A guard that finds `rm` whatever PATH is, and holds on to no folder and no output of ours."""
         return subprocess.Popen(
-            (*SHELL, GUARD, "tcprobe-guard", str(self.folder)), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, cwd="/", env={**os.environ, "PATH": os.defpath}, process_group=0,
-        )  # fmt: skip
+            (*SHELL, GUARD, "tcprobe-guard", str(self.folder)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={**os.environ, "PATH": os.defpath},
+            process_group=0,
+        )
 
     def _output(self) -> IO[bytes]:
         self._check()

@@ -86,9 +86,14 @@ def execute(trial: Trial, folder: Path) -> Outcome:
     began = time.monotonic()
     with open(texts[0], "wb") as out, open(texts[1], "wb") as err:
         process = subprocess.Popen(
-            _shell(trial), cwd=folder, env=_environment(trial, folder, mark),
-            stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
-        )  # fmt: skip
+            _shell(trial),
+            cwd=folder,
+            env=_environment(trial, folder, mark),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
         status, usage, hung = _wait(process)
     seconds = time.monotonic() - began
     left = _end(process.pid, mark, trial) if not hung else ()

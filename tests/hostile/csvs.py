@@ -61,9 +61,13 @@ def _swapped() -> Table:
 OTHER: Table = {(lane, i): (lane, i) for lane in range(64) for i in range(2)}
 ORDERS = ("row,col,lane,i", "i,lane,row,col", "col,row,i,lane", "LANE,I,ROW,COL", "Lane,I,Row,Col", "lane,i,col,row")
 STRANGE = (
-    "lane,i,row", "lane,i,row,row", "lane,lane,i,row,col", "lane,i,row,column", "thread,i,row,col",
+    "lane,i,row",
+    "lane,i,row,row",
+    "lane,lane,i,row,col",
+    "lane,i,row,column",
+    "thread,i,row,col",
     "lane,i,row,col,row",
-)  # fmt: skip
+)
 HUGE = ("4294967296", "18446744073709551616", "9" * 400, "9" * 5000)
 
 # name, bytes, the table that they are
@@ -86,8 +90,7 @@ PLAIN: list[tuple[str, bytes, Table | None]] = [
     ("tabs between", _text().replace(b",", b"\t"), TRUE),
     ("semicolons between", _text().replace(b",", b";"), TRUE),
     ("no head", _text(_lines(TRUE)[0], _lines(TRUE)[1:]), TRUE),
-    ("two elements exchanged", _text(lines=_lines(_other(_0_0=(0, 1), _0_1=(0, 0)))),
-     _other(_0_0=(0, 1), _0_1=(0, 0))),
+    ("two elements exchanged", _text(lines=_lines(_other(_0_0=(0, 1), _0_1=(0, 0)))), _other(_0_0=(0, 1), _0_1=(0, 0))),
     ("transposed", _text(lines=_lines(_swapped())), _swapped()),
     ("an element twice", _text(lines=_lines(_other(_0_0=(0, 1)))), _other(_0_0=(0, 1))),
     ("a line less", _text(lines=_lines(TRUE)[:-1]), dict(list(TRUE.items())[:-1])),
@@ -148,29 +151,73 @@ PLAIN: list[tuple[str, bytes, Table | None]] = [
     ("a head of a megabyte", _text("lane,i,row,col," + "x" * 1_000_000), None),
     ("a thousand columns", _text(HEAD + ",x" * 1000, [line + ",0" * 1000 for line in _lines(TRUE)]), TRUE),
     ("a line of 200,000 commas", _with("," * 200_000), TRUE),
-]  # fmt: skip
+]
 
 # one number, lane of the second line (0) or row (0): how it is written, and whether it is that number at all
 NUMBERS: list[tuple[str, str, bool]] = [
-    ("full-width", "\uff10", False), ("Arabic", "\u0660", False), ("Devanagari", "\u0966", False),
-    ("superscript", "\u2070", False), ("circled", "\u24ea", False),
-    ("underscores", "0_0", False), ("plus", "+0", True), ("minus", "-0", True), ("zeros", "000", True),
-    ("decimal", "0.0", True), ("point", "0.", True), ("exponent", "0e0", True), ("exponent of 9s", "0e99999", True),
-    ("half", "0.5", False), ("hexadecimal", "0x0", True), ("octal", "0o0", True), ("binary", "0b0", True),
-    ("true", "True", False), ("false", "false", False), ("none", "None", False), ("nan", "nan", False),
+    ("full-width", "\uff10", False),
+    ("Arabic", "\u0660", False),
+    ("Devanagari", "\u0966", False),
+    ("superscript", "\u2070", False),
+    ("circled", "\u24ea", False),
+    ("underscores", "0_0", False),
+    ("plus", "+0", True),
+    ("minus", "-0", True),
+    ("zeros", "000", True),
+    ("decimal", "0.0", True),
+    ("point", "0.", True),
+    ("exponent", "0e0", True),
+    ("exponent of 9s", "0e99999", True),
+    ("half", "0.5", False),
+    ("hexadecimal", "0x0", True),
+    ("octal", "0o0", True),
+    ("binary", "0b0", True),
+    ("true", "True", False),
+    ("false", "false", False),
+    ("none", "None", False),
+    ("nan", "nan", False),
     ("inf", "inf", False),
-    ("minus one", "-1", False), ("minus, Unicode", "\u22121", False), ("empty", "", False), ("space", " ", False),
-    ("no-break space", "\u00a00", True), ("zero-width space", "0\u200b", True), ("tab", "0\t", True),
-    ("thousands", "0'000", False), ("expression", "1-1", False), ("code", "__import__('os').system('x')", False),
-    ("formula", "=0", False), ("fraction", "0/1", False), ("complex", "0j", False), ("long", "0L", False),
-    ("suffix", "0u", False), ("parenthesis", "(0)", False), ("two", "0 0", False), ("half a pair", "0)", False),
-]  # fmt: skip
+    ("minus one", "-1", False),
+    ("minus, Unicode", "\u22121", False),
+    ("empty", "", False),
+    ("space", " ", False),
+    ("no-break space", "\u00a00", True),
+    ("zero-width space", "0\u200b", True),
+    ("tab", "0\t", True),
+    ("thousands", "0'000", False),
+    ("expression", "1-1", False),
+    ("code", "__import__('os').system('x')", False),
+    ("formula", "=0", False),
+    ("fraction", "0/1", False),
+    ("complex", "0j", False),
+    ("long", "0L", False),
+    ("suffix", "0u", False),
+    ("parenthesis", "(0)", False),
+    ("two", "0 0", False),
+    ("half a pair", "0)", False),
+]
 
 # lane, i: where a table of two lines ends, and so how large it is
 BOUNDS = [
-    (4095, 4095), (4095, 0), (0, 4095), (4096, 0), (0, 4096), (1023, 1023), (31, 4095), (4095, 7), (31, 255), (31, 8),
-    (63, 7), (32, 0), (65535, 65535), (1 << 31, 1), (1, 1 << 31), (1 << 63, 1 << 63), (10**30, 0), (0, 10**30),
-]  # fmt: skip
+    (4095, 4095),
+    (4095, 0),
+    (0, 4095),
+    (4096, 0),
+    (0, 4096),
+    (1023, 1023),
+    (31, 4095),
+    (4095, 7),
+    (31, 255),
+    (31, 8),
+    (63, 7),
+    (32, 0),
+    (65535, 65535),
+    (1 << 31, 1),
+    (1, 1 << 31),
+    (1 << 63, 1 << 63),
+    (10**30, 0),
+    (0, 10**30),
+]
 
 
 def _many(count: int, lanes: int) -> Callable[[Path], object]:
@@ -284,10 +331,17 @@ def _late(outcome: Outcome) -> Iterator[Fault]:
 
 
 _OPERATORS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_, ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 
 def value(formula: str, lane: int, i: int) -> int:

@@ -27,9 +27,11 @@ def cases(thorough: bool = False) -> Iterator[Case]:
 def _inputs() -> Iterator[Case]:
     yield Case(CATEGORY, "control: the healthy folder", saved.healthy, reading.trials(reading.MMA, _control))
     yield Case(
-        CATEGORY, "possible: another load", _layout(LOAD, "a", crafted.permuted),
+        CATEGORY,
+        "possible: another load",
+        _layout(LOAD, "a", crafted.permuted),
         reading.trials(reading.LOAD, reading.possible),
-    )  # fmt: skip
+    )
     for name, experiment, edit in crafted.MEASUREMENTS:
         yield _case(name, saved.file_of(experiment), _edited(edit), reading.TARGETS[experiment])
     for name, experiment, operands, edit in crafted.LAYOUTS:

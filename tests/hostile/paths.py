@@ -271,11 +271,16 @@ def _folders() -> Iterator[Case]:
     for name, word, make, writes in RESULTS:
         here = ("--results", word)
         reads: list[tuple[Word, ...]] = [
-            ("show", MMA.fragment, "--arch", "sm_90", *here), ("compare", "--arch", "sm_90", *here),
-            ("where", MMA.fragment, "--row", "0", *here), ("diff", "sm_80", "sm_90", *here),
-            ("diff", word, "other"), ("fit", word), ("compare", word, MMA.fragment),
-            ("doctor", "--cuda", word), ("lower", saved.MMA, "--arch", "sm_80", "--cuda", word),
-        ]  # fmt: skip
+            ("show", MMA.fragment, "--arch", "sm_90", *here),
+            ("compare", "--arch", "sm_90", *here),
+            ("where", MMA.fragment, "--row", "0", *here),
+            ("diff", "sm_80", "sm_90", *here),
+            ("diff", word, "other"),
+            ("fit", word),
+            ("compare", word, MMA.fragment),
+            ("doctor", "--cuda", word),
+            ("lower", saved.MMA, "--arch", "sm_80", "--cuda", word),
+        ]
         written = (f"{os.fsdecode(word)}", f"{os.fsdecode(word)}/*", "sm_80*", "layouts*", "*.md", "*out*", "o\nut*")
         allowed = written if writes else ()
         trials = [Trial(argv, no_judge) for argv in reads]

@@ -21,9 +21,25 @@ from . import board, saved
 from .board import Fault, Judge, Outcome, Trial
 
 FORMATS = (
-    "csv", "cuda", "cute", "cute-dsl", "json", "latex", "markdown", "mosaic", "numba", "numpy", "ptx", "python", "svg",
-    "sympy", "tensor-layouts", "tilelang", "tinygrad", "triton",
-)  # fmt: skip
+    "csv",
+    "cuda",
+    "cute",
+    "cute-dsl",
+    "json",
+    "latex",
+    "markdown",
+    "mosaic",
+    "numba",
+    "numpy",
+    "ptx",
+    "python",
+    "svg",
+    "sympy",
+    "tensor-layouts",
+    "tilelang",
+    "tinygrad",
+    "triton",
+)
 MULTIPLIES = ("ptx", "tinygrad")  # formats of a whole multiply
 WHOLE = ("compare", "diff", "fit", "pages", "list", "lower")  # speak of many tables: the good ones and those refused
 PAGES = ("results/*.md",)
@@ -58,17 +74,26 @@ def commands(target: Target) -> list[tuple[str, ...]]:
     fragment, instruction, source, goal, arch = target
     one = ("--arch", arch)
     asked = [
-        ("show", fragment, *one), ("show", fragment), ("show", fragment, "--json", *one),
-        ("where", fragment, "--row", "0-1", *one), ("where", fragment, "--lane", "3", "--json", *one),
+        ("show", fragment, *one),
+        ("show", fragment),
+        ("show", fragment, "--json", *one),
+        ("where", fragment, "--row", "0-1", *one),
+        ("where", fragment, "--lane", "3", "--json", *one),
         ("trace", instruction, "--row", "0", "--col", "1", *one),
         ("trace", instruction, "--operand", "a", "--lane", "3", "--i", "1", "--json", *one),
-        ("convert", source, goal, *one), ("convert", source, goal, "--json", *one),
+        ("convert", source, goal, *one),
+        ("convert", source, goal, "--json", *one),
         *(("emit", instruction if name in MULTIPLIES else fragment, "--to", name, *one) for name in FORMATS),
-        ("compare", *one), ("compare", "table.csv", fragment, *one),
-        ("diff", "sm_80", "sm_90"), ("diff", "results", "other"),
-        ("pages",), ("fit", "results", "--json"),
-        ("why-not", fragment, *one), ("list", *one), ("lower", instruction, *one),
-    ]  # fmt: skip
+        ("compare", *one),
+        ("compare", "table.csv", fragment, *one),
+        ("diff", "sm_80", "sm_90"),
+        ("diff", "results", "other"),
+        ("pages",),
+        ("fit", "results", "--json"),
+        ("why-not", fragment, *one),
+        ("list", *one),
+        ("lower", instruction, *one),
+    ]
     return [tuple(with_results(argv)) for argv in asked]
 
 

@@ -106,7 +106,7 @@ FIELDS: list[tuple[str, str, Put]] = [
     ("multiply", "sm_90/lowering.json", _key("instructions")),
     ("opcode of a multiply", "sm_90/lowering.json", _key("instructions", MMA, "opcodes")),
     ("why a multiply is refused", "sm_90/lowering.json", _at("instructions", MMA, "refused")),
-]  # fmt: skip
+]
 FREE = ("device", "driver", "cuda", "compiler", "tcprobe")
 
 

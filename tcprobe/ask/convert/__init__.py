@@ -97,11 +97,19 @@ class Conversion:
             "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},
             "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
             "source": sources((t.source, t.target)),
-            "arch": t.source.arch, "rows": t.rows, "cols": t.cols, "transpose": t.transpose, "summary": self.summary,
-            "costs": self.costs, "cycles": self.cycles.to_json(),
-            "fewest_shuffles": self.fewest, "reason": self.reason, "code": self.code,
-            "k_order": list(t.order) or None, "load": self.load,
-        }  # fmt: skip
+            "arch": t.source.arch,
+            "rows": t.rows,
+            "cols": t.cols,
+            "transpose": t.transpose,
+            "summary": self.summary,
+            "costs": self.costs,
+            "cycles": self.cycles.to_json(),
+            "fewest_shuffles": self.fewest,
+            "reason": self.reason,
+            "code": self.code,
+            "k_order": list(t.order) or None,
+            "load": self.load,
+        }
 
 
 def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = False, name: str = NAME) -> Conversion:
@@ -175,8 +183,9 @@ def held_as(cell: Cell, kind: str | None) -> Cell:
             raise UsageError(f"--as is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
         return cell
     if kind is None or dtype(kind).bits != fragment.slot_bits:
-        raise UsageError(f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are with --as f32 or "
-                         "--as s32.")  # fmt: skip
+        raise UsageError(
+            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are with --as f32 or --as s32."
+        )
     return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 
 

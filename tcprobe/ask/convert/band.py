@@ -34,5 +34,6 @@ def band(cell: Cell) -> Cell:
             raise UsageError(f"{fragment.id}: warp {warp} does not hold the band of rows that it should.")
     values = {name: column[:size] for name, column in table.values.items()}
     held = replace(fragment.held, rows=rows)
-    return replace(cell, fragment=replace(fragment, threads=WARP, held=held),
-                   table=slot_table(WARP, table.elements, values))  # fmt: skip
+    return replace(
+        cell, fragment=replace(fragment, threads=WARP, held=held), table=slot_table(WARP, table.elements, values)
+    )

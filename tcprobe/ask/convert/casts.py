@@ -49,15 +49,26 @@ CASTS = {
     ("f32", "bf16"): _pair("bf16", 16, 80),
     ("f32", "e4m3"): _pair("e4m3", 8, 89),
     ("f32", "e5m2"): _pair("e5m2", 8, 89),
-    ("f32", "tf32"): Cast("f32 to tf32", 32, "float",
-                          single='asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x));', target=80),
-    ("f16", "e4m3"): Cast("f16 to e4m3", 8, "unsigned",
-                          pair='asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));', target=89),
-    ("f16", "e5m2"): Cast("f16 to e5m2", 8, "unsigned",
-                          pair='asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));', target=89),
+    ("f32", "tf32"): Cast(
+        "f32 to tf32", 32, "float", single='asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x));', target=80
+    ),
+    ("f16", "e4m3"): Cast(
+        "f16 to e4m3",
+        8,
+        "unsigned",
+        pair='asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));',
+        target=89,
+    ),
+    ("f16", "e5m2"): Cast(
+        "f16 to e5m2",
+        8,
+        "unsigned",
+        pair='asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));',
+        target=89,
+    ),
     ("s32", "s8"): _packed("s8"),
     ("s32", "u8"): _packed("u8"),
-}  # fmt: skip
+}
 
 
 OLDER = {

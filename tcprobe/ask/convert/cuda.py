@@ -88,8 +88,9 @@ def _(op: Permute, _kind: Cast, word: str) -> Iterator[str]:
 def _selector(units: Sequence[int]) -> int:
     """prmt's selector: a nibble a byte."""
     width = 4 // len(units)
-    return sum((unit * width + byte) << 4 * (place * width + byte) for place, unit in enumerate(units)
-               for byte in range(width))  # fmt: skip
+    return sum(
+        (unit * width + byte) << 4 * (place * width + byte) for place, unit in enumerate(units) for byte in range(width)
+    )
 
 
 def _condition(mask: int) -> str:
@@ -175,8 +176,17 @@ def _helpers(plan: Plan, kind: Cast) -> list[str]:
         arguments, statement = f"{kind.source} low, {kind.source} high", kind.pair
     d = "unsigned short d" if '"=h"' in statement else "unsigned d"
     guard = f"TCPROBE_{_function(kind).upper()}"
-    return [f"#ifndef {guard}", f"#define {guard}", f"__device__ inline unsigned {_function(kind)}({arguments}) {{",
-            f"  {d};", f"  {statement}", "  return d;", "}", "#endif", ""]  # fmt: skip
+    return [
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        f"__device__ inline unsigned {_function(kind)}({arguments}) {{",
+        f"  {d};",
+        f"  {statement}",
+        "  return d;",
+        "}",
+        "#endif",
+        "",
+    ]
 
 
 def _order(order: Sequence[int], name: str) -> list[str]:
@@ -185,5 +195,8 @@ def _order(order: Sequence[int], name: str) -> list[str]:
         return []
     closed = formula(order)
     body = f"return {closed};" if closed else f"constexpr short at[] = {{{', '.join(map(str, order))}}}; return at[k];"
-    return ["/// which k of the matrix is at place k of this factor, and must be at place k of the other one, too",
-            f"__host__ __device__ constexpr int {name}_k(int k) {{ {body} }}", ""]  # fmt: skip
+    return [
+        "/// which k of the matrix is at place k of this factor, and must be at place k of the other one, too",
+        f"__host__ __device__ constexpr int {name}_k(int k) {{ {body} }}",
+        "",
+    ]

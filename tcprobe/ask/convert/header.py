@@ -46,8 +46,9 @@ def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
     guard = f"TCPROBE_CONVERT_{hashlib.sha256(f'{namespace} {code}'.encode()).hexdigest()[:12]}"
     yield from ("", f"#ifndef {guard}", f"#define {guard}")
     for name, count, cell in (
-        ("from", tiles.source_tiles, tiles.source), ("to", tiles.target_tiles, tiles.target),
-    ):  # fmt: skip
+        ("from", tiles.source_tiles, tiles.source),
+        ("to", tiles.target_tiles, tiles.target),
+    ):
         yield comment(f"// {name}: {count} x {cell.fragment.id}, {origin(cell)}")
     yield comment(f"// {conversion.summary}; a lane: {conversion.words}")
     yield from [f"namespace {namespace} {{"] * bool(namespace)

@@ -142,9 +142,12 @@ class _Exchange:
     """Words sent between lanes so that all target registers in `rest` can be put together."""
 
     def __init__(
-        self, tiling: Tiling, rest: Mapping[Key, Sequence[tuple[Unit, ...]]], held: list[dict[Unit, Place]],
+        self,
+        tiling: Tiling,
+        rest: Mapping[Key, Sequence[tuple[Unit, ...]]],
+        held: list[dict[Unit, Place]],
         maker: _Maker,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._rest, self._held, self._maker = rest, held, maker
         needs = self._needs(tiling)
         self._sent: list[tuple[tuple[int, int], tuple[Unit, ...]]] = [

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,9 +36,11 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
-from tcprobe.layout.banks import IDLE, Ints, Judge
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE, Judge
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, cell, sources
+from tcprobe.values import Json
 
 COUNTS = (4, 2, 1)
 MATRICES, TRANSPOSED = "stmatrix.", "stmatrix.trans"  # as many as fill the tile
@@ -146,19 +148,31 @@ class Stored:
         b, m, s = self.shared.swizzle
         return max(MATRIX_ROW, 1 << m + abs(s) + b if b else 1)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         issues = [[None if at == IDLE else at for at in row] for row in self.addresses.tolist()]
         return {
-            **self.conversion.to_json(), "from": {"id": self.cell.fragment.id, "tiles": 1,
-            "evidence": self.cell.evidence}, "source": sources([self.cell]), "access": self.access, "ptx": self.ptx,
-            "type": self.tile.type, "tile": [self.tile.rows, self.tile.cols], "contiguous": self.tile.contiguous,
-            "shared": str(self.shared), "pitch": self.shared.pitch(self.tile), "bytes": self.shared.bytes(self.tile),
-            "block": self.shared.block or None, "wavefronts": self.wavefronts, "ideal": self.ideal,
+            **self.conversion.to_json(),
+            "from": {"id": self.cell.fragment.id, "tiles": 1, "evidence": self.cell.evidence},
+            "source": sources([self.cell]),
+            "access": self.access,
+            "ptx": self.ptx,
+            "type": self.tile.type,
+            "tile": [self.tile.rows, self.tile.cols],
+            "contiguous": self.tile.contiguous,
+            "shared": str(self.shared),
+            "pitch": self.shared.pitch(self.tile),
+            "bytes": self.shared.bytes(self.tile),
+            "block": self.shared.block or None,
+            "wavefronts": self.wavefronts,
+            "ideal": self.ideal,
             "store_cycles": self.cycles.to_json(),
-            "alignment": self.alignment, "threads": self.cell.fragment.threads,
-            "formula": str(self.formula) if self.formula else None, "issues": issues, "evidence": self.evidence,
-        }  # fmt: skip
+            "alignment": self.alignment,
+            "threads": self.cell.fragment.threads,
+            "formula": str(self.formula) if self.formula else None,
+            "issues": issues,
+            "evidence": self.evidence,
+        }
 
 
 def is_store(name: str) -> bool:

@@ -41,8 +41,15 @@ from tcprobe.store.tensor_maps import rests_on
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
 # by the first part of an access's name; what reaches a fragment otherwise is one more of these
 ENDS: dict[str, Callable[[PathRequest], RegisterCopy]] = dict.fromkeys(MOVES, register_copy)
-LOADS = ("ldmatrix.x4", "ldmatrix.x4.trans", "ldmatrix.x2", "ldmatrix.x2.trans", "ldmatrix.x1", "ldmatrix.x1.trans",
-         *(f"ld.shared.b{8 * n}" for n in (16, 8, 4, 2, 1)))  # fmt: skip
+LOADS = (
+    "ldmatrix.x4",
+    "ldmatrix.x4.trans",
+    "ldmatrix.x2",
+    "ldmatrix.x2.trans",
+    "ldmatrix.x1",
+    "ldmatrix.x1.trans",
+    *(f"ld.shared.b{8 * n}" for n in (16, 8, 4, 2, 1)),
+)
 STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
 
 
@@ -114,67 +121,76 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""
     requests = [
         PathRequest(
-            tile, tile.length if options.ld is None else options.ld, parse_shared(options.placed),
-            options.fill or (way_in if name.startswith("ld") else "plain"), rules, cell, parse_access(name),
+            tile,
+            tile.length if options.ld is None else options.ld,
+            parse_shared(options.placed),
+            options.fill or (way_in if name.startswith("ld") else "plain"),
+            rules,
+            cell,
+            parse_access(name),
             boxes=boxes,
         )
         for name in names
-    ]  # fmt: skip
+    ]
     able = (one for fits in (_exists, _reaches) for one in requests if fits(one))
     return requests[0] if len(requests) == 1 else next(able, requests[0])
 
 
-def path(asked: PathRequest) -> PathPlan:
+def path(request: PathRequest) -> PathPlan:
     """The proven path; UsageError says why there is none, and names the nearest that there are."""
     try:
-        return proven(asked)
+        return proven(request)
     except UsageError as error:
         from tcprobe.ask.path.nearest import nearest
 
-        near = [f"{' '.join(changes)}" for changes in nearest(asked, _exists)]
+        near = [f"{' '.join(changes)}" for changes in nearest(request, _exists)]
         hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
         raise UsageError(f"no such path. {error}{hint}") from None
 
 
-def proven(asked: PathRequest) -> PathPlan:
+def proven(request: PathRequest) -> PathPlan:
     """The path, gone from end to end; UsageError where it cannot be."""
-    registers = ENDS[asked.move](asked)
-    transfer = FILLERS[asked.fill_kind](asked)
-    steps: tuple[PathStep, ...] = (transfer, registers) if asked.loads else (registers, transfer)
-    _prove(asked, steps)
-    return PathPlan(asked, steps)
+    registers = ENDS[request.move](request)
+    transfer = FILLERS[request.fill_kind](request)
+    steps: tuple[PathStep, ...] = (transfer, registers) if request.loads else (registers, transfer)
+    _prove(request, steps)
+    return PathPlan(request, steps)
 
 
-def _exists(asked: PathRequest) -> bool:
+def _exists(request: PathRequest) -> bool:
     try:
-        proven(asked)
+        proven(request)
     except UsageError:
         return False
     return True
 
 
-def _reaches(asked: PathRequest) -> bool:
+def _reaches(request: PathRequest) -> bool:
     """Whether its access can move the registers, so that what is in the way is something else."""
     try:
-        ENDS[asked.move](asked)
+        ENDS[request.move](request)
     except UsageError:
         return False
     return True
 
 
-def _prove(asked: PathRequest, steps: Sequence[PathStep]) -> None:
+def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:
     """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
-    slots, tile = asked.slots, asked.tile
+    slots, tile = request.slots, request.tile
     at = origins(slots, tile)
-    memory = Memory(tile, asked.ld_bytes, asked.shared.bytes(tile), len(at) * asked.warps, asked.cell.fragment.elements)
-    row, col = (np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
-                for start, values in zip(at.T, (slots.row, slots.col), strict=True))  # fmt: skip
+    memory = Memory(
+        tile, request.ld_bytes, request.shared.bytes(tile), len(at) * request.warps, request.cell.fragment.elements
+    )
+    row, col = (
+        np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
+        for start, values in zip(at.T, (slots.row, slots.col), strict=True)
+    )
     held = memory.of_elements(row, col).reshape(memory.registers.shape)
-    if not asked.loads:
+    if not request.loads:
         memory.registers[:] = held
     for step in steps:
         step.move(memory)
-    wanted = held if asked.loads else np.arange(len(memory.back))
-    if memory.strays or not np.array_equal(memory.registers if asked.loads else memory.back, wanted):
+    wanted = held if request.loads else np.arange(len(memory.back))
+    if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, wanted):
         tables = "the tables of the fragment and of the instructions do not fit together"
-        raise UsageError(f"{asked.words}: elements would not come to their places; {tables}.")
+        raise UsageError(f"{request.words}: elements would not come to their places; {tables}.")

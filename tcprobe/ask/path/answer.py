@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 from tcprobe.layout.banks import IDLE
+from tcprobe.values import Json
 
 
 class Advance(NamedTuple):
@@ -29,10 +30,16 @@ class Advance(NamedTuple):
     shared: tuple[int, ...]
     global_: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
-        return {"axis": self.axis, "steps": self.steps, "issues": self.issues or None, "op": self.op or None,
-                "shared": list(self.shared), "global": self.global_}  # fmt: skip
+        return {
+            "axis": self.axis,
+            "steps": self.steps,
+            "issues": self.issues or None,
+            "op": self.op or None,
+            "shared": list(self.shared),
+            "global": self.global_,
+        }
 
 
 def advance(plan: PathPlan) -> Advance | None:
@@ -54,40 +61,58 @@ def advance(plan: PathPlan) -> Advance | None:
     return Advance(axis, steps, count, "", (), beyond)
 
 
-def shared_address(asked: TileRequest, step: LaneCopy | RegisterCopy) -> AddressText | None:
+def shared_address(request: TileRequest, step: LaneCopy | RegisterCopy) -> AddressText | None:
     """The byte offset in shared memory, from the tile's start."""
-    linear = np.where(step.line == IDLE, IDLE, asked.shared.linear(asked.tile, step.line, step.byte))
-    return address(step.shared, linear, asked.shared.swizzle)
+    linear = np.where(step.line == IDLE, IDLE, request.shared.linear(request.tile, step.line, step.byte))
+    return address(step.shared, linear, request.shared.swizzle)
 
 
-def formulas(asked: TileRequest, step: PathStep) -> dict[str, str | None]:
+def formulas(request: TileRequest, step: PathStep) -> dict[str, str | None]:
     """Byte offsets from the tile's start in lane and issue, None where they have no closed form; none of boxes."""
     if not isinstance(step, LaneCopy | RegisterCopy):
         return {}
-    shared = shared_address(asked, step)
+    shared = shared_address(request, step)
     offsets = {"shared": str(shared) if shared else None}
     return offsets | ({"global": formula(step.globals)} if isinstance(step, LaneCopy) else {})
 
 
-def described(plan: PathPlan) -> dict[str, Any]:
+def described(plan: PathPlan) -> Json:
     """The whole answer as plain data."""
     asked, tile = plan.asked, plan.asked.tile
     ahead = advance(plan)
     return {
-        "fragment": asked.cell.fragment.id, "arch": asked.cell.arch, "tile": [tile.rows, tile.cols], "type": tile.type,
-        "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
+        "fragment": asked.cell.fragment.id,
+        "arch": asked.cell.arch,
+        "tile": [tile.rows, tile.cols],
+        "type": tile.type,
+        "global": tile.contiguous,
+        "ld": asked.ld,
+        "shared": str(asked.shared),
+        "pitch": asked.shared.pitch(tile),
         "block": asked.shared.block or None,
-        "bytes": asked.shared.bytes(tile), "alignment": plan.alignment, "fill": asked.fill,
-        "fragments": plan.fragments, "registers": asked.cell.fragment.registers, "proven": True,
+        "bytes": asked.shared.bytes(tile),
+        "alignment": plan.alignment,
+        "fill": asked.fill,
+        "fragments": plan.fragments,
+        "registers": asked.cell.fragment.registers,
+        "proven": True,
         "steps": [said(asked, step) for step in plan.steps],
-        "k": ahead.to_json() if ahead else None, "evidence": plan.evidence, "rule": asked.rules.to_json(),
-    }  # fmt: skip
+        "k": ahead.to_json() if ahead else None,
+        "evidence": plan.evidence,
+        "rule": asked.rules.to_json(),
+    }
 
 
-def said(asked: TileRequest, step: PathStep) -> dict[str, Any]:
+def said(request: TileRequest, step: PathStep) -> Json:
     """A step as plain data."""
-    plain = {"kind": step.kind, "instruction": step.instruction, "ptx": list(step.ptx), "wavefronts": step.wavefronts,
-             "ideal": step.ideal, "formula": formulas(asked, step),
-             "cycles": step_cycles(asked, step).to_json()}  # fmt: skip
+    plain = {
+        "kind": step.kind,
+        "instruction": step.instruction,
+        "ptx": list(step.ptx),
+        "wavefronts": step.wavefronts,
+        "ideal": step.ideal,
+        "formula": formulas(request, step),
+        "cycles": step_cycles(request, step).to_json(),
+    }
     box = {"swizzle": step.swizzle} if isinstance(step, BoxCopy) else {}
     return {**plain, **box, "issues": step.issues()}

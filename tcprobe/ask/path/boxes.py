@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,9 @@ from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.references.shared_memory import tma
+from tcprobe.values import Json
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)
 MOST_STEP = 1 << 40
@@ -56,10 +56,12 @@ class BoxCopy:
         """The mode as the driver names it, without its prefix."""
         return self.mode.name
 
-    def issues(self) -> list[dict[str, Any]]:
+    def issues(self) -> list[Json]:
         """`box`, `at` in elements, `shared` in bytes."""
-        return [{"box": list(self.box), "at": list(at), "shared": shared}
-                for at, shared in zip(self.at, self.shared, strict=True)]  # fmt: skip
+        return [
+            {"box": list(self.box), "at": list(at), "shared": shared}
+            for at, shared in zip(self.at, self.shared, strict=True)
+        ]
 
     def move(self, memory: Memory) -> None:
         """Every element of every box."""
@@ -73,33 +75,37 @@ class BoxCopy:
                 memory.write_global(global_, memory.read_shared(shared, self.bits // 8))
 
 
-def box_copy(asked: TileRequest) -> BoxCopy:
+def box_copy(request: TileRequest) -> BoxCopy:
     """The step with the fewest boxes; UsageError says why no tensor map does it."""
-    tile, here = asked.tile, arch(asked.rules.asked)
+    tile, here = request.tile, arch(request.rules.asked)
     if here.number < tma.LEAST_ARCH:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
-    if asked.ld_bytes % STEP or asked.ld_bytes >= MOST_STEP:
-        raise UsageError(f"tma: lines in global memory are {asked.ld_bytes} bytes apart (--ld {asked.ld}), no multiple "
-                         f"of {STEP} below 2**40.")  # fmt: skip
+    if request.ld_bytes % STEP or request.ld_bytes >= MOST_STEP:
+        raise UsageError(
+            f"tma: lines in global memory are {request.ld_bytes} bytes apart (--ld {request.ld}), no multiple "
+            f"of {STEP} below 2**40."
+        )
     reasons = []
-    for mode, box in _candidates(asked):
+    for mode, box in _candidates(request):
         refused = mode.why_not(tma.Box(box, tile.bits, 0))
         if refused:
             reasons.append(f"{mode.name}: {refused}")
-        elif copy := _boxes(asked, mode, box):
+        elif copy := _boxes(request, mode, box):
             return copy
-    span = f"tma: no boxes put lines {asked.shared.pitch(tile)} bytes apart as {asked.shared}"
-    raise UsageError(f"{span}: rows of a box follow each other as far apart as it is wide, or the span of its mode "
-                     f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."
-                     + (f" {reasons[0]}" if reasons else ""))  # fmt: skip
+    span = f"tma: no boxes put lines {request.shared.pitch(tile)} bytes apart as {request.shared}"
+    raise UsageError(
+        f"{span}: rows of a box follow each other as far apart as it is wide, or the span of its mode "
+        f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."
+        + (f" {reasons[0]}" if reasons else "")
+    )
 
 
-def _candidates(asked: TileRequest) -> Iterator[tuple[tma.Mode, tuple[int, int]]]:
+def _candidates(request: TileRequest) -> Iterator[tuple[tma.Mode, tuple[int, int]]]:
     """Modes with boxes of many lines, then of one line; the widest that a mode takes."""
-    tile = asked.tile
+    tile = request.tile
     modes = [mode for name in tma.names() if (mode := tma.resolve(name))]
     for whole, mode in product((True, False), modes):
-        span = min(mode.span or tile.line_bytes, asked.shared.block or tile.line_bytes)
+        span = min(mode.span or tile.line_bytes, request.shared.block or tile.line_bytes)
         widest = min(tma.MOST_EXTENT, tile.length, span * 8 // tile.bits)
         inner = _divisor(tile.length, widest)
         yield mode, (inner, _divisor(tile.lines, tma.MOST_EXTENT) if whole else 1)
@@ -110,17 +116,17 @@ def _divisor(count: int, most: int) -> int:
     return next(n for n in range(min(count, most), 0, -1) if count % n == 0)
 
 
-def _boxes(asked: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
+def _boxes(request: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
     """The boxes of a size, None where they put an element elsewhere than the tile's place in memory has it."""
-    tile, size = asked.tile, asked.tile.bits // 8
+    tile, size = request.tile, request.tile.bits // 8
     at = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
-    shared = tuple(asked.shared.linear(tile, y, x * size) for x, y in at)
+    shared = tuple(request.shared.linear(tile, y, x * size) for x, y in at)
     if any(base % tma.ALIGNMENT for base in shared):
         return None
     inner, row = np.meshgrid(np.arange(box[0]), np.arange(box[1]))
     for (x, y), base in zip(at, shared, strict=True):
-        wanted: Ints = asked.shared.offset(tile, y + row, (x + inner) * size)
+        wanted: Ints = request.shared.offset(tile, y + row, (x + inner) * size)
         if not np.array_equal(wanted, mode(inner, row, tma.Box(box, tile.bits, base))):
             return None
-    kind = GLOBAL_TO_SHARED if asked.loads else SHARED_TO_GLOBAL
-    return BoxCopy(kind, mode, box, at, shared, tile.bits, asked.ld_bytes, (asked.boxes,))
+    kind = GLOBAL_TO_SHARED if request.loads else SHARED_TO_GLOBAL
+    return BoxCopy(kind, mode, box, at, shared, tile.bits, request.ld_bytes, (request.boxes,))

@@ -21,8 +21,14 @@ from tcprobe.layout.banks import IDLE
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
 
-DATA_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "tf32": "FLOAT32", "f64": "FLOAT64",
-              "s32": "INT32"}  # fmt: skip
+DATA_TYPES = {
+    "f16": "FLOAT16",
+    "bf16": "BFLOAT16",
+    "f32": "FLOAT32",
+    "tf32": "FLOAT32",
+    "f64": "FLOAT64",
+    "s32": "INT32",
+}
 FUNCTION, NUMBER = "__device__ static inline void", "static constexpr int"
 UNTYPED = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 
@@ -40,12 +46,12 @@ def name(plan: PathPlan) -> str:
     return struct_of(plan.asked)
 
 
-def struct_of(asked: TileRequest) -> str:
+def struct_of(request: TileRequest) -> str:
     """The struct's name: of what has the tile, the tile, its place and what reaches it."""
-    tile, (end, reach) = asked.tile, asked.ends
-    gap = f"_ld{asked.ld}" if asked.ld != tile.length else ""
-    boxes = f"_boxes{asked.shared.block}" if asked.shared.block not in (0, tile.line_bytes) else ""
-    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{asked.shared}{boxes}_{asked.fill}"
+    tile, (end, reach) = request.tile, request.ends
+    gap = f"_ld{request.ld}" if request.ld != tile.length else ""
+    boxes = f"_boxes{request.shared.block}" if request.shared.block not in (0, tile.line_bytes) else ""
+    words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{request.shared}{boxes}_{request.fill}"
     return made(f"{words}_{reach}")
 
 
@@ -86,51 +92,53 @@ def _order(plan: PathPlan) -> str:
     return f"one after the other; {inner} before {outer}"
 
 
-def known(text: str | None, asked: TileRequest) -> str:
+def known(text: str | None, request: TileRequest) -> str:
     """A formula; UsageError where there is none."""
     if text is None:
         raise UsageError(
-            f"{struct_of(asked)}: its addresses have no closed form, so there is no code; --json has them all."
+            f"{struct_of(request)}: its addresses have no closed form, so there is no code; --json has them all."
         )
     return text
 
 
-def moved(asked: TileRequest, step: PathStep) -> Iterator[str]:
+def moved(request: TileRequest, step: PathStep) -> Iterator[str]:
     """`fill` or `drain`."""
     if isinstance(step, BoxCopy):
-        return _boxes(asked, step)
+        return _boxes(request, step)
     assert isinstance(step, LaneCopy)
-    return _lanes(asked, step)
+    return _lanes(request, step)
 
 
-def _lanes(asked: TileRequest, step: LaneCopy) -> Iterator[str]:
+def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
     """`fill` or `drain` by lanes."""
     issues = len(step.shared)
-    fills = asked.loads
-    line, byte = (known(formula(values), asked) for values in (step.line, step.byte))
+    fills = request.loads
+    line, byte = (known(formula(values), request) for values in (step.line, step.byte))
     last = int((step.line != -1).sum())
     const = "const " if fills else ""
     yield f"/// {step.kind}, {issues} issues shared out over warps: thread < threads, a multiple of 32."
     yield "/// `shared`: the tile's address in the shared window; `global`: its first element;"
     yield f"/// `ld`: bytes from line to line; both are multiples of {step.width}."
-    if asked.fill_kind == "cp.async":
+    if request.fill_kind == "cp.async":
         yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier have to follow."
-    yield (f"{FUNCTION} {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
-           "unsigned thread, unsigned threads, long long ld = LD) {")  # fmt: skip
+    yield (
+        f"{FUNCTION} {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
+        "unsigned thread, unsigned threads, long long ld = LD) {"
+    )
     yield "  const unsigned lane = thread % 32;"
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
     if last < 32 * issues:
         yield f"    if (issue * 32 + lane >= {last}) break;"
-    yield from (f"    {text}" for text in _addressed("in_shared", asked, step))
+    yield from (f"    {text}" for text in _addressed("in_shared", request, step))
     yield f"    {const}char* in_global = static_cast<{const}char*>(global) + ({line}) * ld + ({byte});"
-    yield from (f"    {text}" for text in _copied(step, fills, asked.fill_kind))
+    yield from (f"    {text}" for text in _copied(step, fills, request.fill_kind))
     yield from ("  }", "}", "")
 
 
-def _addressed(variable: str, asked: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
+def _addressed(variable: str, request: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
-    address = shared_address(asked, step)
-    linear = known(address and address.linear, asked)
+    address = shared_address(request, step)
+    linear = known(address and address.linear, request)
     if address and address.swizzle:
         yield f"const unsigned linear = {linear};"
         linear = f"linear ^ (linear {address.swizzle})"
@@ -161,16 +169,16 @@ class _Variables(NamedTuple):
         return ", ".join(f'"{self.letter}"({name})' for name in self.names)
 
 
-def _read(ptx: str, held: _Variables, place: str) -> str:
+def _read(ptx: str, variables: _Variables, place: str) -> str:
     """A load into variables."""
-    count = len(held.names)
-    outputs = held._replace(letter=f"={held.letter}")
+    count = len(variables.names)
+    outputs = variables._replace(letter=f"={variables.letter}")
     return f'asm volatile("{ptx} {_braced(0, count, ptx)}, [%{count}];" : {outputs} : {place} : "memory");'
 
 
-def _write(ptx: str, held: _Variables, place: str) -> str:
+def _write(ptx: str, variables: _Variables, place: str) -> str:
     """A store of variables."""
-    return f'asm volatile("{ptx} [%0], {_braced(1, len(held.names), ptx)};" : : {place}, {held} : "memory");'
+    return f'asm volatile("{ptx} [%0], {_braced(1, len(variables.names), ptx)};" : : {place}, {variables} : "memory");'
 
 
 def _braced(start: int, count: int, ptx: str) -> str:
@@ -185,8 +193,11 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     const = "" if asked.loads else "const "
     size = fragment.register_bits // 8
     whole, parts = max(1, step.fragments.shape[1] * step.piece // size), max(1, size // step.piece)
-    slots = f"one issue, {step.instruction}: registers r[0] on" if parts == 1 else (
-        f"one issue, {step.instruction}: part issue % {parts} of register r[0]")  # fmt: skip
+    slots = (
+        f"one issue, {step.instruction}: registers r[0] on"
+        if parts == 1
+        else (f"one issue, {step.instruction}: part issue % {parts} of register r[0]")
+    )
     yield f"/// {step.kind}, {slots}."
     yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
     yield from (f"  {line}" for line in _addressed("address", plan.asked, step))
@@ -239,8 +250,10 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
     yield f"{NUMBER} STEP_REGISTERS = {ahead.issues // plan.registers.warps * whole // parts};"
     yield "/// The fragments of step k."
-    yield (f"{FUNCTION} load_k(unsigned shared, unsigned {holder(WARP * plan.registers.warps)}, unsigned k, "
-           "Word (&registers)[STEP_REGISTERS]) {")  # fmt: skip
+    yield (
+        f"{FUNCTION} load_k(unsigned shared, unsigned {holder(WARP * plan.registers.warps)}, unsigned k, "
+        "Word (&registers)[STEP_REGISTERS]) {"
+    )
     yield "#pragma unroll"
     step = plan.registers
     count = ahead.issues // step.warps
@@ -278,16 +291,18 @@ def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
         yield _write(ptx, part, '"r"(address)')
 
 
-def _boxes(asked: TileRequest, step: BoxCopy) -> Iterator[str]:
+def _boxes(request: TileRequest, step: BoxCopy) -> Iterator[str]:
     """`fill` or `drain` by boxes, and the arguments of the tensor map."""
-    tile = asked.tile
+    tile = request.tile
     inner, rows = step.box
-    across, fills = tile.length // inner, asked.loads
+    across, fills = tile.length // inner, request.loads
     kind = DATA_TYPES.get(tile.type, UNTYPED[tile.bits])
     yield "// The tensor map, x along the lines of memory, y across them; SIZE of the whole matrix, inner first:"
     yield f"// cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_{kind}, 2, address, SIZE, &LD, BOX, (1, 1),"
-    yield (f"//     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_{step.mode.name}, "
-           "CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)")  # fmt: skip
+    yield (
+        f"//     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_{step.mode.name}, "
+        "CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)"
+    )
     yield "// `address` is a multiple of 16, `map` a __grid_constant__ argument or aligned to 64."
     yield f"static constexpr unsigned BOX[2] = {{{inner}, {rows}}};"
     yield ""

@@ -89,10 +89,10 @@ def _boxes(step: BoxCopy) -> Iterator[str]:
     yield f"// boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}"
 
 
-def lanes(asked: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
+def lanes(request: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
     """A TiledCopy of one warp; UsageError where CuTe has none."""
     assert isinstance(step, LaneCopy)
-    tile = asked.tile
+    tile = request.tile
     across = tile.line_bytes // step.width
     if WARP % across and across % WARP:
         raise UsageError(f"CuTe: a line of {across} pieces and the {WARP} lanes of a warp do not divide one another.")
@@ -106,7 +106,7 @@ def lanes(asked: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
         threads, value, strides = threads[::-1], value[::-1], strides[::-1]
     yield "// a warp; more of them along the lines of threads"
     yield "using Copy = decltype(cute::make_tiled_copy("
-    yield f"    cute::Copy_Atom<{_operation(asked.fill_kind, step)}, Element>{{}},"
+    yield f"    cute::Copy_Atom<{_operation(request.fill_kind, step)}, Element>{{}},"
     yield f"    cute::Layout<{_ints('Shape', threads)}, {_ints('Stride', strides)}>{{}},"
     yield f"    cute::Layout<{_ints('Shape', value)}>{{}}));"
 

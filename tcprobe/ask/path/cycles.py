@@ -12,9 +12,9 @@ from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, copy
 MEASURED_LINE = 128  # bytes of a line of the boxes whose round trips are measured, without a swizzle
 
 
-def step_cycles(asked: TileRequest, step: PathStep) -> PlanCycles:
+def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
     """Of one step; of what a multiply reads by itself nothing, for its own cost has it."""
-    costs_on = MeasuredCosts.of(asked.rules)
+    costs_on = MeasuredCosts.of(request.rules)
     if isinstance(step, BoxCopy):
         return _boxes(step, costs_on)
     if not isinstance(step, LaneCopy | RegisterCopy):
@@ -24,9 +24,9 @@ def step_cycles(asked: TileRequest, step: PathStep) -> PlanCycles:
     return found.lacking(*others)
 
 
-def path_cycles(asked: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
+def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
     """Of every step by its kind, in order."""
-    return {step.kind: step_cycles(asked, step) for step in steps}
+    return {step.kind: step_cycles(request, step) for step in steps}
 
 
 def _boxes(step: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:

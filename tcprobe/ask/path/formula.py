@@ -24,7 +24,8 @@ import numpy as np
 from tcprobe.ask.tile import BMS
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.formula import linear_formula
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE
 
 
 def formula(values: Ints) -> str | None:

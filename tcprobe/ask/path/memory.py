@@ -17,7 +17,8 @@ import numpy as np
 
 from tcprobe.ask.tile import Tile
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE
 
 NOTHING = -1
 

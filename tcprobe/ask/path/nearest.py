@@ -15,71 +15,71 @@ Change = tuple[str, dict[str, object]]  # as an option, and as a change of the r
 MOST = 3
 
 
-def nearest(asked: PathRequest, exists: Callable[[PathRequest], bool]) -> list[list[str]]:
+def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list[list[str]]:
     """Up to MOST ways to change one option, else one way to change two, each with what exists then."""
-    kinds = [list(kind(asked)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
-    ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(asked, c, exists)), None))]
+    kinds = [list(kind(request)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
+    ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(request, c, exists)), None))]
     if ways:
         return ways[:MOST]
     for one, other in combinations(kinds, 2):
         for (first, a), (second, b) in product(one, other):
-            if _holds(asked, a | b, exists):
+            if _holds(request, a | b, exists):
                 return [[first, second]]
     return []
 
 
-def _holds(asked: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
+def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
     try:
-        return exists(asked.having(**changes))  # type: ignore[arg-type]
+        return exists(request.having(**changes))  # type: ignore[arg-type]
     except UsageError:
         return False
 
 
-def _accesses(asked: PathRequest) -> Iterator[Change]:
+def _accesses(request: PathRequest) -> Iterator[Change]:
     """Other instructions of the same direction: with or without .trans first, then fewer matrices, then lanes."""
     from tcprobe.ask.path import LOADS, STORES
 
-    name = asked.access.row.name
-    options = LOADS if asked.loads else STORES
+    name = request.access.row.name
+    options = LOADS if request.loads else STORES
     turned = name.removesuffix(".trans") if name.endswith(".trans") else f"{name}.trans"
     for other in (turned, *options):
         if other in options and other != name:
             yield f"--with {other}", {"access": other}
 
 
-def _places(asked: PathRequest) -> Iterator[Change]:
+def _places(request: PathRequest) -> Iterator[Change]:
     """The next padding that keeps 16 bytes whole, the same swizzle of whole 16 bytes, TMA's modes, plain."""
-    if asked.shared.padding:
-        whole = -(-asked.shared.padding // 16) * 16
+    if request.shared.padding:
+        whole = -(-request.shared.padding // 16) * 16
         yield f"--shared pad:{whole}", {"shared": Shared(whole)}
-    b, m, s = asked.shared.swizzle
+    b, m, s = request.shared.swizzle
     if b and m < 4:
         yield f"--shared sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
-    for span in sorted(SPANS.values(), key=lambda span: (span > asked.tile.line_bytes, -span)):
+    for span in sorted(SPANS.values(), key=lambda span: (span > request.tile.line_bytes, -span)):
         yield f"--shared SWIZZLE_{span}B", {"shared": boxed(span)}
     yield "--shared plain", {"shared": Shared()}
 
 
-def _leadings(asked: PathRequest) -> Iterator[Change]:
+def _leadings(request: PathRequest) -> Iterator[Change]:
     """The next leading dimensions of whole 4 and 16 bytes."""
     for width in (4, 16):
-        unit = max(1, 8 * width // asked.tile.bits)
-        ld = -(-asked.ld // unit) * unit
-        if ld != asked.ld:
+        unit = max(1, 8 * width // request.tile.bits)
+        ld = -(-request.ld // unit) * unit
+        if ld != request.ld:
             yield f"--ld {ld}", {"ld": ld}
 
 
-def _fills(asked: PathRequest) -> Iterator[Change]:
+def _fills(request: PathRequest) -> Iterator[Change]:
     for fill in FILLS:
-        if fill != asked.fill:
+        if fill != request.fill:
             yield f"--fill {fill}", {"fill": fill}
 
 
-def _majors(asked: PathRequest) -> Iterator[Change]:
+def _majors(request: PathRequest) -> Iterator[Change]:
     """The same matrix stored the other way, without gaps between lines."""
-    other = "col" if asked.tile.contiguous == "row" else "row"
+    other = "col" if request.tile.contiguous == "row" else "row"
     try:
-        tile = replace(asked.tile, contiguous=other)
+        tile = replace(request.tile, contiguous=other)
     except UsageError:
         return
     yield f"--global {other}", {"tile": tile, "ld": tile.length}

@@ -39,11 +39,12 @@ from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
 from tcprobe.store.tensor_maps import rests_on
+from tcprobe.values import Json
 
 READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
 
@@ -101,10 +102,12 @@ class DescriptorRead:
         """Of a tile that begins at shared address 0."""
         return [self.asked.held.descriptor._replace(start=start) for start in self.starts]
 
-    def issues(self) -> list[dict[str, Any]]:
+    def issues(self) -> list[Json]:
         """`at`: row and column of the operand in the tile; `shared`: from the tile's start to its start address."""
-        return [{"descriptor": f"{one.encode():#018x}", "at": at, "shared": one.start}
-                for one, at in zip(self.descriptors, self.at.tolist(), strict=True)]  # fmt: skip
+        return [
+            {"descriptor": f"{one.encode():#018x}", "at": at, "shared": one.start}
+            for one, at in zip(self.descriptors, self.at.tolist(), strict=True)
+        ]
 
     def move(self, memory: Memory) -> None:
         """Nothing moves: UsageError where a multiply would not find its bytes."""
@@ -117,15 +120,17 @@ class DescriptorRead:
             units = memory.read_shared(one.start + self._offset(one, (line, byte)), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
-                raise UsageError(f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
-                                 f"the pattern of {one.swizzle or UNIT} bytes.")  # fmt: skip
+                raise UsageError(
+                    f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
+                    f"the pattern of {one.swizzle or UNIT} bytes."
+                )
 
-    def _offset(self, one: Descriptor, place: tuple[Ints, Ints]) -> Ints:
+    def _offset(self, descriptor: Descriptor, place: tuple[Ints, Ints]) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
         line, byte = place
         if self.asked.held.major == "k":
-            return np.asarray(one.offset("k", line, byte))
-        return np.asarray(one.offset("mn", byte, line))
+            return np.asarray(descriptor.offset("k", line, byte))
+        return np.asarray(descriptor.offset("mn", byte, line))
 
 
 @dataclass(frozen=True)
@@ -167,15 +172,15 @@ class OperandPlan:
         return Advance(asked.axis, len(first), self.blocks, "+", tuple(n - first[0] for n in first), beyond)
 
 
-def operand_path(one: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:
+def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:
     """The proven path of a tile to an operand behind a descriptor on an arch, its own without one.
 
     UsageError says why there is none: no descriptor describes such a tile, or nothing fills it; and the nearest.
     """
-    here = arch(name or one.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
-    if not one.instruction.target.on(here):
-        raise UsageError(f"{one.id} needs {one.instruction.target.name}; {here} does not have it.")
-    sought = _Sought(one, layers, here.name)
+    here = arch(name or operand.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
+    if not operand.instruction.target.on(here):
+        raise UsageError(f"{operand.id} needs {operand.instruction.target.name}; {here} does not have it.")
+    sought = _Sought(operand, layers, here.name)
     try:
         return sought.proven(options)
     except UsageError as error:
@@ -195,12 +200,16 @@ def _nearest(options: PathOptions, proven: Callable[[PathOptions], bool]) -> lis
 
     kinds = _changes(options)
     ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
-    two = (f"{words} {more}" for kind, other in combinations(kinds, 2)
-           for (words, a), (more, b) in product(kind, other) if makes(a | b))  # fmt: skip
+    two = (
+        f"{words} {more}"
+        for kind, other in combinations(kinds, 2)
+        for (words, a), (more, b) in product(kind, other)
+        if makes(a | b)
+    )
     return [words for words in ones if words][:MOST] or list(islice(two, 1))
 
 
-def _changes(options: PathOptions) -> tuple[list[tuple[str, dict[str, Any]]], ...]:
+def _changes(options: PathOptions) -> tuple[list[tuple[str, Json]], ...]:
     """Other values of each option, in words and as a change."""
     other = "col" if options.contiguous == "row" else "row"
     return (
@@ -242,49 +251,72 @@ class _Sought(NamedTuple):
         return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules, one, held, boxes=boxes)
 
 
-def _placed(one: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
+def _placed(operand: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
     """Where the tile lies, and how wgmma takes it; UsageError where no descriptor says so."""
     given = parse_shared(text)
     bits, *rest = given.swizzle
     if given.padding or (bits and (bits > 3 or rest != [4, 3])):
-        raise UsageError(f"--shared {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
-                         "sw:3,4,3 alone, which are SWIZZLE_32B, 64B and 128B.")  # fmt: skip
-    _whole(one, tile)
-    lines, k = (tile.cols, tile.rows) if one.held.name == "b_smem" else (tile.rows, tile.cols)
-    block, depth = (one.held.cols, one.held.rows) if one.held.name == "b_smem" else (one.held.rows, one.held.cols)
-    major = "k" if (tile.contiguous == "row") == (one.held.name == "a_smem") else "mn"
+        raise UsageError(
+            f"--shared {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
+            "sw:3,4,3 alone, which are SWIZZLE_32B, 64B and 128B."
+        )
+    _whole(operand, tile)
+    lines, k = (tile.cols, tile.rows) if operand.held.name == "b_smem" else (tile.rows, tile.cols)
+    block, depth = (
+        (operand.held.cols, operand.held.rows)
+        if operand.held.name == "b_smem"
+        else (operand.held.rows, operand.held.cols)
+    )
+    major = "k" if (tile.contiguous == "row") == (operand.held.name == "a_smem") else "mn"
     width = 16 << bits if bits else 0
-    held = shared_tile((lines, k), one.held.type, major, width, (block, depth * tile.bits // 8))
+    held = shared_tile((lines, k), operand.held.type, major, width, (block, depth * tile.bits // 8))
     return Shared(swizzle=given.swizzle if bits else NONE, block=width or UNIT), held
 
 
-def _whole(one: SharedOperand, tile: Tile) -> None:
-    if tile.rows % one.held.rows or tile.cols % one.held.cols:
-        raise UsageError(f"{one.id} is {one.held.rows} x {one.held.cols}; a tile of {tile.rows} x {tile.cols} is not "
-                         "whole ones.")  # fmt: skip
+def _whole(operand: SharedOperand, tile: Tile) -> None:
+    if tile.rows % operand.held.rows or tile.cols % operand.held.cols:
+        raise UsageError(
+            f"{operand.id} is {operand.held.rows} x {operand.held.cols}; a tile of {tile.rows} x {tile.cols} is not "
+            "whole ones."
+        )
 
 
-def _reads(asked: OperandRequest, layers: Layers) -> DescriptorRead:
+def _reads(operand_request: OperandRequest, layers: Layers) -> DescriptorRead:
     """The multiplies' operands: k outermost, then lines."""
-    one, tile, held = asked.operand, asked.tile, asked.held
+    one, tile, held = operand_request.operand, operand_request.tile, operand_request.held
     row, col = np.mgrid[0 : tile.rows : one.held.rows, 0 : tile.cols : one.held.cols]
-    at = np.stack([axis.ravel() if asked.axis == "row" else axis.T.ravel() for axis in (row, col)], axis=1)
+    at = np.stack([axis.ravel() if operand_request.axis == "row" else axis.T.ravel() for axis in (row, col)], axis=1)
     line, place = (at[:, 1], at[:, 0]) if tile.contiguous == "col" else (at[:, 0], at[:, 1])
-    starts = asked.shared.linear(tile, line, place * tile.bits // 8)
+    starts = operand_request.shared.linear(tile, line, place * tile.bits // 8)
     fields = {"lbo": held.descriptor.lbo, "sbo": held.descriptor.sbo}
     lying = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
-    return DescriptorRead(asked, at, tuple(int(start) for start in starts), (f"{one.id}: {lying.evidence}",))
+    return DescriptorRead(operand_request, at, tuple(int(start) for start in starts), (f"{one.id}: {lying.evidence}",))
 
 
-def described(plan: OperandPlan) -> dict[str, Any]:
+def described(plan: OperandPlan) -> Json:
     """The whole answer as plain data."""
     asked, tile, held = plan.asked, plan.asked.tile, plan.asked.held
     return {
-        "fragment": asked.operand.id, "arch": asked.rules.asked, "tile": [tile.rows, tile.cols], "type": tile.type,
-        "global": tile.contiguous, "ld": asked.ld, "shared": str(asked.shared), "pitch": asked.shared.pitch(tile),
-        "block": asked.shared.block, "bytes": asked.shared.bytes(tile), "alignment": plan.alignment,
-        "fill": asked.fill, "fragments": len(plan.reads.starts), "registers": 0, "major": held.major,
-        "descriptor": f"{held.descriptor.encode():#018x}", "reasons": held.reasons, "proven": True,
-        "steps": [said(asked, plan.transfer), said(asked, plan.reads)], "k": plan.advance.to_json(),
-        "evidence": plan.evidence, "rule": asked.rules.to_json(),
-    }  # fmt: skip
+        "fragment": asked.operand.id,
+        "arch": asked.rules.asked,
+        "tile": [tile.rows, tile.cols],
+        "type": tile.type,
+        "global": tile.contiguous,
+        "ld": asked.ld,
+        "shared": str(asked.shared),
+        "pitch": asked.shared.pitch(tile),
+        "block": asked.shared.block,
+        "bytes": asked.shared.bytes(tile),
+        "alignment": plan.alignment,
+        "fill": asked.fill,
+        "fragments": len(plan.reads.starts),
+        "registers": 0,
+        "major": held.major,
+        "descriptor": f"{held.descriptor.encode():#018x}",
+        "reasons": held.reasons,
+        "proven": True,
+        "steps": [said(asked, plan.transfer), said(asked, plan.reads)],
+        "k": plan.advance.to_json(),
+        "evidence": plan.evidence,
+        "rule": asked.rules.to_json(),
+    }

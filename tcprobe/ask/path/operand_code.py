@@ -30,8 +30,10 @@ def _head(plan: OperandPlan) -> Iterator[str]:
     asked, tile = plan.asked, plan.asked.tile
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(' -> '.join(f'{s.kind}: {s.ptx[0]}' for s in plan.steps))}"
-    yield (f"// shared memory: {asked.shared}, blocks of {asked.shared.block} bytes of each line; proven byte by byte; "
-           f"needs {asked.operand.instruction.target.name}")  # fmt: skip
+    yield (
+        f"// shared memory: {asked.shared}, blocks of {asked.shared.block} bytes of each line; proven byte by byte; "
+        f"needs {asked.operand.instruction.target.name}"
+    )
     yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
 
 
@@ -43,8 +45,10 @@ def _sizes(plan: OperandPlan) -> Iterator[str]:
     yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
     yield f"{NUMBER} BLOCKS = {plan.blocks};  // of {asked.held.block} lines each, one multiply's"
     one = asked.held.descriptor
-    yield (f"static constexpr unsigned long long DESCRIPTOR = {one.encode():#018x};  // LBO {one.lbo}, SBO {one.sbo}, "
-           f"swizzle {one.swizzle or 'none'}, start 0")  # fmt: skip
+    yield (
+        f"static constexpr unsigned long long DESCRIPTOR = {one.encode():#018x};  // LBO {one.lbo}, SBO {one.sbo}, "
+        f"swizzle {one.swizzle or 'none'}, start 0"
+    )
     yield f"{NUMBER} TRANSPOSED = {int(asked.held.major == 'mn')};  // the multiply's imm-trans of 16-bit types"
     yield ""
 
@@ -57,8 +61,7 @@ def _descriptor(plan: OperandPlan) -> Iterator[str]:
     yield f"/// Step k and block of lines `block` of the tile at `shared`, an address in the shared window.{unused}"
     if plan.asked.fill_kind != "tma":
         yield "/// Before it every thread that filled: fence.proxy.async, when its copies are there, then a barrier."
-    yield ("__device__ static inline unsigned long long descriptor(unsigned shared, unsigned k, "
-           "unsigned block = 0) {")  # fmt: skip
+    yield ("__device__ static inline unsigned long long descriptor(unsigned shared, unsigned k, unsigned block = 0) {")
     yield f"  return DESCRIPTOR | ((shared + {text}) & 0x3ffff) >> 4;"
     yield "}"
 

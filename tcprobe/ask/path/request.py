@@ -86,8 +86,10 @@ class PathRequest(TileRequest):
             raise UsageError(f"{self.cell.fragment.id} is {role}, not a matrix: there is no tile of it.")
         super().__post_init__()
         if self.move not in MOVES or self.access.order != "slots":
-            raise UsageError(f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
-                             "move a fragment's registers.")  # fmt: skip
+            raise UsageError(
+                f"--with {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
+                "move a fragment's registers."
+            )
 
     @property
     def loads(self) -> bool:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from tcprobe.ask.path.memory import Memory
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.banks import IDLE, Ints
+from tcprobe.layout.arrays import Ints
+from tcprobe.layout.banks import IDLE
+from tcprobe.values import Json
 
 GLOBAL_TO_SHARED, SHARED_TO_REGISTERS = "global->shared", "shared->registers"
 REGISTERS_TO_SHARED, SHARED_TO_GLOBAL = "registers->shared", "shared->global"
@@ -47,7 +49,7 @@ class PathStep(Protocol):
     def evidence(self) -> tuple[str, ...]:
         """What the step rests on."""
 
-    def issues(self) -> list[dict[str, Any]]:
+    def issues(self) -> list[Json]:
         """Plain data: every issue of a warp in order."""
 
     def move(self, memory: Memory) -> None:
@@ -79,7 +81,7 @@ class LaneCopy:
         addresses: Ints = np.where(self.line == IDLE, IDLE, self.line * self.ld + self.byte)
         return addresses
 
-    def issues(self) -> list[dict[str, Any]]:
+    def issues(self) -> list[Json]:
         """`shared`, `global`: 32 byte offsets or null; `bytes` of a lane."""
         pairs = zip(_lanes(self.shared), _lanes(self.globals), strict=True)
         return [{"shared": shared, "global": global_, "bytes": self.width} for shared, global_ in pairs]
@@ -126,7 +128,7 @@ class RegisterCopy:
     tables: MatrixTables | None
     warps: int = 1
 
-    def issues(self) -> list[dict[str, Any]]:
+    def issues(self) -> list[Json]:
         """`shared`: 32 byte offsets or null; `slots`: [row, col, i] of each piece: fragment origin, first slot.
 
         `warp`, where there are several: whose issue it is.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
@@ -21,6 +20,7 @@ from tcprobe.code.names import FUNCTION, chosen
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 AXES = ("row", "col")
 SOFTMAX = "softmax"
@@ -56,21 +56,27 @@ class Reduction:
             ", ".join(map(str, rows)) for rows in scheme.rows[:4]
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data; `results[lane]` lists the row (or column) of each entry of out, `held` what a lane ends up with
         before results are given back.
         """
         scheme = self.plan
         return {
-            "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
-            "evidence": self.cell.evidence, "over": self.over, "op": self.op,
+            "id": self.cell.fragment.id,
+            "arch": self.cell.arch,
+            "source": self.cell.source,
+            "evidence": self.cell.evidence,
+            "over": self.over,
+            "op": self.op,
             "fragments": [self.tile.down, self.tile.across],
             "groups": [list(group) for group in scheme.groups],
             "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in scheme.rounds],
-            "shuffles": {"combine": scheme.shuffles, "back": scheme.back}, "fewest": scheme.fewest,
-            "held": [list(rows) for rows in scheme.held], "results": [list(rows) for rows in scheme.rows],
+            "shuffles": {"combine": scheme.shuffles, "back": scheme.back},
+            "fewest": scheme.fewest,
+            "held": [list(rows) for rows in scheme.held],
+            "results": [list(rows) for rows in scheme.rows],
             "code": self.code,
-        }  # fmt: skip
+        }
 
 
 def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: str | None = None) -> Reduction:

@@ -27,9 +27,13 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,30}"
 _TOKEN = re.compile(rf"\s*({TOKEN}|{_NAME}|&&|\|\||[<>=!]=|[<>!+*()-])")
 _WORDS = {"and": "&&", "or": "||", "not": "!"}
 _COMPARE: dict[str, Callable[[int], bool]] = {
-    "<": lambda n: n < 0, "<=": lambda n: n <= 0, ">": lambda n: n > 0, ">=": lambda n: n >= 0,
-    "==": lambda n: n == 0, "!=": lambda n: n != 0,
-}  # fmt: skip
+    "<": lambda n: n < 0,
+    "<=": lambda n: n <= 0,
+    ">": lambda n: n > 0,
+    ">=": lambda n: n >= 0,
+    "==": lambda n: n == 0,
+    "!=": lambda n: n != 0,
+}
 # what the emitted function has for itself
 _OWN = re.compile(r"x|lane|thread|fill|T|[dc][0-9]+")
 
@@ -80,12 +84,12 @@ class Joined:
 Condition = Comparison | Joined
 
 
-def holds(asked: Condition, values: Mapping[str, int]) -> bool:
+def holds(condition: Condition, values: Mapping[str, int]) -> bool:
     """Whether it holds for numbers by name."""
-    if isinstance(asked, Comparison):
-        return _COMPARE[asked.sign](asked.side.at(values))
-    truths = [holds(part, values) for part in asked.parts]
-    return not truths[0] if asked.sign == "!" else all(truths) if asked.sign == "&&" else any(truths)
+    if isinstance(condition, Comparison):
+        return _COMPARE[condition.sign](condition.side.at(values))
+    truths = [holds(part, values) for part in condition.parts]
+    return not truths[0] if condition.sign == "!" else all(truths) if condition.sign == "&&" else any(truths)
 
 
 def in_order(used: Container[str], *texts: str | None) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,12 @@ from tcprobe.code.names import FUNCTION, chosen
 from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import escaped
+from tcprobe.values import Json
 
 SIGNS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -47,13 +47,18 @@ class Masked:
         else:
             yield f"x[i] becomes {escaped(self.fill or '')}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data."""
         return {
-            "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source,
-            "evidence": self.cell.evidence, "mask": self.mask, "fill": self.fill, "costs": self.costs,
+            "id": self.cell.fragment.id,
+            "arch": self.cell.arch,
+            "source": self.cell.source,
+            "evidence": self.cell.evidence,
+            "mask": self.mask,
+            "fill": self.fill,
+            "costs": self.costs,
             "code": self.code,
-        }  # fmt: skip
+        }
 
 
 def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:
@@ -117,11 +122,11 @@ class _Writer:
         """A line for each element."""
         return [f"x[{i}] = {self._other(value, i)};" for i in range(self.table.elements)]
 
-    def selects(self, asked: Condition, value: Value) -> list[str]:
+    def selects(self, condition: Condition, value: Value) -> list[str]:
         """A line for each element that is not always kept."""
         lines = []
         for i in range(self.table.elements):
-            kept = self._truth(asked, i)
+            kept = self._truth(condition, i)
             other = self._other(value, i)
             if kept == "false":
                 lines.append(f"x[{i}] = {other};")
@@ -138,23 +143,25 @@ class _Writer:
         moved = f" {'-' if constant < 0 else '+'} {abs(constant)}" if constant and base else ""
         return f"T({base + moved or constant})"
 
-    def _truth(self, asked: Condition, i: int) -> str:
+    def _truth(self, condition: Condition, i: int) -> str:
         """A condition for element i in C; true or false where it is the same in all lanes."""
-        if not names(asked):
-            truths = {holds(asked, self._at(lane, i)) for lane in range(self.table.threads)}
+        if not names(condition):
+            truths = {holds(condition, self._at(lane, i)) for lane in range(self.table.threads)}
             if len(truths) == 1:
                 return str(truths.pop()).lower()
-        if isinstance(asked, Comparison):
-            base, constant = self._split(asked.side, i)
-            return f"{base} {asked.sign} {-constant}"
-        parts = [self._truth(part, i) for part in asked.parts]
-        if asked.sign == "!":
+        if isinstance(condition, Comparison):
+            base, constant = self._split(condition.side, i)
+            return f"{base} {condition.sign} {-constant}"
+        parts = [self._truth(part, i) for part in condition.parts]
+        if condition.sign == "!":
             return {"true": "false", "false": "true"}.get(parts[0], f"!({parts[0]})")
-        ends, passes = ("false", "true") if asked.sign == "&&" else ("true", "false")
+        ends, passes = ("false", "true") if condition.sign == "&&" else ("true", "false")
         open_ = [part for part in dict.fromkeys(parts) if part != passes]
         if ends in open_:
             return ends
-        return passes if not open_ else f" {asked.sign} ".join(open_ if len(open_) == 1 else [f"({p})" for p in open_])
+        return (
+            passes if not open_ else f" {condition.sign} ".join(open_ if len(open_) == 1 else [f"({p})" for p in open_])
+        )
 
     def _shared(self, text: str) -> str:
         if text not in self._conditions:
@@ -162,32 +169,32 @@ class _Writer:
             self.costs["compare"] += 1 + text.count("&&") + text.count("||")
         return self._conditions[text]
 
-    def _split(self, asked: Linear, i: int) -> tuple[str, int]:
+    def _split(self, linear: Linear, i: int) -> tuple[str, int]:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
-        moves = self._numbers(asked, i) - self._numbers(asked, 0)
+        moves = self._numbers(linear, i) - self._numbers(linear, 0)
         moved = int(moves[0]) if (moves == moves[0]).all() else None
         at = 0 if moved is not None else i
-        text = self._text(Linear(asked.terms, 0), at)
-        total = asked.number + (moved or 0)
+        text = self._text(Linear(linear.terms, 0), at)
+        total = linear.number + (moved or 0)
         if text.lstrip("-").isdigit():
             return "", total + int(text)
         return self._bases.setdefault(text, f"d{len(self._bases)}"), total
 
-    def _numbers(self, asked: Linear, i: int) -> Ints:
+    def _numbers(self, linear: Linear, i: int) -> Ints:
         """What it is for element i of every lane; names other than row and col count as 0."""
         columns = {name: np.array(self.table.values[name][i :: self.table.elements]) for name in ("row", "col")}
         zero: Ints = np.zeros(self.table.threads, int)
-        return sum((columns[name] * factor for name, factor in asked.terms if name in columns), zero)
+        return sum((columns[name] * factor for name, factor in linear.terms if name in columns), zero)
 
     def _at(self, lane: int, i: int) -> dict[str, int]:
         cell = self.table.cells[lane * self.table.elements + i]
         assert cell is not None
         return {"row": cell[0], "col": cell[1]}
 
-    def _text(self, asked: Linear, i: int) -> str:
+    def _text(self, linear: Linear, i: int) -> str:
         """The value of element i of a lane in C."""
         constant, parts = 0, []
-        for name, factor in sorted(asked.terms, key=lambda term: -term[1]):
+        for name, factor in sorted(linear.terms, key=lambda term: -term[1]):
             text = self._index(name, i) if name in ("row", "col") else name
             if text.isdigit():
                 constant += factor * int(text)

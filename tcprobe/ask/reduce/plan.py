@@ -104,8 +104,10 @@ def _check_warps(table: Table, axis: int) -> None:
         warps.setdefault(_number(table, cell, axis), set()).add(slot // table.elements // WARP)
     if any(len(of_row) > 1 for of_row in warps.values()):
         name, other = ("row", "col") if axis == 0 else ("column", "row")
-        raise UsageError(f"a {name} is spread over several warps, and only lanes of one warp exchange registers: "
-                         f"over {other} there is a plan.")  # fmt: skip
+        raise UsageError(
+            f"a {name} is spread over several warps, and only lanes of one warp exchange registers: "
+            f"over {other} there is a plan."
+        )
 
 
 def combined(state: State, one: Round) -> State:
@@ -172,10 +174,13 @@ def _matches(state: State, other: int) -> tuple[int, ...]:
     matches = []
     for p in range(len(state[0])):
         fits = [
-            q for q in range(len(state[0]))
-            if all(state[lane][p][0] == state[lane ^ other][q][0]
-                   and not state[lane][p][1] & state[lane ^ other][q][1] for lane in range(len(state)))
-        ]  # fmt: skip
+            q
+            for q in range(len(state[0]))
+            if all(
+                state[lane][p][0] == state[lane ^ other][q][0] and not state[lane][p][1] & state[lane ^ other][q][1]
+                for lane in range(len(state))
+            )
+        ]
         if not fits:
             return ()
         matches.append(fits[0])

@@ -30,8 +30,10 @@ def source(plan: Scheme, tile: FragmentTile, name: str) -> str:
         Parameter(f"T (&scale)[{groups}]", "what earlier results of each row are to be multiplied by"),
     )
     total = (Parameter(f"T (&sum)[{groups}]", "of this lane; then of each row, in every lane that holds it"),)
-    functions = (DeviceFunction(name, step, tuple(_step(plan, tile)), threads, notes),
-                 DeviceFunction(f"{name}_total", total, tuple(_total(plan)), threads, notes))  # fmt: skip
+    functions = (
+        DeviceFunction(name, step, tuple(_step(plan, tile)), threads, notes),
+        DeviceFunction(f"{name}_total", total, tuple(_total(plan)), threads, notes),
+    )
     return "\n\n".join(map(str, functions))
 
 

@@ -52,8 +52,10 @@ class FragmentTile(NamedTuple):
         each = f"the {elements} elements of a {holder(fragment.threads)}"
         if self.fragments == 1:
             return each
-        return (f"{each}, of {self.fragments} fragments: x[f] is the one at row {fragment.rows} * (f / {self.across}), "
-                f"column {fragment.cols} * (f % {self.across})")  # fmt: skip
+        return (
+            f"{each}, of {self.fragments} fragments: x[f] is the one at row {fragment.rows} * (f / {self.across}), "
+            f"column {fragment.cols} * (f % {self.across})"
+        )
 
 
 def tiled(cell: Cell, size: str | None = None) -> FragmentTile:

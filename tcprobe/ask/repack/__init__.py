@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -28,9 +27,10 @@ from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
+from tcprobe.values import Json
 
 LOAD = 128  # bits of the widest load
 FLOATS = ("f16", "bf16")  # what weights are scaled as; others' sums are
@@ -146,25 +146,47 @@ class Repacking:
         found = inventory.fragments().get(id_)
         return id_ if found and found.target.on(arch(self.cell.arch)) else ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Plain data; `order` has [step, register of the fragment's, slot of it, word, bits from the lowest]."""
         way, fragment = self.conversion, self.cell.fragment
         each = fragment.elements // fragment.registers
-        order = [[step, register, slot, int(bits[0]) // WORD, [int(bit) % WORD for bit in bits]]
-                 for step in range(self.steps) for register, held in enumerate(self.filled)
-                 for slot, bits in enumerate(self.bits[step, held * each : (held + 1) * each])]  # fmt: skip
+        order = [
+            [step, register, slot, int(bits[0]) // WORD, [int(bit) % WORD for bit in bits]]
+            for step in range(self.steps)
+            for register, held in enumerate(self.filled)
+            for slot, bits in enumerate(self.bits[step, held * each : (held + 1) * each])
+        ]
         return {
-            "fragment": fragment.id, "arch": self.cell.arch, "type": way.source, "as": way.target, "proven": True,
-            "block": {"k": self.k, "lines": self.lines, "steps": self.steps, "bytes": self.block_bytes,
-                      "words": self.words, "loads": self.loads, "sectors": self.sectors},
-            "place": self.owner.tolist(), "order": order, "flip": way.flip,
-            "convert": {"instructions": way.instructions, "codes": way.codes, "registers": way.registers,
-                        "how": way.words, "lines": list(way.lines)},
+            "fragment": fragment.id,
+            "arch": self.cell.arch,
+            "type": way.source,
+            "as": way.target,
+            "proven": True,
+            "block": {
+                "k": self.k,
+                "lines": self.lines,
+                "steps": self.steps,
+                "bytes": self.block_bytes,
+                "words": self.words,
+                "loads": self.loads,
+                "sectors": self.sectors,
+            },
+            "place": self.owner.tolist(),
+            "order": order,
+            "flip": way.flip,
+            "convert": {
+                "instructions": way.instructions,
+                "codes": way.codes,
+                "registers": way.registers,
+                "how": way.words,
+                "lines": list(way.lines),
+            },
             "scales": {"group": self.group, "groups": self.groups, "of": "sums" if self.sums else "weights"}
-            if self.group else None,
+            if self.group
+            else None,
             "ldmatrix": self.ldmatrix or None,
             "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
-        }  # fmt: skip
+        }
 
 
 def repack(

@@ -59,12 +59,14 @@ def _members(weights: Repacking) -> Iterator[str]:
 
 def _sizes(weights: Repacking) -> Iterator[str]:
     sizes = {
-        "STEPS": (weights.steps, "of k in a block"), "K": (weights.k, "of a block"),
-        "LINES": (weights.lines, f"{_axis(weights)} of a block"), "BYTES": (weights.block_bytes, "of a block"),
+        "STEPS": (weights.steps, "of k in a block"),
+        "K": (weights.k, "of a block"),
+        "LINES": (weights.lines, f"{_axis(weights)} of a block"),
+        "BYTES": (weights.block_bytes, "of a block"),
         "WORDS": (weights.words, f"of a {holder(weights.cell.fragment.threads)}, of a block"),
         "REGISTERS": (weights.cell.fragment.registers, "of the fragment, a step"),
         "MADE": (weights.conversion.registers, "registers from a word"),
-    }  # fmt: skip
+    }
     yield from (f"static constexpr int {key} = {value};  // {what}" for key, (value, what) in sizes.items())
 
 

@@ -8,7 +8,7 @@ from tcprobe import __version__
 from tcprobe.ask.repack import Repacking, numbered
 from tcprobe.code.origin import origin
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.text import comment
 
 PACKERS = ("numpy", "torch")
@@ -74,17 +74,29 @@ def _whole(shape):
     return shape
 '''
 NUMPY = {
-    "imported": "import numpy as np", "module": "np", "array": "array", "word": "uint32", "call": "",
-    "given": "np.asarray(weights)", "fraction": 'given.dtype.kind not in "iu"',
-    "wide": ".astype(np.int64)", "returned": "words.astype(np.uint32)",
+    "imported": "import numpy as np",
+    "module": "np",
+    "array": "array",
+    "word": "uint32",
+    "call": "",
+    "given": "np.asarray(weights)",
+    "fraction": 'given.dtype.kind not in "iu"',
+    "wide": ".astype(np.int64)",
+    "returned": "words.astype(np.uint32)",
     "taken": "np.asarray(words).astype(np.int64) & 0xFFFFFFFF",
-}  # fmt: skip
+}
 TORCH = {
-    "imported": "import torch", "module": "torch", "array": "tensor", "word": "int32, on the CPU", "call": "()",
-    "given": "torch.as_tensor(weights).cpu()", "fraction": "given.is_floating_point()", "wide": ".to(torch.int64)",
+    "imported": "import torch",
+    "module": "torch",
+    "array": "tensor",
+    "word": "int32, on the CPU",
+    "call": "()",
+    "given": "torch.as_tensor(weights).cpu()",
+    "fraction": "given.is_floating_point()",
+    "wide": ".to(torch.int64)",
     "returned": "((words ^ 1 << 31) - (1 << 31)).to(torch.int32)",
     "taken": "torch.as_tensor(words).cpu().to(torch.int64) & 0xFFFFFFFF",
-}  # fmt: skip
+}
 NAN = """    if bool(((codes & 0x7F) == 0x7F).any()):
         raise ValueError("there is a NaN among the weights: codes 0x7f and 0xff")
 """
@@ -99,16 +111,35 @@ def source(weights: Repacking, packer: str) -> str:
     turned = ".T" if fragment.operand == "a" else ""
     sign, viewed = 1 << kind.bits - 1, "" if counted else ": view them as uint8"
     return MODULE.format(
-        **(NUMPY if packer == "numpy" else TORCH), version=__version__, type=way.source, fragment=fragment.id,
-        origin=comment(origin(weights.cell)), places=weights.places, steps=weights.steps, slots=weights.slots,
-        words=weights.words, depth=_python(weights.depth.T, weights), line=_python(weights.line.T, weights),
-        k=weights.k, lines=weights.lines, codes=way.codes, bits=kind.bits, flip=way.flip,
+        **(NUMPY if packer == "numpy" else TORCH),
+        version=__version__,
+        type=way.source,
+        fragment=fragment.id,
+        origin=comment(origin(weights.cell)),
+        places=weights.places,
+        steps=weights.steps,
+        slots=weights.slots,
+        words=weights.words,
+        depth=_python(weights.depth.T, weights),
+        line=_python(weights.line.T, weights),
+        k=weights.k,
+        lines=weights.lines,
+        codes=way.codes,
+        bits=kind.bits,
+        flip=way.flip,
         at=[list(bits) for bits in way.places],
-        axis=axis, shape="m, k" if turned else "k, n", turned=turned, turned_back=turned, mask=(1 << kind.bits) - 1,
-        viewed=viewed, holds="numbers" if counted else f"the bits of {way.source}", least=least,
-        most=least + (1 << kind.bits) - 1, refused=NAN if kind.has_nan and way.source != way.target else "",
+        axis=axis,
+        shape="m, k" if turned else "k, n",
+        turned=turned,
+        turned_back=turned,
+        mask=(1 << kind.bits) - 1,
+        viewed=viewed,
+        holds="numbers" if counted else f"the bits of {way.source}",
+        least=least,
+        most=least + (1 << kind.bits) - 1,
+        refused=NAN if kind.has_nan and way.source != way.target else "",
         signed=f"((codes ^ {sign}) - {sign})" if least else "codes",
-    )  # fmt: skip
+    )
 
 
 def _python(values: Ints, weights: Repacking) -> str:

@@ -19,8 +19,10 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
     if fragment.role is not Role.FACTOR:
         raise UsageError(f"{fragment.id} is {fragment.role.value}, not A or B: weights are one of these.")
     if fragment.products > 1:
-        raise UsageError(f"{fragment.id} holds {fragment.products} products; weights are of one. "
-                         f"{_nearest(fragment, (fragment.type,), cell)}")  # fmt: skip
+        raise UsageError(
+            f"{fragment.id} holds {fragment.products} products; weights are of one. "
+            f"{_nearest(fragment, (fragment.type,), cell)}"
+        )
     if stored not in STORED:
         raise UsageError(f"weights of type {quoted(stored)} are not known; known: {', '.join(STORED)}.")
     if wanted not in (None, fragment.type):
@@ -30,8 +32,10 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
     except UsageError as error:
         raise UsageError(f"{error} {_nearest(fragment, tuple(targets(stored)), cell)}") from None
     if stored == fragment.type and fragment.slot_bits != dtype(stored).bits:
-        raise UsageError(f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: nothing packs them closer. "
-                         f"{_nearest(fragment, tuple(targets(stored)), cell)}")  # fmt: skip
+        raise UsageError(
+            f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: nothing packs them closer. "
+            f"{_nearest(fragment, tuple(targets(stored)), cell)}"
+        )
     return found
 
 
@@ -47,15 +51,24 @@ def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
         near = min(
             (*fitting, *(block * max(1, group // block + more) for more in (0, 1))), key=lambda x: abs(x - group)
         )
-        raise UsageError(f"--group {group}: a step has {step} of k and a load {block}; {near} does, as do "
-                         f"{', '.join(map(str, fitting[:4]))} and multiples of {block}.")  # fmt: skip
+        raise UsageError(
+            f"--group {group}: a step has {step} of k and a load {block}; {near} does, as do "
+            f"{', '.join(map(str, fitting[:4]))} and multiples of {block}."
+        )
 
 
 def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
     """The fragment of the same operand that takes one of the types on the arch, the most like it."""
-    on = [f for f in inventory.fragments().values()
-          if f.role is Role.FACTOR and f.operand == fragment.operand and f.type in takes and f.products == 1
-          and f.slot_bits == dtype(f.type).bits and f.target.on(arch(cell.arch))]  # fmt: skip
+    on = [
+        f
+        for f in inventory.fragments().values()
+        if f.role is Role.FACTOR
+        and f.operand == fragment.operand
+        and f.type in takes
+        and f.products == 1
+        and f.slot_bits == dtype(f.type).bits
+        and f.target.on(arch(cell.arch))
+    ]
     if not on:
         return f"No {fragment.operand.upper()} in registers takes {' or '.join(takes)} on {cell.arch}."
     shape = fragment.shape

@@ -12,7 +12,7 @@ from tcprobe.code.cuda import holder, of_holder
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.banks import Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers, default
 

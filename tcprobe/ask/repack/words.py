@@ -21,8 +21,12 @@ def words_of(weights: Repacking) -> list[tuple[str, str, str]]:
     found = []
     for word in range(weights.words):
         numbers = range(word * way.registers, (word + 1) * way.registers)
-        names = [f"{number // each}.{register}" for number in numbers
-                 for register, held in enumerate(weights.filled) if held == number % each]  # fmt: skip
+        names = [
+            f"{number // each}.{register}"
+            for number in numbers
+            for register, held in enumerate(weights.filled)
+            if held == number % each
+        ]
         found.append((str(word), " ".join(names), places if not word else "likewise"))
     return found
 
@@ -44,8 +48,10 @@ def _head(weights: Repacking) -> str:
     loads = "one 16-byte load" if weights.loads == 1 else f"{weights.loads} 16-byte loads"
     steps = "k step" if weights.steps == 1 else "k steps"
     thread, order = holder(fragment.threads), f"[k / {weights.k}][{axis} / {weights.lines}]"
-    return (f"{fragment.id}: weights of {way.source}, {weights.steps} {steps} in {loads} of a {thread}; "
-            f"stored as {order}[{weights.places}][{weights.words}] words")  # fmt: skip
+    return (
+        f"{fragment.id}: weights of {way.source}, {weights.steps} {steps} in {loads} of a {thread}; "
+        f"stored as {order}[{weights.places}][{weights.words}] words"
+    )
 
 
 def _costs(weights: Repacking) -> Iterator[str]:
@@ -70,12 +76,16 @@ def _scales(weights: Repacking) -> Iterator[str]:
         return
     target, axis = weights.conversion.target, "m" if weights.cell.fragment.operand == "a" else "n"
     if weights.sums:
-        yield (f"scales: f32, [k / {weights.group}][{axis}] as they are, of the sums: after a group D times its scales "
-               "is added up in f32, a conversion and an fma for each element of D")  # fmt: skip
+        yield (
+            f"scales: f32, [k / {weights.group}][{axis}] as they are, of the sums: after a group D times its scales "
+            "is added up in f32, a conversion and an fma for each element of D"
+        )
         return
     needed = weights.groups * len({slot for pair in weights.pairs for slot in pair})
-    yield (f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
-           f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even")  # fmt: skip
+    yield (
+        f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
+        f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even"
+    )
 
 
 def _like(weights: Repacking) -> Iterator[str]:
@@ -85,11 +95,15 @@ def _like(weights: Repacking) -> Iterator[str]:
         shared.append("nibbles lie interleaved for the exponent trick")
     if weights.group:
         shared.append("each group of k has its scale")
-    yield (f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, scales "
-           "keep their order, and there are no zero points")  # fmt: skip
+    yield (
+        f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, scales "
+        "keep their order, and there are no zero points"
+    )
     if weights.ldmatrix:
-        yield (f"from shared memory {weights.ldmatrix.removesuffix('.d')} (PTX 9.4) gives the same without any "
-               f"conversion: `tcprobe convert {weights.ldmatrix} {weights.cell.fragment.id}`")  # fmt: skip
+        yield (
+            f"from shared memory {weights.ldmatrix.removesuffix('.d')} (PTX 9.4) gives the same without any "
+            f"conversion: `tcprobe convert {weights.ldmatrix} {weights.cell.fragment.id}`"
+        )
 
 
 def _proof(weights: Repacking) -> Iterator[str]:

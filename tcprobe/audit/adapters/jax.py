@@ -59,8 +59,14 @@ def _of(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more
     held = elements(tiled, tile_size)
     count = len(held) // 128
     code = CODE.format(name=name, size=tile_size)
-    return statement(f"{name} as {fragment.rsplit('.', 1)[1].upper()} of {fragment.rsplit('.', 1)[0]}", fragment,
-                     (128, count), _place(held, count, tile_size[1]), code=code, **more)  # fmt: skip
+    return statement(
+        f"{name} as {fragment.rsplit('.', 1)[1].upper()} of {fragment.rsplit('.', 1)[0]}",
+        fragment,
+        (128, count),
+        _place(held, count, tile_size[1]),
+        code=code,
+        **more,
+    )
 
 
 def _place(numbers_held: Sequence[int], count: int, cols: int) -> Callable[[int, int], Place]:

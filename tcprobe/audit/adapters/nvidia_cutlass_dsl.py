@@ -12,8 +12,16 @@ from tcprobe.audit.statement import stated as statement
 PACKAGE = "nvidia-cutlass-dsl"
 REPORTED: Mapping[str, str] = {}
 NAMES = {"a": "tv_layout_A", "b": "tv_layout_B", "d": "tv_layout_C"}
-KINDS = {"f16": "Float16", "bf16": "BFloat16", "f32": "Float32", "s32": "Int32", "s8": "Int8", "u8": "Uint8",
-         "e4m3": "Float8E4M3FN", "e5m2": "Float8E5M2"}  # fmt: skip
+KINDS = {
+    "f16": "Float16",
+    "bf16": "BFloat16",
+    "f32": "Float32",
+    "s32": "Int32",
+    "s8": "Int8",
+    "u8": "Uint8",
+    "e4m3": "Float8E4M3FN",
+    "e5m2": "Float8E5M2",
+}
 HOW = "warpgroup.OperandSource.RMEM, warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.K"
 WIDTHS = (8, 24, 128)
 
@@ -31,26 +39,40 @@ def atoms() -> Iterator[DslAtom]:
     for into, out in (("f16", "f32"), ("f16", "f16"), ("bf16", "f32")):
         for k in (8, 16):
             shape = (16, 8, k)
-            yield DslAtom(f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}", shape,
-                       f"warp.MmaF16BF16Op(cutlass.{KINDS[into]}, cutlass.{KINDS[out]}, {shape})")  # fmt: skip
+            yield DslAtom(
+                f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}",
+                shape,
+                f"warp.MmaF16BF16Op(cutlass.{KINDS[into]}, cutlass.{KINDS[out]}, {shape})",
+            )
     for k in (4, 8):
         yield DslAtom(f"mma.m16n8k{k}.row.col.f32.tf32.tf32.f32", (16, 8, k), f"warp.MmaTF32Op({(16, 8, k)})")
     for into in ("e4m3", "e5m2"):
         for out, k in (("f32", 32), ("f16", 32), ("f32", 16), ("f16", 16)):
             shape = (16, 8, k)
-            yield DslAtom(f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}", shape,
-                       f"warp.MmaFP8Op(cutlass.{KINDS[into]}, cutlass.{KINDS[out]}, {shape})")  # fmt: skip
+            yield DslAtom(
+                f"mma.m16n8k{k}.row.col.{out}.{into}.{into}.{out}",
+                shape,
+                f"warp.MmaFP8Op(cutlass.{KINDS[into]}, cutlass.{KINDS[out]}, {shape})",
+            )
     for n in WIDTHS:
         for into in ("f16", "bf16"):
             shape = (64, n, 16)
-            yield DslAtom(f"wgmma.mma_async.m64n{n}k16.f32.{into}.{into}", shape,
-                       f"warpgroup.MmaF16BF16Op(cutlass.{KINDS[into]}, cutlass.Float32, {shape}, {HOW})")  # fmt: skip
+            yield DslAtom(
+                f"wgmma.mma_async.m64n{n}k16.f32.{into}.{into}",
+                shape,
+                f"warpgroup.MmaF16BF16Op(cutlass.{KINDS[into]}, cutlass.Float32, {shape}, {HOW})",
+            )
         shape = (64, n, 32)
-        yield DslAtom(f"wgmma.mma_async.m64n{n}k32.f32.e4m3.e4m3", shape,
-                   "warpgroup.MmaF8Op(cutlass.Float8E4M3FN, cutlass.Float8E4M3FN, cutlass.Float32, "
-                   f"{shape}, {HOW})")  # fmt: skip
-        yield DslAtom(f"wgmma.mma_async.m64n{n}k32.s32.s8.s8", shape,
-                   f"warpgroup.MmaI8Op(cutlass.Int8, cutlass.Int8, cutlass.Int32, {shape}, {HOW})")  # fmt: skip
+        yield DslAtom(
+            f"wgmma.mma_async.m64n{n}k32.f32.e4m3.e4m3",
+            shape,
+            f"warpgroup.MmaF8Op(cutlass.Float8E4M3FN, cutlass.Float8E4M3FN, cutlass.Float32, {shape}, {HOW})",
+        )
+        yield DslAtom(
+            f"wgmma.mma_async.m64n{n}k32.s32.s8.s8",
+            shape,
+            f"warpgroup.MmaI8Op(cutlass.Int8, cutlass.Int8, cutlass.Int32, {shape}, {HOW})",
+        )
 
 
 def stated() -> Iterator[Statement]:
@@ -60,8 +82,13 @@ def stated() -> Iterator[Statement]:
     from cutlass import cute
     from cutlass.cute.nvgpu import warp, warpgroup
 
-    makers = {"MmaF16BF16Op": (warp, warpgroup), "MmaTF32Op": (warp,), "MmaFP8Op": (warp,),
-              "MmaF8Op": (warpgroup,), "MmaI8Op": (warpgroup,)}  # fmt: skip
+    makers = {
+        "MmaF16BF16Op": (warp, warpgroup),
+        "MmaTF32Op": (warp,),
+        "MmaFP8Op": (warp,),
+        "MmaF8Op": (warpgroup,),
+        "MmaI8Op": (warpgroup,),
+    }
     how = (warpgroup.OperandSource.RMEM, warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.K)
     found: list[Statement] = []
 
@@ -93,10 +120,21 @@ def _operands(cute: Any, dsl_atom: DslAtom, operation: Any) -> Iterator[Statemen
         threads = 128 if m == 64 else 32
         rows, cols = sizes[operand]
         name = f"make_mma_atom({dsl_atom.made.partition('(')[0]}) {m}x{n}x{k}, {NAMES[operand]} of {dsl_atom.form}"
-        code = CODE.format(made=dsl_atom.made, name=NAMES[operand], threads=threads, count=rows * cols // threads,
-                           found=f"divmod(at, {cols})" if operand == "b" else f"divmod(at, {rows})[::-1]")  # fmt: skip
-        yield statement(name, f"{dsl_atom.form}.{operand}", (threads, rows * cols // threads),
-                        _place(layout, rows, cols, operand), atom=dsl_atom.form, code=code)  # fmt: skip
+        code = CODE.format(
+            made=dsl_atom.made,
+            name=NAMES[operand],
+            threads=threads,
+            count=rows * cols // threads,
+            found=f"divmod(at, {cols})" if operand == "b" else f"divmod(at, {rows})[::-1]",
+        )
+        yield statement(
+            name,
+            f"{dsl_atom.form}.{operand}",
+            (threads, rows * cols // threads),
+            _place(layout, rows, cols, operand),
+            atom=dsl_atom.form,
+            code=code,
+        )
 
 
 def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:

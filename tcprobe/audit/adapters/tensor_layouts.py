@@ -16,7 +16,7 @@ REPORTED: Mapping[str, str] = {
     "report is known",
     "SM120_16x8x64": K64,
     "SM120_16x8x128": "no report is known; PTX has m16n8k128 for 4-bit types only",
-}  # fmt: skip
+}
 LISTS = ("SM70", "SM75", "SM80", "SM89", "SM90", "SM90_GMMA", "SM90_GMMA_EXT", "SM90_GMMA_SPARSE", "SM120")
 APART = {"SM61": "no tensor core", "SM100_UMMA": "operands in shared and tensor memory, no registers"}
 _GROUP = re.compile(r"SM90_64x(\d+)x(\d+)_([FS]\d+)(F16|BF16|TF32|S8|E4M3|E5M2)\4_SS(_SPARSE)?")
@@ -49,8 +49,14 @@ def _of_warp(their_atom: Any) -> Iterator[Statement]:
         if their_atom.thr_id is not None:
             place = _of_quad_pair(place, their_atom.thr_id)
         elements = _values(layout)
-        yield statement(name, f"{form}.{operand}", (32, elements), place, atom=their_atom.name,
-                     code=_code(name, (rows, cols), operand, their_atom.thr_id is not None))  # fmt: skip
+        yield statement(
+            name,
+            f"{form}.{operand}",
+            (32, elements),
+            place,
+            atom=their_atom.name,
+            code=_code(name, (rows, cols), operand, their_atom.thr_id is not None),
+        )
 
 
 def _of_group(their_atom: Any) -> Iterator[Statement]:
@@ -63,8 +69,13 @@ def _of_group(their_atom: Any) -> Iterator[Statement]:
     types = ".".join((match[3], match[4], match[4])).lower()
     kind = "wgmma.mma_async.sp" if match[5] else "wgmma.mma_async"
     name = f"{their_atom.name}.c_layout"
-    yield statement(name, f"{kind}.m{m}n{n}k{k}.{types}.d", (128, _values(their_atom.c_layout)),
-                 _place(their_atom.c_layout, m, n, "d"), code=_code(name, (m, n), "d"))  # fmt: skip
+    yield statement(
+        name,
+        f"{kind}.m{m}n{n}k{k}.{types}.d",
+        (128, _values(their_atom.c_layout)),
+        _place(their_atom.c_layout, m, n, "d"),
+        code=_code(name, (m, n), "d"),
+    )
 
 
 def _form(ptx: str) -> str:

@@ -122,30 +122,41 @@ def _function(module: str, name: str) -> Any:
     return getattr(importlib.import_module(FOLDER + module), name)
 
 
-def _size(function: TileFunction) -> tuple[int, int]:
+def _size(layout_function: TileFunction) -> tuple[int, int]:
     """Rows and columns, k x n for B."""
-    shapes = {B8: (16, 8, 32), B16: (16, 8, 16), B32: (16, 8, 8), B4: (16, 8, 64), SP32: (16, 8, 16),
-              SP16: (16, 8, 32), SP8: (16, 8, 64)}  # fmt: skip
-    form, _, operand = function.fragment.rpartition(".")
+    shapes = {
+        B8: (16, 8, 32),
+        B16: (16, 8, 16),
+        B32: (16, 8, 8),
+        B4: (16, 8, 64),
+        SP32: (16, 8, 16),
+        SP16: (16, 8, 32),
+        SP8: (16, 8, 64),
+    }
+    form, _, operand = layout_function.fragment.rpartition(".")
     m, n, k = shapes.get(form, (8, 8, 4))
     stored = k // 2 if form.startswith("mma.sp") else k
-    return {"a": (m, stored), "b": (k, n * function.across), "d": (m, n * function.across)}[operand]
+    return {"a": (m, stored), "b": (k, n * layout_function.across), "d": (m, n * layout_function.across)}[operand]
 
 
-def _tile(module: str, function: TileFunction, placed: Callable[[int, int], Place], last_place: str) -> Statement:
-    rows, cols = _size(function)
+def _tile(
+    module: str, layout_function: TileFunction, placed: Callable[[int, int], Place], last_place: str
+) -> Statement:
+    rows, cols = _size(layout_function)
     code = BACK_CODE if last_place else FORWARD_CODE
-    sizes = (cols, rows) if function.turned else (rows, cols)
+    sizes = (cols, rows) if layout_function.turned else (rows, cols)
     text = code.format(
-        module=FOLDER + module, name=function.name, sizes=sizes, turn="[::-1]" if function.turned else ""
+        module=FOLDER + module, name=layout_function.name, sizes=sizes, turn="[::-1]" if layout_function.turned else ""
     )
     slots = (32, rows * cols // 32)
-    return statement(function.name, function.fragment, slots, placed, across=function.across, code=text)
+    return statement(
+        layout_function.name, layout_function.fragment, slots, placed, across=layout_function.across, code=text
+    )
 
 
-def _forward(function: Callable[[int, int], Any], turned: bool) -> Callable[[int, int], Place]:
+def _forward(layout_function: Callable[[int, int], Any], turned: bool) -> Callable[[int, int], Place]:
     def place(thread: int, i: int) -> Place:
-        at = function(thread, i)
+        at = layout_function(thread, i)
         return at if at is None or not turned else (at[1], at[0])
 
     return place
@@ -171,14 +182,23 @@ def _accumulator(n: int) -> Statement:
     """D of wgmma, one warpgroup."""
     emitter = importlib.import_module("tilelang.cuda.intrinsics.macro.wgmma_macro_generator").TensorCoreIntrinEmitter
     tirx = importlib.import_module("tvm.tirx")
-    how = {"accum_dtype": "float32", "block_row_warps": 4, "block_col_warps": 1, "warp_row_tiles": 16,
-           "warp_col_tiles": n, "b_transposed": True}  # fmt: skip
+    how = {
+        "accum_dtype": "float32",
+        "block_row_warps": 4,
+        "block_col_warps": 1,
+        "warp_row_tiles": 16,
+        "warp_col_tiles": n,
+        "b_transposed": True,
+    }
     made = emitter(**how).make_mma_store_layout(tirx.decl_buffer((64, n), "float32", scope="local.fragment"))
-    place = inverted(product(range(64), range(n)), lambda row, col: (
-        int(made.map_forward_thread([row, col])[0]), int(made.map_forward_index([row, col])[0])))  # fmt: skip
+    place = inverted(
+        product(range(64), range(n)),
+        lambda row, col: (int(made.map_forward_thread([row, col])[0]), int(made.map_forward_index([row, col])[0])),
+    )
     fragment = f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"
-    return statement(f"wgmma make_mma_store_layout, n {n}", fragment, (128, n // 2), place,
-                     code=STORE_CODE.format(how=how, n=n))  # fmt: skip
+    return statement(
+        f"wgmma make_mma_store_layout, n {n}", fragment, (128, n // 2), place, code=STORE_CODE.format(how=how, n=n)
+    )
 
 
 FORWARD_CODE = """\

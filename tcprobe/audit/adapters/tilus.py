@@ -30,10 +30,19 @@ def stated() -> Iterator[Statement]:
         config = getattr(AtomicMmaConfig, name)()
         for operand, layout in (("a", config.la), ("b", config.lb), ("d", config.lc)):
             field = {"d": "lc"}.get(operand, f"l{operand}")
-            code = CODE.format(made="mma_dot import AtomicMmaConfig", layout=f"AtomicMmaConfig.{name}().{field}",
-                               module="tilus.ir.instructions.cuda.")  # fmt: skip
-            yield statement(f"AtomicMmaConfig.{name}().{field}", f"{form}.{operand}", (32, layout.local_size),
-                            _place(layout), atom=name, code=code)  # fmt: skip
+            code = CODE.format(
+                made="mma_dot import AtomicMmaConfig",
+                layout=f"AtomicMmaConfig.{name}().{field}",
+                module="tilus.ir.instructions.cuda.",
+            )
+            yield statement(
+                f"AtomicMmaConfig.{name}().{field}",
+                f"{form}.{operand}",
+                (32, layout.local_size),
+                _place(layout),
+                atom=name,
+                code=code,
+            )
     for name in AtomicMmaConfig.all_configs():
         if "v1_" not in name:
             yield uncompared(f"AtomicMmaConfig {name}", "", WIDENED)
@@ -46,10 +55,14 @@ def _of_groups() -> Iterator[Statement]:
     for n in WIDTHS:
         layout = generate(64, n, 64, n, 16)
         call = f"generate_wgmma_register_layout(64, {n}, 64, {n}, 16)"
-        code = CODE.format(module="tilus.ir.layout.inference.inference_rules.", layout=call,
-                           made="wgmma import generate_wgmma_register_layout")  # fmt: skip
-        yield statement(call, f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (128, layout.local_size), _place(layout),
-                        code=code)  # fmt: skip
+        code = CODE.format(
+            module="tilus.ir.layout.inference.inference_rules.",
+            layout=call,
+            made="wgmma import generate_wgmma_register_layout",
+        )
+        yield statement(
+            call, f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (128, layout.local_size), _place(layout), code=code
+        )
 
 
 def _place(their_layout: Any) -> Callable[[int, int], Place]:

@@ -10,8 +10,14 @@ from tcprobe.audit.statement import stated as statement
 
 PACKAGE = "tinygrad"
 REPORTED: Mapping[str, str] = {}
-TYPES = {"half": "f16", "__bf16": "bf16", "bfloat16": "bf16", "float": "tf32", "float8_e4m3": "e4m3",
-         "float8_e5m2": "e5m2"}  # fmt: skip
+TYPES = {
+    "half": "f16",
+    "__bf16": "bf16",
+    "bfloat16": "bf16",
+    "float": "tf32",
+    "float8_e4m3": "e4m3",
+    "float8_e5m2": "e5m2",
+}
 Bit = tuple[str, int]  # n, m or k, and which bit of it
 
 
@@ -25,8 +31,14 @@ def stated() -> Iterator[Statement]:
         form = f"mma.m{m}n{n}k{k}.row.col.{out}.{into}.{into}.{out}"
         for number, operand in enumerate("abd"):
             place = placed(core, operand)
-            yield statement(f"{core}.{operand}", f"{form}.{operand}", (core.threads, core.elements_per_thread[number]),
-                            place, atom=str(core), code=CODE.format(name=str(core), operand=operand))  # fmt: skip
+            yield statement(
+                f"{core}.{operand}",
+                f"{form}.{operand}",
+                (core.threads, core.elements_per_thread[number]),
+                place,
+                atom=str(core),
+                code=CODE.format(name=str(core), operand=operand),
+            )
 
 
 def placed(core: Any, operand: str) -> Callable[[int, int], Place]:
@@ -44,8 +56,11 @@ def placed(core: Any, operand: str) -> Callable[[int, int], Place]:
         by_position = dict(zip(positions, held, strict=True))
         i = [name for name in (by_position[place] for place in order) if names[name][0] in own]
     axes = {"a": "mk", "b": "kn", "d": "mn"}[operand]
-    return lambda thread, number: _at(axes, [(names[name], thread >> j & 1) for j, name in enumerate(lane)]
-                                      + [(names[name], number >> j & 1) for j, name in enumerate(i)])  # fmt: skip
+    return lambda thread, number: _at(
+        axes,
+        [(names[name], thread >> j & 1) for j, name in enumerate(lane)]
+        + [(names[name], number >> j & 1) for j, name in enumerate(i)],
+    )
 
 
 def _names(core: Any) -> dict[str, Bit]:

@@ -49,8 +49,9 @@ def stated() -> Iterator[Statement]:
             bases = _bases(_layout(asked, operand), sizes[operand])
             threads, elements = 1 << len(bases[1]), 1 << len(bases[0])
             name = f"{_parent(asked)}, operand {operand} of {asked.form}"
-            yield statement(name, f"{asked.form}.{operand}", (threads, elements), _place(bases), atom=asked.form,
-                            code=code)  # fmt: skip
+            yield statement(
+                name, f"{asked.form}.{operand}", (threads, elements), _place(bases), atom=asked.form, code=code
+            )
 
 
 def _parent(gluon: Asked) -> str:

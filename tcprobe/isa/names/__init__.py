@@ -121,8 +121,11 @@ class Meaning:
     def _only(self, kind: str, rows: Sequence[T]) -> T:
         if len(rows) == 1:
             return rows[0]
-        raise AmbiguousError(f"{quoted(self.name)} means {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
-                             self.name, [row.id for row in rows[:6]])  # fmt: skip
+        raise AmbiguousError(
+            f"{quoted(self.name)} means {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
+            self.name,
+            [row.id for row in rows[:6]],
+        )
 
 
 def resolve(name: str, *texts: str) -> Meaning:
@@ -231,31 +234,31 @@ def _search(reading: Reading, rows: Iterable[T]) -> list[T]:
     return _closest(reading, fitting) if reading.words and len(reading.plain) > 1 else fitting
 
 
-def _fits(reading: Reading, row: Row) -> bool:
-    parts = _parts(row.id)
-    if isinstance(row, Fragment) and row.shared and not {"load", "store"}.isdisjoint(reading.plain):
-        parts = _parts(id_of(row.instruction))
-    more = _more(row) if reading.words else ()
-    return reading.fits(parts, more) and reading.written_as(partial(_written, row))
+def _fits(reading: Reading, candidate: Row) -> bool:
+    parts = _parts(candidate.id)
+    if isinstance(candidate, Fragment) and candidate.shared and not {"load", "store"}.isdisjoint(reading.plain):
+        parts = _parts(id_of(candidate.instruction))
+    more = _more(candidate) if reading.words else ()
+    return reading.fits(parts, more) and reading.written_as(partial(_written, candidate))
 
 
-def _more(row: Row) -> tuple[str, ...]:
-    if isinstance(row, Fragment):
-        return (row.type,) if row.shared else ()
-    if isinstance(row, SharedOperand):
+def _more(candidate: Row) -> tuple[str, ...]:
+    if isinstance(candidate, Fragment):
+        return (candidate.type,) if candidate.shared else ()
+    if isinstance(candidate, SharedOperand):
         return ()
-    stated = (word for values in row.stated.values() for value in values for word in str(value).split())
+    stated = (word for values in candidate.stated.values() for value in values for word in str(value).split())
     scales = (f"scale_vec::{word.lower()}" if re.fullmatch(r"\dX", word) else word for word in stated)
-    return (*(operand.type for operand in row.operands), *scales)
+    return (*(operand.type for operand in candidate.operands), *scales)
 
 
-def _written(row: Row) -> list[str]:
+def _written(candidate: Row) -> list[str]:
     """The parts of PTX's name of a row, the operand last."""
-    if isinstance(row, Instruction):
-        return re.split(r"[.{}|]+", row.name.lower())
-    if isinstance(row, SharedOperand):
-        return [*_written(row.instruction), row.held.name]
-    return [*row.instruction.lower().split("."), *([] if row.shared else [row.operand])]
+    if isinstance(candidate, Instruction):
+        return re.split(r"[.{}|]+", candidate.name.lower())
+    if isinstance(candidate, SharedOperand):
+        return [*_written(candidate.instruction), candidate.held.name]
+    return [*candidate.instruction.lower().split("."), *([] if candidate.shared else [candidate.operand])]
 
 
 @cache
@@ -274,8 +277,8 @@ def _closest(reading: Reading, fitting: list[T]) -> list[T]:
     return [row for row in best if reading.in_order(_parts(row.id))] or best
 
 
-def _one_accumulator(row: Instruction) -> bool:
-    return row.multiplies_registers and row.type("c") == row.type("d")
+def _one_accumulator(instruction: Instruction) -> bool:
+    return instruction.multiplies_registers and instruction.type("c") == instruction.type("d")
 
 
 def _is_pattern(name: str) -> bool:

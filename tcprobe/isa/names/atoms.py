@@ -121,4 +121,4 @@ _ATOMS: dict[str, Callable[..., list[str]]] = {
     r"SM100_U8x(8|16)_LDSM_T": lambda count: ["ldmatrix.m16n16", f"x{int(count) // 8}", "trans.shared.b8"],
     r"SM100_U8x(4|8|16)_STSM_T": lambda count: ["stmatrix.m16n8", f"x{int(count) // 4}", "trans.shared.b8"],
     r"SM100_SU([46])_DU8x16_x([124])_LDSM_N": lambda bits, count: ["ldmatrix.m8n16", f"x{count}", _LEFT[bits]],
-}  # fmt: skip
+}

@@ -68,7 +68,7 @@ _FREE = {**_MEANT, "sp": _MEANT["sparse"]}  # in a dotted name sp is PTX's own
 NOISE = {
     *("sync", "aligned", "precision", "nvcuda", "fragment", "frag", "operand", "matrix", "layout", "register"),
     *("registers", "of", "the", "for", "in", "with", "warp", "tensor", "core", "tile", "ptx", "dense", "block"),
-}  # fmt: skip
+}
 # what C++ and people say again and again: wmma::fragment<wmma::matrix_a, ...>, sparse mma.sp
 ONCE = {"wmma", "a", "b", "c|d", "d", "sp|sp::ordered_metadata", "block_scale", "tcgen05"}
 OPERANDS = {"a", "b", "c", "d", "c|d", "e", "scale_a", "scale_b", "address", "selector", "a_smem", "b_smem"}

@@ -39,11 +39,14 @@ NEIGHBOURS = (
     Neighbour(r"(?:ld|st|atom|red)\.(?:shared|async)", "accesses to shared memory"),
     Neighbour(r"ld\.global|ldu|ld", "loads"),
     Neighbour(r"shfl|redux", "exchanges between lanes"),
-    Neighbour(r"(?:wgmma|tcgen05)\.(?:fence|commit\w*|wait\w*|alloc|dealloc|relinquish\w*)|mbarrier|barrier|bar|fence"
-              r"|membar|elect|griddepcontrol|setmaxnreg|vote|match|activemask", "synchronisation and resources"),
+    Neighbour(
+        r"(?:wgmma|tcgen05)\.(?:fence|commit\w*|wait\w*|alloc|dealloc|relinquish\w*)|mbarrier|barrier|bar|fence"
+        r"|membar|elect|griddepcontrol|setmaxnreg|vote|match|activemask",
+        "synchronisation and resources",
+    ),
     Neighbour(r"st|atom|red|multimem|prefetch\w*|mapa|getctarank|cvta", "accesses to memory"),
     Neighbour(r"dp4a|dp2a|fma|mad|mul|add|sub|cvt|prmt|lop3|shf|sel[pt]|mov", "arithmetic on a lane's own registers"),
-)  # fmt: skip
+)
 
 
 def neighbour(name: str) -> Neighbour | None:
@@ -112,17 +115,17 @@ def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
     return UsageError(f"no family is called {quoted(name)}; known: {known}.")
 
 
-def no_registers(row: Instruction) -> UsageError:
+def no_registers(instruction: Instruction) -> UsageError:
     """What is wrong with asking for the table of something that holds nothing in registers."""
-    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in row.elsewhere)
-    return UsageError(f"{row.id} has no table of registers: {places}.", "no registers", id=row.id)
+    places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
+    return UsageError(f"{instruction.id} has no table of registers: {places}.", "no registers", id=instruction.id)
 
 
-def no_multiply(row: Instruction) -> UsageError:
+def no_multiply(instruction: Instruction) -> UsageError:
     """What is wrong with asking for the product of something that has none, or none in registers."""
-    if row.multiplies:
-        return no_registers(row)
-    return UsageError(f"{row.id} is no multiply: it moves a matrix.", "a move")
+    if instruction.multiplies:
+        return no_registers(instruction)
+    return UsageError(f"{instruction.id} is no multiply: it moves a matrix.", "a move")
 
 
 def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:

@@ -32,8 +32,13 @@ INT4 = _pairs("u4", "s4")
 FP8 = _pairs("e4m3", "e5m2")
 NARROW = _pairs("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 NOT_FP8 = tuple(pair for pair in NARROW if pair not in FP8)
-F16, BF16, TF32, F64, B1 = ((("f16", "f16"),), (("bf16", "bf16"),), (("tf32", "tf32"),),
-                            (("f64", "f64"),), (("b1", "b1"),))  # fmt: skip
+F16, BF16, TF32, F64, B1 = (
+    (("f16", "f16"),),
+    (("bf16", "bf16"),),
+    (("tf32", "tf32"),),
+    (("f64", "f64"),),
+    (("b1", "b1"),),
+)
 
 
 # of kind::f8f6f4; fp8 is accepted by ptxas 12.9 to 13.5 beyond what section 9.7.14.5 says, and becomes HMMA there
@@ -97,17 +102,25 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
             yield _name(*form), partial(_instruction, *form)
 
 
-def _name(row: MmaRow, layouts: tuple[str, str], types: Types) -> str:
-    kind = f".kind::{row.kind}" if row.kind else ""
-    bits = f".{row.bit_op}.popc" if row.bit_op else ""
-    return f"mma.sync.aligned.{Shape(*row.shape)}.{'.'.join(layouts)}{kind}.{'.'.join(types)}{bits}"
+def _name(mma: MmaRow, layouts: tuple[str, str], types: Types) -> str:
+    kind = f".kind::{mma.kind}" if mma.kind else ""
+    bits = f".{mma.bit_op}.popc" if mma.bit_op else ""
+    return f"mma.sync.aligned.{Shape(*mma.shape)}.{'.'.join(layouts)}{kind}.{'.'.join(types)}{bits}"
 
 
-def _instruction(row: MmaRow, layouts: tuple[str, str], types: Types) -> Instruction:
-    least, shape = target(row.target, row.ptx, row.others), Shape(*row.shape)
-    multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, row.kind, products=row.products)
-    return Instruction("mma", _name(row, layouts, types), shape, multiply.operands(), least, products=row.products,
-                       bit_op=row.bit_op, kind=row.kind)  # fmt: skip
+def _instruction(mma: MmaRow, layouts: tuple[str, str], types: Types) -> Instruction:
+    least, shape = target(mma.target, mma.ptx, mma.others), Shape(*mma.shape)
+    multiply = MultiplyRow(shape, types, layouts, least, mma.bit_op, mma.kind, products=mma.products)
+    return Instruction(
+        "mma",
+        _name(mma, layouts, types),
+        shape,
+        multiply.operands(),
+        least,
+        products=mma.products,
+        bit_op=mma.bit_op,
+        kind=mma.kind,
+    )
 
 
 INSTRUCTIONS = Forms(("mma",), ("mma.m",), one_by_one(_forms))

@@ -53,8 +53,9 @@ class SparseRow(NamedTuple):
 
 SM_80, SM_89, SM_120 = Target("sm_80", "7.1"), Target("sm_89", "8.4"), Target("sm_120a", "8.7", (("sm_120f", "8.8"),))
 # fp8 of kind::f8f6f4 with f32: ptxas 12.9 to 13.5 accepts it beyond what the section says, and makes HMMA of it there
-FP8_TOO = Target("sm_120a", "8.7", (*SM_120.others, ("sm_100a", "8.6"), ("sm_110a", "9.0"), ("sm_100f", "8.8"),
-                                    ("sm_110f", "9.0")))  # fmt: skip
+FP8_TOO = Target(
+    "sm_120a", "8.7", (*SM_120.others, ("sm_100a", "8.6"), ("sm_110a", "9.0"), ("sm_100f", "8.8"), ("sm_110f", "9.0"))
+)
 ROWS = (
     SparseRow((16, 8, 16), F16, SAME, 4, SM_80),
     SparseRow((16, 8, 16), BF16, TO_F32, 4, SM_80),
@@ -82,22 +83,28 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
                 yield _name(*form), partial(_instruction, *form)
 
 
-def _name(row: SparseRow, ordered: bool, types: Types) -> str:
-    variant, kind = "::ordered_metadata" if ordered else "", f".kind::{row.kind}" if row.kind else ""
-    return f"mma.sp{variant}.sync.aligned.{Shape(*row.shape)}.row.col{kind}.{'.'.join(types)}"
+def _name(sparse_row: SparseRow, ordered: bool, types: Types) -> str:
+    variant, kind = "::ordered_metadata" if ordered else "", f".kind::{sparse_row.kind}" if sparse_row.kind else ""
+    return f"mma.sp{variant}.sync.aligned.{Shape(*sparse_row.shape)}.row.col{kind}.{'.'.join(types)}"
 
 
-def _instruction(row: SparseRow, ordered: bool, types: Types) -> Instruction:
-    target = row.target.at_least(ORDERED) if ordered else row.target
-    multiply = MultiplyRow(Shape(*row.shape), types, ("row", "col"), target, kind=row.kind)
-    return Instruction("mma.sp", _name(row, ordered, types), multiply.shape, sparse_operands(multiply, row.selectors),
-                       target, kind=row.kind)  # fmt: skip
+def _instruction(sparse_row: SparseRow, ordered: bool, types: Types) -> Instruction:
+    target = sparse_row.target.at_least(ORDERED) if ordered else sparse_row.target
+    multiply = MultiplyRow(Shape(*sparse_row.shape), types, ("row", "col"), target, kind=sparse_row.kind)
+    return Instruction(
+        "mma.sp",
+        _name(sparse_row, ordered, types),
+        multiply.shape,
+        sparse_operands(multiply, sparse_row.selectors),
+        target,
+        kind=sparse_row.kind,
+    )
 
 
-def sparse_operands(row: MultiplyRow, count: int) -> tuple[Operand, ...]:
+def sparse_operands(multiply_row: MultiplyRow, count: int) -> tuple[Operand, ...]:
     """d, a, b, c as of the dense multiply, but A stored; e and the selector."""
-    d, a, b, c = row.operands()
-    stored = row.shape.k // 2
+    d, a, b, c = multiply_row.operands()
+    stored = multiply_row.shape.k // 2
     return (d, _stored(a, stored), b, c, *_metadata(a, stored, count))
 
 

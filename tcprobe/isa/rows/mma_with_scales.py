@@ -66,32 +66,38 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
             yield _name(*form), partial(_instruction, *form)
 
 
-def _shape(row: ScaledRow, sparse: bool) -> Shape:
-    return Shape(16, 8, 2 * row.k if sparse else row.k)
+def _shape(scaled: ScaledRow, sparse: bool) -> Shape:
+    return Shape(16, 8, 2 * scaled.k if sparse else scaled.k)
 
 
-def _name(row: ScaledRow, sparse: bool, types: Types) -> str:
+def _name(scaled: ScaledRow, sparse: bool, types: Types) -> str:
     op = "mma.sp::ordered_metadata" if sparse else "mma"
-    qualifiers = f"{_shape(row, sparse)}.row.col.kind::{row.kind}.block_scale.scale_vec::{row.vector}X"
-    return f"{op}.sync.aligned.{qualifiers}.{'.'.join(types)}.{row.scale}"
+    qualifiers = f"{_shape(scaled, sparse)}.row.col.kind::{scaled.kind}.block_scale.scale_vec::{scaled.vector}X"
+    return f"{op}.sync.aligned.{qualifiers}.{'.'.join(types)}.{scaled.scale}"
 
 
-def _instruction(row: ScaledRow, sparse: bool, types: Types) -> Instruction:
-    target = row.sparse if sparse else row.target
-    multiply = MultiplyRow(_shape(row, sparse), types, ("row", "col"), target, kind=row.kind)
+def _instruction(scaled: ScaledRow, sparse: bool, types: Types) -> Instruction:
+    target = scaled.sparse if sparse else scaled.target
+    multiply = MultiplyRow(_shape(scaled, sparse), types, ("row", "col"), target, kind=scaled.kind)
     operands = sparse_operands(multiply, 1) if sparse else multiply.operands()
     m, n, _ = multiply.shape
-    scales = (_scale("scale_a", row, (m, row.vector)), _scale("scale_b", row, (row.vector, n)))
-    return Instruction("mma.sp.block_scale" if sparse else "mma.block_scale", _name(row, sparse, types),
-                       multiply.shape, (*operands, *scales), target, kind=row.kind)  # fmt: skip
+    scales = (_scale("scale_a", scaled, (m, scaled.vector)), _scale("scale_b", scaled, (scaled.vector, n)))
+    return Instruction(
+        "mma.sp.block_scale" if sparse else "mma.block_scale",
+        _name(scaled, sparse, types),
+        multiply.shape,
+        (*operands, *scales),
+        target,
+        kind=scaled.kind,
+    )
 
 
 @cache  # many types have the same
-def _scale(name: str, row: ScaledRow, size: tuple[int, int]) -> Operand:
+def _scale(name: str, scaled: ScaledRow, size: tuple[int, int]) -> Operand:
     """A register of bytes; the bytes of one block row lie next to each other, so byte-id is a multiple of `vector`."""
-    picks = (("byte_id", tuple(range(0, SCALE_BYTES, row.vector))), ("thread_id", THREAD_IDS[name]))
+    picks = (("byte_id", tuple(range(0, SCALE_BYTES, scaled.vector))), ("thread_id", THREAD_IDS[name]))
     selectors = tuple(range(len(picks[0][1]) * len(picks[1][1])))
-    return Operand(name, Role.SCALE, row.scale, *size, 8, 1, selectors=selectors, picks=picks)
+    return Operand(name, Role.SCALE, scaled.scale, *size, 8, 1, selectors=selectors, picks=picks)
 
 
 INSTRUCTIONS = Forms(

@@ -20,9 +20,10 @@ from tcprobe.isa.target import Target
 
 ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding; but s4 has none
 BLACKWELL = Target(
-    "sm_100a", "8.6",
+    "sm_100a",
+    "8.6",
     (("sm_110a", "9.0"), ("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_110f", "9.0"), ("sm_120f", "8.8")),
-)  # fmt: skip
+)
 # PTX ISA 9.4, section 9.7.16.5.15; ptxas 13.5.37 takes it for these and refuses it for others
 SIGNED = Target("sm_90a", "9.4", (("sm_100f", "9.4"), ("sm_110f", "9.4"), ("sm_120f", "9.4")))
 # operands in PTX's order, and where the matrix in memory stands: it is what is read, or what is written
@@ -58,23 +59,23 @@ ROWS = (
 )
 
 
-def _instructions(row: MemoryRow) -> list[Instruction]:
-    return [_instruction(row, trans, number) for trans, number in product(row.trans, row.numbers)]
+def _instructions(memory_row: MemoryRow) -> list[Instruction]:
+    return [_instruction(memory_row, trans, number) for trans, number in product(memory_row.trans, memory_row.numbers)]
 
 
-def _instruction(row: MemoryRow, trans: bool, number: int) -> Instruction:
-    shape = Shape(*row.shape)
+def _instruction(memory_row: MemoryRow, trans: bool, number: int) -> Instruction:
+    shape = Shape(*memory_row.shape)
     turned = ".trans" if trans else ""
-    name = f"{row.family}.sync.aligned.{shape}.x{number}{turned}.shared.{row.types}"
+    name = f"{memory_row.family}.sync.aligned.{shape}.x{number}{turned}.shared.{memory_row.types}"
     rows, cols = (shape.n, shape.m) if trans else (shape.m, shape.n)
-    operands = {operand.name: operand for operand in _operands(row, rows * number, cols)}
-    spelled = tuple(operands[operand] for operand in SPELLED[row.family])
-    return Instruction(row.family, name, shape, spelled, row.target)
+    operands = {operand.name: operand for operand in _operands(memory_row, rows * number, cols)}
+    spelled = tuple(operands[operand] for operand in SPELLED[memory_row.family])
+    return Instruction(memory_row.family, name, shape, spelled, memory_row.target)
 
 
-def _operands(row: MemoryRow, rows: int, cols: int) -> tuple[Operand, ...]:
+def _operands(memory_row: MemoryRow, rows: int, cols: int) -> tuple[Operand, ...]:
     """The matrices in registers and in memory, and the address that a lane gives."""
-    kept, held, loads = dtype(row.kept), dtype(row.held), row.family == "ldmatrix"
+    kept, held, loads = dtype(memory_row.kept), dtype(memory_row.held), memory_row.family == "ldmatrix"
     registers = registers_for(rows * cols, held.bits, WARP)
     source, result = (Role.SOURCE, Role.RESULT) if loads else (Role.RESULT, Role.SOURCE)
     return (

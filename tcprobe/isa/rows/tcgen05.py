@@ -57,9 +57,16 @@ PLAIN = (
 SCALED = (
     Kind("mxf8f6f4", ("f32",), NARROW, 32, _arch("8.6"), _arch("8.6"), ("ue8m0 1X",)),
     Kind("mxf4", ("f32",), ("e2m1",), 64, _arch("8.6"), EACH_ALONE, ("ue8m0 2X",)),
-    Kind("mxf4nvf4", ("f32",), ("e2m1",), 64, _arch("8.7"), EACH_ALONE.at_least("8.7"),
-         ("ue8m0 2X", "ue8m0 4X", "ue4m3 4X")),
-)  # fmt: skip
+    Kind(
+        "mxf4nvf4",
+        ("f32",),
+        ("e2m1",),
+        64,
+        _arch("8.7"),
+        EACH_ALONE.at_least("8.7"),
+        ("ue8m0 2X", "ue8m0 4X", "ue4m3 4X"),
+    ),
+)
 
 
 class Variant(NamedTuple):
@@ -103,14 +110,23 @@ def _multiply(kind: Kind, variant: Variant, k: int = 0) -> Instruction:
     called = f"tcgen05.mma{variant.qualifiers}.cta_group::{variant.group}.kind::{kind.name}"
     n = variant.n_i8 if kind.name == "i8" else variant.n
     shape = Shape(variant.m[-1], n[-1], k or kind.k * (2 if sparse else 1))
-    stated: dict[str, tuple[int | str, ...]] = {"m_values": variant.m, "n_values": n, "d_types": kind.d,
-                                                "ab_types": kind.ab}  # fmt: skip
+    stated: dict[str, tuple[int | str, ...]] = {
+        "m_values": variant.m,
+        "n_values": n,
+        "d_types": kind.d,
+        "ab_types": kind.ab,
+    }
     target = Target("sm_103a", "8.8") if k else kind.sp if sparse else kind.target
     return Instruction(
-        "tcgen05", called + (".block_scale{.scale_vectorsize}" if kind.scales else ""), shape,
-        _matrices(kind, shape, sparse), target, kind=kind.name, called=called + (f".k{k}" if k else ""),
+        "tcgen05",
+        called + (".block_scale{.scale_vectorsize}" if kind.scales else ""),
+        shape,
+        _matrices(kind, shape, sparse),
+        target,
+        kind=kind.name,
+        called=called + (f".k{k}" if k else ""),
         stated=stated | ({"scales": kind.scales} if kind.scales else {}) | ({"tables": TABLES_96} if k else {}),
-    )  # fmt: skip
+    )
 
 
 def _matrices(kind: Kind, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
@@ -177,11 +193,14 @@ def _moved(op: str, move: Transfer, number: int = 0) -> Instruction:
     if op == "ld.red":
         operands.append(Operand("redval", Role.RESULT, "b32", rows, move.columns, CELL_BITS, 1))
     return Instruction(
-        "tcgen05", NAMES[op].format(shape=move.shape, num=number or "{num}"), Shape(rows, cols), tuple(operands),
+        "tcgen05",
+        NAMES[op].format(shape=move.shape, num=number or "{num}"),
+        Shape(rows, cols),
+        tuple(operands),
         REDUCING if op == "ld.red" else _arch("8.6"),
         called=f"tcgen05.{op}.{move.shape}" + (f".x{number}" if number else ""),
         stated={"num": (number,) if number else move.repeated(LEAST[op])},
-    )  # fmt: skip
+    )
 
 
 class RepeatedForms(Forms):
@@ -222,14 +241,27 @@ def _copy(copy: Copy) -> Instruction:
         for operand, role, place in (("memory", Role.RESULT, Place.TENSOR_MEMORY), ("a", Role.SOURCE, Place.SHARED))
     )
     stated = {"multicast": copy.multicast} if copy.multicast else {}
-    return Instruction("tcgen05", name, Shape(copy.rows, copy.columns), operands, _arch("8.6"),
-                       called=f"tcgen05.cp.{copy.shape}", stated=stated)  # fmt: skip
+    return Instruction(
+        "tcgen05",
+        name,
+        Shape(copy.rows, copy.columns),
+        operands,
+        _arch("8.6"),
+        called=f"tcgen05.cp.{copy.shape}",
+        stated=stated,
+    )
 
 
 def _shift() -> Instruction:
     operands = (_placed("memory", Role.RESULT, "b32", (LANES, 8), Place.TENSOR_MEMORY),)
-    return Instruction("tcgen05", "tcgen05.shift.cta_group::{1|2}.down", Shape(LANES, 8), operands, EACH_ALONE,
-                       called="tcgen05.shift.down")  # fmt: skip
+    return Instruction(
+        "tcgen05",
+        "tcgen05.shift.cta_group::{1|2}.down",
+        Shape(LANES, 8),
+        operands,
+        EACH_ALONE,
+        called="tcgen05.shift.down",
+    )
 
 
 def _all() -> list[Instruction]:

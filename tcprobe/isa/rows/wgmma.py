@@ -44,49 +44,63 @@ ROWS = (
     WarpgroupRow("f32", "f16", "f16", OLD, FLOAT_N, 2),
     WarpgroupRow("f32", "bf16", "bf16", OLD, FLOAT_N, 2),
     WarpgroupRow("f32", "tf32", "tf32", OLD, FLOAT_N, 2),
-    *(WarpgroupRow(d, a, b, OLD, FLOAT_N, 1)
-      for a, b, d in product(("e4m3", "e5m2"), ("e4m3", "e5m2"), ("f16", "f32"))),
-    *(WarpgroupRow("s32", a, b, OLD if a == b else MIXED, INTEGER_N, 1)
-      for a, b in product(("u8", "s8"), ("u8", "s8"))),
+    *(
+        WarpgroupRow(d, a, b, OLD, FLOAT_N, 1)
+        for a, b, d in product(("e4m3", "e5m2"), ("e4m3", "e5m2"), ("f16", "f32"))
+    ),
+    *(
+        WarpgroupRow("s32", a, b, OLD if a == b else MIXED, INTEGER_N, 1)
+        for a, b in product(("u8", "s8"), ("u8", "s8"))
+    ),
     WarpgroupRow("s32", "b1", "b1", OLD, INTEGER_N, 0, "and"),
-)  # fmt: skip
+)
 
 
 def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
-    forms = ((row, n, sparse) for sparse in (False, True) for row in ROWS if row.selectors or not sparse
-             for n in row.numbers)  # fmt: skip
+    forms = (
+        (row, n, sparse) for sparse in (False, True) for row in ROWS if row.selectors or not sparse for n in row.numbers
+    )
     return ((_name(*form), partial(_instruction, *form)) for form in forms)
 
 
-def _shape(row: WarpgroupRow, n: int, sparse: bool) -> Shape:
-    return Shape(M, n, K_BYTES * 8 // dtype(row.a).bits * (2 if sparse else 1))
+def _shape(warpgroup: WarpgroupRow, n: int, sparse: bool) -> Shape:
+    return Shape(M, n, K_BYTES * 8 // dtype(warpgroup.a).bits * (2 if sparse else 1))
 
 
-def _name(row: WarpgroupRow, n: int, sparse: bool) -> str:
-    bits = f".{row.bit_op}.popc" if row.bit_op else ""
-    shape = _shape(row, n, sparse)
-    return f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.{shape}.{row.d}.{row.a}.{row.b}{bits}"
-
-
-def _instruction(row: WarpgroupRow, n: int, sparse: bool) -> Instruction:
-    shape = _shape(row, n, sparse)
-    operands = _factors(row, shape, sparse) + (
-        _metadata(row.a, (shape.m, shape.k // 2), row.selectors) if sparse else ()
+def _name(warpgroup: WarpgroupRow, n: int, sparse: bool) -> str:
+    bits = f".{warpgroup.bit_op}.popc" if warpgroup.bit_op else ""
+    shape = _shape(warpgroup, n, sparse)
+    return (
+        f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.{shape}.{warpgroup.d}.{warpgroup.a}.{warpgroup.b}{bits}"
     )
-    least = target("sm_90a", max(row.ptx, SPARSE) if sparse else row.ptx)
-    return Instruction("wgmma.sp" if sparse else "wgmma", _name(row, n, sparse), shape, operands, least,
-                       threads=WARPGROUP, bit_op="and" if row.bit_op else None)  # fmt: skip
 
 
-def _factors(row: WarpgroupRow, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
+def _instruction(warpgroup: WarpgroupRow, n: int, sparse: bool) -> Instruction:
+    shape = _shape(warpgroup, n, sparse)
+    operands = _factors(warpgroup, shape, sparse) + (
+        _metadata(warpgroup.a, (shape.m, shape.k // 2), warpgroup.selectors) if sparse else ()
+    )
+    least = target("sm_90a", max(warpgroup.ptx, SPARSE) if sparse else warpgroup.ptx)
+    return Instruction(
+        "wgmma.sp" if sparse else "wgmma",
+        _name(warpgroup, n, sparse),
+        shape,
+        operands,
+        least,
+        threads=WARPGROUP,
+        bit_op="and" if warpgroup.bit_op else None,
+    )
+
+
+def _factors(warpgroup: WarpgroupRow, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
     """d, a in registers or in shared memory, b in shared memory."""
     m, n, k = shape
     stored = k // 2 if sparse else k
     return (
-        _held("d", Role.RESULT, row.d, (m, n)),
-        _held("a", Role.FACTOR, row.a, (m, stored)),
-        _shared("a_smem", row.a, (m, stored)),
-        _shared("b_smem", row.b, (k, n)),
+        _held("d", Role.RESULT, warpgroup.d, (m, n)),
+        _held("a", Role.FACTOR, warpgroup.a, (m, stored)),
+        _shared("a_smem", warpgroup.a, (m, stored)),
+        _shared("b_smem", warpgroup.b, (k, n)),
     )
 
 

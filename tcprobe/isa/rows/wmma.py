@@ -80,8 +80,7 @@ class _Form(NamedTuple):
         multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
         operands = multiply.operands()
         definitions = {operand.name: _definition(shape, operand) for operand in operands}
-        return Instruction("wmma", self.name, shape, operands, least, bit_op=row.bit_op,
-                           definitions=definitions)  # fmt: skip
+        return Instruction("wmma", self.name, shape, operands, least, bit_op=row.bit_op, definitions=definitions)
 
 
 @cache  # many multiplies share it

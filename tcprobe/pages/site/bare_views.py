@@ -27,38 +27,73 @@ def views(facts: Facts) -> Iterator[View]:
 def _all(facts: Facts) -> View:
     parts = [
         ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_loads(facts)),
-        ListPart("Instructions without registers", "bare",
-                 links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]),
+        ListPart(
+            "Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]
+        ),
         ListPart("Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.untold]),
-    ]  # fmt: skip
-    about = ("Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
-             "32 w + 31. None of this is measured: no GPU with tensor memory was at hand, and machine code shows no "
-             "layout.")  # fmt: skip
-    return View(PAGE, "list", "Tensor memory", "tcgen05: what is documented, and what is not",
-                {"paragraphs": [about], "parts": [part for part in parts if part.links]})  # fmt: skip
+    ]
+    about = (
+        "Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
+        "32 w + 31. None of this is measured: no GPU with tensor memory was at hand, and machine code shows no "
+        "layout."
+    )
+    return View(
+        PAGE,
+        "list",
+        "Tensor memory",
+        "tcgen05: what is documented, and what is not",
+        {"paragraphs": [about], "parts": [part for part in parts if part.links]},
+    )
 
 
-def _form(facts: Facts, row: Instruction) -> View:
-    what = f"{instruction_view.what(row)} Needs {instruction_view.targets(row)}."
-    operands = [[[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")],
-                 [(o.type, "")]] for o in row.operands]  # fmt: skip
-    held = [(words.name(f), addresses.fact(f.id)) for f in row.fragments]
+def _form(facts: Facts, instruction: Instruction) -> View:
+    what = f"{instruction_view.what(instruction)} Needs {instruction_view.targets(instruction)}."
+    operands = [
+        [[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")], [(o.type, "")]]
+        for o in instruction.operands
+    ]
+    held = [(words.name(f), addresses.fact(f.id)) for f in instruction.fragments]
     parts = [
-        ListPart("Operands", "operands", "Sizes are the largest that PTX documents; nothing of it is measured: "
-                 f"{row.unprobed}.", HEADS, operands, held),
-        ListPart("What varies", "varies", heads=["What", "Values"],
-                 rows=[[[(name, "")], [(values, "")]] for name, values in instruction_view.stated(row)]),
-        ListPart("What it becomes in machine code", "code", heads=["Archs", "Instructions"],
-                 rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_view.lowered(facts, row)]),
-        ListPart("Tensor memory", "memory", "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes "
-                 "32 w to 32 w + 31. What reads it into registers:", links=_loads(facts)),
-        ListPart("In the shell", "shell", code=f"tcprobe list {row.id} --json\ntcprobe lower {row.id}"),
-    ]  # fmt: skip
+        ListPart(
+            "Operands",
+            "operands",
+            f"Sizes are the largest that PTX documents; nothing of it is measured: {instruction.unprobed}.",
+            HEADS,
+            operands,
+            held,
+        ),
+        ListPart(
+            "What varies",
+            "varies",
+            heads=["What", "Values"],
+            rows=[[[(name, "")], [(values, "")]] for name, values in instruction_view.stated(instruction)],
+        ),
+        ListPart(
+            "What it becomes in machine code",
+            "code",
+            heads=["Archs", "Instructions"],
+            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_view.lowered(facts, instruction)],
+        ),
+        ListPart(
+            "Tensor memory",
+            "memory",
+            "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes "
+            "32 w to 32 w + 31. What reads it into registers:",
+            links=_loads(facts),
+        ),
+        ListPart("In the shell", "shell", code=f"tcprobe list {instruction.id} --json\ntcprobe lower {instruction.id}"),
+    ]
     shown = {
-        "paragraphs": [what, f"PTX: {row.name}"],
+        "paragraphs": [what, f"PTX: {instruction.name}"],
         "parts": [part for part in parts if part.rows or part.links or part.code],
     }
-    return View(addresses.instruction(row.id), "list", row.id, f"{row.id}: documented, not measured", shown)
+    return View(
+        addresses.instruction(instruction.id),
+        "list",
+        instruction.id,
+        f"{instruction.id}: documented, not measured",
+        shown,
+    )
 
 
 def _loads(facts: Facts) -> list[tuple[str, str]]:
@@ -76,10 +111,20 @@ def _fragment(facts: Facts, fragment: Fragment) -> View:
         f"{fragment.rows} x {fragment.cols} of {fragment.type}; {words.held(fragment)} in each {words.axis(fragment)}."
     )
     parts = [
-        ListPart("Archs", "archs", heads=["Archs", "Why there is no table"],
-                 rows=[[[(spans(archs), "")], [(why, "")]] for why, archs in by_reason.items()]),
-        ListPart("Instruction", "instruction",
-                 links=[(fragment.experiment, addresses.instruction(fragment.experiment))]),
-    ]  # fmt: skip
-    return View(addresses.fact(fragment.id), "list", fragment.id, f"{fragment.id}: no table",
-                {"paragraphs": [size], "parts": parts})  # fmt: skip
+        ListPart(
+            "Archs",
+            "archs",
+            heads=["Archs", "Why there is no table"],
+            rows=[[[(spans(archs), "")], [(why, "")]] for why, archs in by_reason.items()],
+        ),
+        ListPart(
+            "Instruction", "instruction", links=[(fragment.experiment, addresses.instruction(fragment.experiment))]
+        ),
+    ]
+    return View(
+        addresses.fact(fragment.id),
+        "list",
+        fragment.id,
+        f"{fragment.id}: no table",
+        {"paragraphs": [size], "parts": parts},
+    )

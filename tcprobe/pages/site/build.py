@@ -22,7 +22,7 @@ from tcprobe.pages.site import (
     play_view,
     search_table,
     shared_views,
-)  # fmt: skip
+)
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell

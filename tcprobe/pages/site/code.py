@@ -66,6 +66,10 @@ def _ptx(cell: Cell) -> str:
 
 
 WRITERS: dict[str, Callable[[Cell], str]] = {
-    "CUDA": _cuda, "CuTe C++": _cute, "CuTe DSL": cute_dsl.written, "Triton": triton.written,
-    "tilelang": tilelang.written, "PTX": _ptx,
-}  # fmt: skip
+    "CUDA": _cuda,
+    "CuTe C++": _cute,
+    "CuTe DSL": cute_dsl.written,
+    "Triton": triton.written,
+    "tilelang": tilelang.written,
+    "PTX": _ptx,
+}

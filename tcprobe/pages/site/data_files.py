@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tcprobe import __version__
 from tcprobe.ask import behind
@@ -13,6 +12,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, markup, payload
 from tcprobe.pages.site.facts import Fact, Facts, allowed
+from tcprobe.values import Json
 
 WITH_DATA = (8, 24)  # N of which data were published before there was a page for every N
 NUMBERS = {"type": "integer", "minimum": 0}
@@ -33,11 +33,18 @@ def everything(facts: Facts) -> str:
     rows = inventory.instructions().values()
     shared = [{**behind.entry(one), **_elsewhere(facts, row)} for row in rows for one in row.described]
     forms = [{**form_entry(row), **_elsewhere(facts, row)} for row in rows if not row.fragments]
-    return _json({"schema": 1, "tcprobe": __version__, "archs": facts.archs, "fragments": [*held, *shared, *forms],
-                  "layouts": {id_: payload.layout(table) for id_, table in facts.tables.items()}})  # fmt: skip
+    return _json(
+        {
+            "schema": 1,
+            "tcprobe": __version__,
+            "archs": facts.archs,
+            "fragments": [*held, *shared, *forms],
+            "layouts": {id_: payload.layout(table) for id_, table in facts.tables.items()},
+        }
+    )
 
 
-def _held(facts: Facts, fragment: Fragment) -> dict[str, Any]:
+def _held(facts: Facts, fragment: Fragment) -> Json:
     """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
     fact = facts.of.get(fragment.id)
     if fact is None:  # nobody says anything of it
@@ -46,8 +53,12 @@ def _held(facts: Facts, fragment: Fragment) -> dict[str, Any]:
         there = addresses.fact(fragment.id) if fragment in facts.untold else None
         return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
     largest = fragment.id == fact.fragment.id
-    given = {**fragment_entry(fragment), "page": page(fact, fragment), "json": None if fact.sizes else
-             addresses.data(fact.id), "archs": _archs(fact, facts, fragment)}  # fmt: skip
+    given = {
+        **fragment_entry(fragment),
+        "page": page(fact, fragment),
+        "json": None if fact.sizes else addresses.data(fact.id),
+        "archs": _archs(fact, facts, fragment),
+    }
     sizes = [payload.of_size(cell) for cell in fact.sizes] if largest else []
     return given | ({"sizes": sizes} if sizes else {})
 
@@ -58,19 +69,22 @@ def page(fact: Fact, fragment: Fragment) -> str:
     return addresses.fact(fact.id) + chosen
 
 
-def _elsewhere(facts: Facts, row: Instruction) -> dict[str, Any]:
+def _elsewhere(facts: Facts, instruction: Instruction) -> Json:
     """What is in no register: the page of its instruction, and the archs that have it."""
-    on = [name for name in facts.archs if allowed(row.target, name)]
+    on = [name for name in facts.archs if allowed(instruction.target, name)]
     archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
-    name = facts.named.get(row.id) or (row.id if row.id in facts.bare else None)
+    name = facts.named.get(instruction.id) or (instruction.id if instruction.id in facts.bare else None)
     return {"page": addresses.instruction(name) if name else None, "json": None, "archs": archs}
 
 
-def _archs(fact: Fact, facts: Facts, fragment: Fragment) -> dict[str, Any]:
+def _archs(fact: Fact, facts: Facts, fragment: Fragment) -> Json:
     """Those that have the fragment, with the layout of its own N."""
     own = {cell.fragment.id: cell.table.id for cell in fact.sizes}.get(fragment.id)
-    return {arch: {"layout": (own or fact.cells[arch].table.id) if arch in fact.cells else None, "evidence": kind}
-            for arch in facts.archs if (kind := fact.kind(arch)) != "absent"}  # fmt: skip
+    return {
+        arch: {"layout": (own or fact.cells[arch].table.id) if arch in fact.cells else None, "evidence": kind}
+        for arch in facts.archs
+        if (kind := fact.kind(arch)) != "absent"
+    }
 
 
 def names(facts: Facts) -> str:
@@ -88,20 +102,42 @@ def names(facts: Facts) -> str:
 def schema() -> str:
     """JSON Schema of the data of a fragment."""
     needed = {
-        "id": TEXT, "family": TEXT, "instruction": TEXT, "operand": TEXT, "type": TEXT, "arch": TEXT, "source": TEXT,
-        "threads": NUMBERS, "elements": NUMBERS, "rows": NUMBERS, "cols": NUMBERS, "registers": NUMBERS,
-        "register_bits": NUMBERS, "slot_bits": NUMBERS, "products": NUMBERS, "copies": NUMBERS,
-        "layout": {"enum": ["row", "col", None]}, "layout_id": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+        "id": TEXT,
+        "family": TEXT,
+        "instruction": TEXT,
+        "operand": TEXT,
+        "type": TEXT,
+        "arch": TEXT,
+        "source": TEXT,
+        "threads": NUMBERS,
+        "elements": NUMBERS,
+        "rows": NUMBERS,
+        "cols": NUMBERS,
+        "registers": NUMBERS,
+        "register_bits": NUMBERS,
+        "slot_bits": NUMBERS,
+        "products": NUMBERS,
+        "copies": NUMBERS,
+        "layout": {"enum": ["row", "col", None]},
+        "layout_id": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
         "page": {"type": "string", "pattern": r"^f/[^/]+\.html$"},
         "table": {"type": "array", "description": "table[lane][i] is [row, col], null where the slot is unused"},
         "formula": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-        "fit": {"enum": ["linear", "boolean", "no closed form"]}, "numbering": TEXT,
+        "fit": {"enum": ["linear", "boolean", "no closed form"]},
+        "numbering": TEXT,
         "provenance": {"type": "object", "required": ["method", "arch"]},
         "references": {"type": "array", "items": {"type": "object", "required": ["name", "verdict", "detail"]}},
         "same_layout": {"type": "array", "items": TEXT},
-    }  # fmt: skip
-    return _json({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "tcprobe fragment",
-                  "type": "object", "required": list(needed), "properties": needed})  # fmt: skip
+    }
+    return _json(
+        {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "tcprobe fragment",
+            "type": "object",
+            "required": list(needed),
+            "properties": needed,
+        }
+    )
 
 
 def _json(value: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
 
 from tcprobe.ask.describe import indices
 from tcprobe.emit import svg
@@ -21,40 +20,66 @@ from tcprobe.pages.site.payload import payload
 from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones
-_TABLES: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+_TABLES: dict[tuple[object, ...], list[Json]] = {}
 _CELLS: dict[str, int] = {}  # of a picture, by address
-WHAT = {Role.FACTOR: "Factor", Role.ACCUMULATOR: "Accumulator", Role.RESULT: "Result", Role.SOURCE: "Source",
-        Role.METADATA: "Metadata", Role.SCALE: "Scales", Role.ADDRESS: "Row addresses"}  # fmt: skip
+WHAT = {
+    Role.FACTOR: "Factor",
+    Role.ACCUMULATOR: "Accumulator",
+    Role.RESULT: "Result",
+    Role.SOURCE: "Source",
+    Role.METADATA: "Metadata",
+    Role.SCALE: "Scales",
+    Role.ADDRESS: "Row addresses",
+}
 
 
 def view(facts: Facts, fact: Fact) -> View:
     """The page."""
     fragment, main = fact.fragment, fact.main
-    emulated = {arch: f"The tensor cores of {arch} do not have it: {said}." for arch in fact.cells
-                if (said := facts.emulated(fragment, arch))}  # fmt: skip
+    emulated = {
+        arch: f"The tensor cores of {arch} do not have it: {said}."
+        for arch in fact.cells
+        if (said := facts.emulated(fragment, arch))
+    }
     data = {"kind": "fact", **payload(fact), "emulated": emulated, "page": data_page(fact)}
     what = f"{WHAT.get(fragment.role, fragment.role.value)} {words.name(fragment)}"
     shown = {
-        "id": fact.id, "fragment": fragment, "every_n": _every_n(fact), "grows": fact.grows,
-        "first": fact.each[0].table.id, "what": what + (f".{fragment.layout}" if fragment.layout else ""),
+        "id": fact.id,
+        "fragment": fragment,
+        "every_n": _every_n(fact),
+        "grows": fact.grows,
+        "first": fact.each[0].table.id,
+        "what": what + (f".{fragment.layout}" if fragment.layout else ""),
         "instruction": for_every_n(fragment.instruction, fragment.shape) if fact.sizes else fragment.instruction,
-        "size": words.size(fragment, fact.grows), "name": words.name(fragment), "axis": words.axis(fragment),
-        "strip": list(_strip(fact)), "main": main.arch, "evidence": words.evidence(main),
-        "formula": words.formula(main.table), "numbering": words.numbering(main),
+        "size": words.size(fragment, fact.grows),
+        "name": words.name(fragment),
+        "axis": words.axis(fragment),
+        "strip": list(_strip(fact)),
+        "main": main.arch,
+        "evidence": words.evidence(main),
+        "formula": words.formula(main.table),
+        "numbering": words.numbering(main),
         "emulated": emulated.get(main.arch, ""),
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
-        "blocks": tables(fact.each[0]), "verdicts": fact.verdicts(main.arch),
-        "provenance": words.made(main), "command": words.command(main), "measured": main.measured is not None,
-        "absent": _absent(fact), "picks": [words.picked(fragment, selector) for selector in fragment.selectors],
-        "users": users(fact), "data_page": data_page(fact),
-        "arch_page": addresses.arch(main.arch), "data": markup.data(data),
-    }  # fmt: skip
+        "blocks": tables(fact.each[0]),
+        "verdicts": fact.verdicts(main.arch),
+        "provenance": words.made(main),
+        "command": words.command(main),
+        "measured": main.measured is not None,
+        "absent": _absent(fact),
+        "picks": [words.picked(fragment, selector) for selector in fragment.selectors],
+        "users": users(fact),
+        "data_page": data_page(fact),
+        "arch_page": addresses.arch(main.arch),
+        "data": markup.data(data),
+    }
     return View(addresses.fact(fact.id), "fact", fact.id, "", shown)
 
 
-def tables(cell: Cell) -> list[dict[str, Any]]:
+def tables(cell: Cell) -> list[Json]:
     """The blocks of a cell as tables, made once for each layout in elements of some width: many fragments share few."""
     held = cell.fragment.held
     key = (cell.table.id, held.slot_bits, held.register_bits, held.rows, held.cols)
@@ -63,12 +88,16 @@ def tables(cell: Cell) -> list[dict[str, Any]]:
     return _TABLES[key]
 
 
-def _drawn(block: Block, fragment: Fragment) -> dict[str, Any]:
+def _drawn(block: Block, fragment: Fragment) -> Json:
     """A block as tables."""
     matrix, registers = markup.matrix(block), markup.registers(block, fragment)
     holding = len({thread for thread, _ in block.slots})
-    return {"title": block.title, "matrix": matrix.markup, "lanes": registers.markup,
-            "whole": matrix.rows == len(block.pieces) and registers.rows == holding}  # fmt: skip
+    return {
+        "title": block.title,
+        "matrix": matrix.markup,
+        "lanes": registers.markup,
+        "whole": matrix.rows == len(block.pieces) and registers.rows == holding,
+    }
 
 
 def users(fact: Fact) -> list[tuple[str, str]]:
@@ -101,13 +130,18 @@ def picture(cell: Cell) -> str:
     return address if 0 < _CELLS[address] <= MOST_PICTURE else ""
 
 
-def _strip(fact: Fact) -> Iterator[dict[str, Any]]:
+def _strip(fact: Fact) -> Iterator[Json]:
     """All archs; neighbours that have the same table on the same evidence, or lack it for the same reason, together."""
     keys = {row.name: _known(fact, row.name) if row.name in fact.cells else _lacking(fact, row.name) for row in ARCHS}
     for (kind, short, table), group in groupby(keys, key=keys.__getitem__):
         names = list(group)
-        yield {"kind": kind, "short": short, "other": table not in ("", fact.main.table.id),
-               "there": names if table else [], "lack": spans(names)}  # fmt: skip
+        yield {
+            "kind": kind,
+            "short": short,
+            "other": table not in ("", fact.main.table.id),
+            "there": names if table else [],
+            "lack": spans(names),
+        }
 
 
 def _known(fact: Fact, name: str) -> tuple[str, str, str]:
@@ -131,15 +165,22 @@ def _absent(fact: Fact) -> list[tuple[str, str]]:
     return [(spans(archs), why) for why, archs in by_reason.items()]
 
 
-def _layout(fact: Fact, table: Table) -> dict[str, Any]:
+def _layout(fact: Fact, table: Table) -> Json:
     archs = [name for name, cell in fact.cells.items() if cell.table == table]
     several = len(fact.tables) > 1
     at = next(cell for cell in fact.cells.values() if cell.table == table)
     shown = fact.main if table == fact.main.table else at
-    return {"id": table.id, "page": addresses.layout(table.id), "on": shown.arch, "notes": _notes(fact, table),
-            "name": words.layout_name(fact.fragment, fact.shape), "archs": spans(archs) if several else "",
-            "formula": "" if shown is fact.main else words.formula(table), "picture": picture(shown),
-            "code": code.tabs(shown)}  # fmt: skip
+    return {
+        "id": table.id,
+        "page": addresses.layout(table.id),
+        "on": shown.arch,
+        "notes": _notes(fact, table),
+        "name": words.layout_name(fact.fragment, fact.shape),
+        "archs": spans(archs) if several else "",
+        "formula": "" if shown is fact.main else words.formula(table),
+        "picture": picture(shown),
+        "code": code.tabs(shown),
+    }
 
 
 def _slots(table: Table) -> str:

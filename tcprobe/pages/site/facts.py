@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
 
 from tcprobe.ask.absent import reason
 from tcprobe.ask.compare import Verdict, verdicts
@@ -24,6 +23,7 @@ from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell, by_arch, find
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.finding import made_by
+from tcprobe.values import Json
 
 BADGES = {
     "live": ("L", "measured live on a GPU"),
@@ -166,10 +166,10 @@ class Facts:
         """The fact of each fragment by its id."""
         return {cell.fragment.id: fact for fact in self.facts.values() for cell in fact.each}
 
-    def name(self, row: Instruction) -> str:
+    def name(self, instruction: Instruction) -> str:
         """What the page of an instruction is called: of every N with that letter."""
-        every = all(self.of[fragment.id].sizes for fragment in row.fragments)
-        return for_every_n(row.id, row.shape) if every else row.id
+        every = all(self.of[fragment.id].sizes for fragment in instruction.fragments)
+        return for_every_n(instruction.id, instruction.shape) if every else instruction.id
 
     @cached_property
     def tables(self) -> dict[str, Table]:
@@ -191,7 +191,7 @@ class Facts:
         return by_layout
 
     @cached_property
-    def lowerings(self) -> dict[str, list[dict[str, Any]]]:
+    def lowerings(self) -> dict[str, list[Json]]:
         """What the multiplies of each arch become, nearest folder first."""
         return {row.name: [body for body, _ in self.layers.lowerings(row.name)] for row in ARCHS}
 
@@ -203,8 +203,11 @@ class Facts:
         for arch, bodies in self.lowerings.items():
             known = {id_: Lowering(**of) for body in reversed(bodies) for id_, of in body["instructions"].items()}
             multiplies = {id_: row for id_ in known if (row := rows.get(id_)) and row.multiplies}
-            found[arch] = {id_: lowering.words(low, row) for id_, row in multiplies.items()
-                           if not ((low := known[id_]).refused or low.native(row))}  # fmt: skip
+            found[arch] = {
+                id_: lowering.words(low, row)
+                for id_, row in multiplies.items()
+                if not ((low := known[id_]).refused or low.native(row))
+            }
         return found
 
     def emulated(self, fragment: Fragment, arch: str) -> str:
@@ -282,11 +285,11 @@ def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
     yield from (fact for fact in rest if fact)
 
 
-def _rests_on(one: Cell) -> object:
+def _rests_on(cell: Cell) -> object:
     """On which arch, by which method, device and compiler, from where; or which reference states it."""
-    measured, stated = one.measured, one.stated
-    known = (measured.method, *made_by(measured), one.source) if measured else stated and stated[0]
-    return one.arch, known
+    measured, stated = cell.measured, cell.stated
+    known = (measured.method, *made_by(measured), cell.source) if measured else stated and stated[0]
+    return cell.arch, known
 
 
 def _is_part(small: Table, large: Table) -> bool:

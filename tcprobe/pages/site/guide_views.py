@@ -19,6 +19,11 @@ def views(facts: Facts) -> list[View]:
     shown = {"example": example, "wmma": wmma, "mma": MMA, "wmma_name": WMMA}
     return [
         View("method.html", "guide", "Guide and method", about, shown),
-        View("contribute.html", "contribute", "Contribute", "Measure your GPU, report a difference, add a form",
-             {"mma": MMA}),
-    ]  # fmt: skip
+        View(
+            "contribute.html",
+            "contribute",
+            "Contribute",
+            "Measure your GPU, report a difference, add a form",
+            {"mma": MMA},
+        ),
+    ]

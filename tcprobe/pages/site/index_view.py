@@ -13,14 +13,20 @@ from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import addresses, bare_views, markup, number_views, payload, play_view, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
+from tcprobe.values import Json
 
 Links = list[tuple[str, str]]
 CLASSES = {"-": "n", "?": "u"}  # letters that are no names
 MOST_MATRIX = 12_000  # characters
 LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
-EXAMPLES = (("A", "m16n8k16 f16 f32 a"), ("B", "m16n8k16 f16 f32 b"), ("D", "m16n8k16 f16 f32 d"),
-            ("wmma", "wmma m16n16k16 d f32"), ("wgmma", "wgmma m64n16k16 f32 f16 d"),
-            ("fp8", "m16n8k32 f32 e4m3 a"))  # fmt: skip
+EXAMPLES = (
+    ("A", "m16n8k16 f16 f32 a"),
+    ("B", "m16n8k16 f16 f32 b"),
+    ("D", "m16n8k16 f16 f32 d"),
+    ("wmma", "wmma m16n16k16 d f32"),
+    ("wgmma", "wgmma m64n16k16 f32 f16 d"),
+    ("fp8", "m16n8k32 f32 e4m3 a"),
+)
 
 
 def view(facts: Facts, makers: Links) -> View:
@@ -28,14 +34,16 @@ def view(facts: Facts, makers: Links) -> View:
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown: dict[str, Any] = {
-        "counted": facts.counted, "families": ", ".join(map(_said, families)),
+        "counted": facts.counted,
+        "families": ", ".join(map(_said, families)),
         "archs": facts.archs,
         "legend": [(CLASSES.get(letter, letter), letter, said) for letter, said in words.legend()],
-        "rows": _rows(facts), "makers": makers,
+        "rows": _rows(facts),
+        "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
         "layouts": [_layout(facts, id_) for id_ in sorted(facts.tables)],
-    }  # fmt: skip
+    }
     shown["data"] = markup.data(_live(facts))
     shown["live"] = _first(facts)
     there = [("Bank conflicts: a playground", play_view.PAGE)]
@@ -52,20 +60,29 @@ def _layout(facts: Facts, id_: str) -> tuple[str, str, str]:
     return id_, addresses.layout(id_), words.layout_name(cell.fragment, "" if fact.grows else fact.shape)
 
 
-def _first(facts: Facts) -> dict[str, Any]:
+def _first(facts: Facts) -> Json:
     """The matrix of the first page, as it stands there without the script."""
     fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
     block = blocks(fact.each[0].table, fact.each[0].fragment)[0]
     matrix = markup.matrix(block, most=MOST_MATRIX).markup
-    return {"id": fact.id, "page": addresses.fact(fact.id), "arch": fact.main.arch,
-            "formula": words.formula(fact.main.table), "matrix": matrix}  # fmt: skip
+    return {
+        "id": fact.id,
+        "page": addresses.fact(fact.id),
+        "arch": fact.main.arch,
+        "formula": words.formula(fact.main.table),
+        "matrix": matrix,
+    }
 
 
-def _live(facts: Facts) -> dict[str, Any]:
+def _live(facts: Facts) -> Json:
     """What the matrix of the first page begins with, and what else a click shows."""
     fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
-    first = {"id": fact.id, "arch": fact.main.arch, "bits": fact.fragment.slot_bits,
-             "layout": payload.with_formula(fact.main.table)}  # fmt: skip
+    first = {
+        "id": fact.id,
+        "arch": fact.main.arch,
+        "bits": fact.fragment.slot_bits,
+        "layout": payload.with_formula(fact.main.table),
+    }
     return {"kind": "home", "first": first, "archs": facts.archs, "examples": EXAMPLES}
 
 
@@ -87,9 +104,13 @@ def shapes(facts: Facts) -> Iterator[View]:
         by_shape.setdefault((row.family, facts.of[row.fragments[-1].id].shape), []).append((name, row))
     for (family, shape), rows in by_shape.items():
         title = f"{family} {shape}"
-        lines = [[[(name, addresses.instruction(name))],
-                  [(words.name(f), addresses.fact(facts.of[f.id].id)) for f in row.fragments]]
-                 for name, row in rows]  # fmt: skip
+        lines = [
+            [
+                [(name, addresses.instruction(name))],
+                [(words.name(f), addresses.fact(facts.of[f.id].id)) for f in row.fragments],
+            ]
+            for name, row in rows
+        ]
         part = ListPart(heads=["Instruction", "Operands"], rows=lines)
         about = f"All forms of {title}, and their fragments"
         yield View(
@@ -97,7 +118,7 @@ def shapes(facts: Facts) -> Iterator[View]:
         )
 
 
-def _rows(facts: Facts) -> list[dict[str, Any]]:
+def _rows(facts: Facts) -> list[Json]:
     merged: dict[tuple[object, ...], list[Fact]] = {}
     for fact in facts.facts.values():
         key = (fact.fragment.family, fact.shape, *_cells(facts, fact))
@@ -105,19 +126,22 @@ def _rows(facts: Facts) -> list[dict[str, Any]]:
     return [_row(facts, members) for members in merged.values()]
 
 
-def _row(facts: Facts, members: list[Fact]) -> dict[str, Any]:
+def _row(facts: Facts, members: list[Fact]) -> Json:
     first, archs = members[0], facts.archs
     family, shape = first.fragment.family, first.shape
     operands = dict.fromkeys(words.name(fact.fragment) for fact in members)
     types = dict.fromkeys(fact.fragment.type for fact in members)
     one = len(members) == 1
     return {
-        "family": family, "types": " ".join(types), "archs": " ".join(name for name in archs if name in first.cells),
-        "name": first.id if one else f"{family} {shape}", "count": len(members),
+        "family": family,
+        "types": " ".join(types),
+        "archs": " ".join(name for name in archs if name in first.cells),
+        "name": first.id if one else f"{family} {shape}",
+        "count": len(members),
         "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],
         "page": addresses.fact(first.id) if one else shape_page(family, shape),
         "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}",
-    }  # fmt: skip
+    }
 
 
 def _cells(facts: Facts, fact: Fact) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tcprobe import emit
 from tcprobe.errors import UsageError
@@ -19,6 +18,7 @@ from tcprobe.pages.tables import spans
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 SHARED_PIECE = 8  # columns of a factor in shared memory that a picture has as one cell
 
@@ -35,16 +35,31 @@ def view(facts: Facts, name: str) -> View:
     every_n = any(fact.sizes for fact in by_operand.values())
     operands = {o: _data(by_operand[o]) for o in by_operand} | {name: _remote(name, o) for name, o in remote.items()}
     shown = {
-        "every_n": every_n, "arch": arch, "axis": words.axis(row.fragments[0]), "what": what(row),
-        "targets": targets(row), "strip": [name for name in facts.archs if _there(by_operand, name)],
+        "every_n": every_n,
+        "arch": arch,
+        "axis": words.axis(row.fragments[0]),
+        "what": what(row),
+        "targets": targets(row),
+        "strip": [name for name in facts.archs if _there(by_operand, name)],
         "operands": [_operand(by_operand[o], cell, arch) for o, cell in at.items()],
         "drawn": [_picture(o, at.get(o)) for o in [*composed, *remote]],
-        "multiplies": row.multiplies, "products": range(row.products), "stated": stated(row),
-        "lowered": lowered(facts, row), "ptx": _ptx(row, [cell for cell in at.values() if cell]),
+        "multiplies": row.multiplies,
+        "products": range(row.products),
+        "stated": stated(row),
+        "lowered": lowered(facts, row),
+        "ptx": _ptx(row, [cell for cell in at.values() if cell]),
         "numbers": number_views.of(facts, row),
-        "data": markup.data({"kind": "instruction", "main": arch, "operands": operands, "products": row.products,
-                             "drawn": [*composed, *remote], **_sparse(row)}),
-    }  # fmt: skip
+        "data": markup.data(
+            {
+                "kind": "instruction",
+                "main": arch,
+                "operands": operands,
+                "products": row.products,
+                "drawn": [*composed, *remote],
+                **_sparse(row),
+            }
+        ),
+    }
     title = name if every_n else row.name
     return View(addresses.instruction(name), "instruction", title, "", shown)
 
@@ -58,37 +73,42 @@ def _there(by_operand: dict[str, Fact], arch: str) -> bool:
     return all(arch in fact.cells for fact in by_operand.values())
 
 
-def what(row: Instruction) -> str:
+def what(instruction: Instruction) -> str:
     """What an instruction does, in words, and where operands are that are in no registers."""
-    beyond = [o.name for o in row.operands if o.place is not Place.REGISTERS and o.role is not Role.SOURCE]
-    shared = f" Not in registers: {', '.join(beyond)}." if beyond and row.multiplies else ""
-    if not row.multiplies:
-        places = list(dict.fromkeys(o.place.value for o in row.operands if o.place is not Place.IMMEDIATE))
+    beyond = [o.name for o in instruction.operands if o.place is not Place.REGISTERS and o.role is not Role.SOURCE]
+    shared = f" Not in registers: {', '.join(beyond)}." if beyond and instruction.multiplies else ""
+    if not instruction.multiplies:
+        places = list(dict.fromkeys(o.place.value for o in instruction.operands if o.place is not Place.IMMEDIATE))
         return f"Moves matrices between {' and '.join(places) if len(places) > 1 else 'lanes'}."
-    products = f"{row.products} products of " if row.products > 1 else ""
-    shape = row.shape
+    products = f"{instruction.products} products of " if instruction.products > 1 else ""
+    shape = instruction.shape
     if not shape.m:
         return f"D = A B + C; M and N are in a descriptor, K is {shape.k}.{shared}"
     return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{shared}"
 
 
-def targets(row: Instruction) -> str:
+def targets(instruction: Instruction) -> str:
     """From which targets on, in words."""
-    return " or ".join(f"{target}, PTX {ptx}" for target, ptx in row.target.options)
+    return " or ".join(f"{target}, PTX {ptx}" for target, ptx in instruction.target.options)
 
 
-def stated(row: Instruction) -> list[tuple[str, str]]:
+def stated(instruction: Instruction) -> list[tuple[str, str]]:
     """(what varies in the form, its values) as PTX documents them."""
-    return [(name.replace("_", " "), ", ".join(map(str, values))) for name, values in row.stated.items()]
+    return [(name.replace("_", " "), ", ".join(map(str, values))) for name, values in instruction.stated.items()]
 
 
-def _operand(fact: Fact, cell: Cell | None, arch: str) -> dict[str, Any]:
+def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
     fragment = fact.fragment
     there = cell and arch in fact.cells
-    return {"key": fragment.operand, "name": words.name(fragment), "page": addresses.fact(fact.id),
-            "size": f"{fragment.rows} x {'N' if fact.grows else fragment.cols} of {fragment.type}",
-            "formula": words.formula(cell.table) if cell else "", "held": words.held(fragment),
-            "evidence": words.SHORT[fact.kind(arch)] if there else f"no table on {arch}"}  # fmt: skip
+    return {
+        "key": fragment.operand,
+        "name": words.name(fragment),
+        "page": addresses.fact(fact.id),
+        "size": f"{fragment.rows} x {'N' if fact.grows else fragment.cols} of {fragment.type}",
+        "formula": words.formula(cell.table) if cell else "",
+        "held": words.held(fragment),
+        "evidence": words.SHORT[fact.kind(arch)] if there else f"no table on {arch}",
+    }
 
 
 def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
@@ -96,44 +116,60 @@ def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
     return {"key": operand, "name": name, "picture": picture(cell) if cell else ""}
 
 
-def _data(fact: Fact) -> dict[str, Any]:
+def _data(fact: Fact) -> Json:
     """What the script draws of an operand, and says of it, on each arch."""
     said = list(dict.fromkeys(words.SHORT[fact.kind(arch)] for arch in fact.cells))
     given = drawn(fact, {arch: said.index(words.SHORT[fact.kind(arch)]) for arch in fact.cells})
     return given | {"evidence": said, "formulas": [words.formula(table) for table in fact.tables.values()]}
 
 
-def _remote(name: str, operand: Operand) -> dict[str, Any]:
+def _remote(name: str, operand: Operand) -> Json:
     """A factor that is in no register."""
-    return {"name": name.upper(), "rows": operand.rows, "cols": operand.cols, "threads": 32, "elements": 0,
-            "bits": operand.slot_bits, "register": 32, "place": operand.place.value, "piece": SHARED_PIECE}  # fmt: skip
+    return {
+        "name": name.upper(),
+        "rows": operand.rows,
+        "cols": operand.cols,
+        "threads": 32,
+        "elements": 0,
+        "bits": operand.slot_bits,
+        "register": 32,
+        "place": operand.place.value,
+        "piece": SHARED_PIECE,
+    }
 
 
-def _sparse(row: Instruction) -> dict[str, Any]:
+def _sparse(instruction: Instruction) -> Json:
     """How metadata selects, of a sparse multiply."""
-    if row.metadata is None:
+    if instruction.metadata is None:
         return {}
-    rule = sparsity(row.metadata)
-    return {"sparsity": {"fields": rule.fields, "positions": rule.positions, "span": rule.span,
-                         "legal": list(rule.legal), "k": row.shape.k}}  # fmt: skip
+    rule = sparsity(instruction.metadata)
+    return {
+        "sparsity": {
+            "fields": rule.fields,
+            "positions": rule.positions,
+            "span": rule.span,
+            "legal": list(rule.legal),
+            "k": instruction.shape.k,
+        }
+    }
 
 
-def lowered(facts: Facts, row: Instruction) -> list[tuple[str, str, str]]:
+def lowered(facts: Facts, instruction: Instruction) -> list[tuple[str, str, str]]:
     """(archs in words, words, archs one by one), archs with the same together."""
     by_text: dict[str, list[str]] = {}
     for arch, bodies in facts.lowerings.items():
-        saved = next((body for body in bodies if row.id in body["instructions"]), None)
+        saved = next((body for body in bodies if instruction.id in body["instructions"]), None)
         if saved:
-            low = Lowering(**saved["instructions"][row.id])
+            low = Lowering(**saved["instructions"][instruction.id])
             refused = (low.refused or "").replace(f" on .target '{arch}'", "")
-            text = lowering.words(low, row) + (f" ({refused})" if refused else "")
+            text = lowering.words(low, instruction) + (f" ({refused})" if refused else "")
             by_text.setdefault(text, []).append(arch)
     return [(spans(archs), text, " ".join(archs)) for text, archs in by_text.items()]
 
 
-def _ptx(row: Instruction, cells: Sequence[Cell]) -> str:
+def _ptx(instruction: Instruction, cells: Sequence[Cell]) -> str:
     """Declarations and the instruction, where its name is one; what the tables rest on stands above."""
-    if "{" in row.name or not cells:
+    if "{" in instruction.name or not cells:
         return ""
     try:
         return emit.emit("ptx", cells).partition("\n\n")[2]

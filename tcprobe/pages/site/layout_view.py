@@ -27,17 +27,31 @@ def view(facts: Facts, id_: str) -> View:
     fragment = sharing[0][1].fragment
     many = len(sharing) > MOST_LINKS
     shown = {
-        "many": many, "id": id_, "formula": words.formula(table),
-        "held": [(archs, [(prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", of[prefix])
-                          for prefix in of]) for archs, of in by_archs.items()],
+        "many": many,
+        "id": id_,
+        "formula": words.formula(table),
+        "held": [
+            (
+                archs,
+                [
+                    (prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", of[prefix])
+                    for prefix in of
+                ],
+            )
+            for archs, of in by_archs.items()
+        ],
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
         "blocks": [_drawn(block, fragment) for block in blocks(table, fragment)],
-    }  # fmt: skip
+    }
     return View(addresses.layout(id_), "layout", f"Layout {id_}", "", shown)
 
 
 def _drawn(block: Block, fragment: Fragment) -> dict[str, object]:
     matrix, lanes = markup.matrix(block, most=MOST_MATRIX), markup.registers(block, fragment, most=MOST_REGISTERS)
     holding = len({thread for thread, _ in block.slots})
-    return {"title": block.title, "matrix": matrix.markup, "lanes": lanes.markup,
-            "whole": matrix.rows == len(block.pieces) and lanes.rows == holding}  # fmt: skip
+    return {
+        "title": block.title,
+        "matrix": matrix.markup,
+        "lanes": lanes.markup,
+        "whole": matrix.rows == len(block.pieces) and lanes.rows == holding,
+    }

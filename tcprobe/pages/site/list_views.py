@@ -26,10 +26,14 @@ def arch(facts: Facts, name: str) -> View:
         kinds[words.SHORT[fact.kind(name)]] += len(fact.each)
     absent = [fact for fact in facts.facts.values() if name not in fact.cells]
     parts = [
-        ListPart("Layouts", "layouts", heads=["Evidence", "Fragments", "Layout", "Formula"],
-         rows=list(_by_layout(present, name))),
+        ListPart(
+            "Layouts",
+            "layouts",
+            heads=["Evidence", "Fragments", "Layout", "Formula"],
+            rows=list(_by_layout(present, name)),
+        ),
         ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
-    ]  # fmt: skip
+    ]
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     about = f"{row.generation}, compute capability {row.compute_capability}. "
     about += f"{kinds.total()} fragments in registers have a table, every N counted: {counts}."
@@ -91,17 +95,27 @@ def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
     lines: dict[tuple[str, str], list[Fact]] = {}
     for fact, one in measured:
         lines.setdefault((one.measured.arch, one.measured.method), []).append(fact)
-    rows = [[[(arch, addresses.arch(arch))], [(words.SHORT.get(method, method), "")], [(str(len(of)), "")],
-             links({fact.id: fact for fact in of}.values())]
-            for (arch, method), of in lines.items()]  # fmt: skip
+    rows = [
+        [
+            [(arch, addresses.arch(arch))],
+            [(words.SHORT.get(method, method), "")],
+            [(str(len(of)), "")],
+            links({fact.id: fact for fact in of}.values()),
+        ]
+        for (arch, method), of in lines.items()
+    ]
     provenance = {
         key: sorted({one.measured.provenance[key] for _, one in measured}) for key in ("cuda", "compiler", "tcprobe")
     }
     parts = [
         ListPart("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
-        ListPart("Made with", "made", heads=["What", "Which"],
-         rows=[[[(key, "")], [(text, "") for text in texts]] for key, texts in provenance.items()]),
-    ]  # fmt: skip
+        ListPart(
+            "Made with",
+            "made",
+            heads=["What", "Which"],
+            rows=[[[(key, "")], [(text, "") for text in texts]] for key, texts in provenance.items()],
+        ),
+    ]
     return View(page, "list", title, f"What was measured by {title}", {"paragraphs": [], "parts": parts})
 
 

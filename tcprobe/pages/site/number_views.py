@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.ask import cost as costs_of
 from tcprobe.ask.cost import InstructionCost, number_of
@@ -17,6 +17,7 @@ from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import Links, ListPart, View
 from tcprobe.store.kinds.cost import Point
+from tcprobe.values import Json
 
 COST, WMMA, NUMERICS = "cost.html", "cost-wmma.html", "numerics.html"
 SHOWN_N = (8, 16, 32, 64, 128, 256)
@@ -42,22 +43,32 @@ class Curve(NamedTuple):
     most: str
 
 
-def of(facts: Facts, row: Instruction) -> dict[str, Any]:
+def of(facts: Facts, instruction: Instruction) -> Json:
     """What an instruction's page says of cost and arithmetic, an arch at a time; where nobody measured, that."""
-    shown = [*_costs(facts, row)]
-    arithmetic = [*_arithmetic(facts, row)] if row.multiplies else []
-    return {"costs": shown, "timed": " ".join(one["arch"] for one in shown), "arithmetic": arithmetic,
-            "computed": " ".join(one["arch"] for one in arithmetic), "multiplies": row.multiplies}  # fmt: skip
+    shown = [*_costs(facts, instruction)]
+    arithmetic = [*_arithmetic(facts, instruction)] if instruction.multiplies else []
+    return {
+        "costs": shown,
+        "timed": " ".join(one["arch"] for one in shown),
+        "arithmetic": arithmetic,
+        "computed": " ".join(one["arch"] for one in arithmetic),
+        "multiplies": instruction.multiplies,
+    }
 
 
-def _costs(facts: Facts, row: Instruction) -> Iterator[dict[str, Any]]:
+def _costs(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in costs_of.archs(facts.layers):
-        found = costs_of.of(row.id, arch, facts.layers)
+        found = costs_of.of(instruction.id, arch, facts.layers)
         if found:
             lines = [line.strip() for line in list(costs_of.words(found))[1:]]
-            by_n = _by_n(facts, row, arch) if row.threads == WARPGROUP else []
-            yield {"arch": arch, "lines": [line for line in lines if not by_n or "one every" not in line], "by_n": by_n,
-                   "curve": _curve(found.body.curve), "maker": _maker(facts, found)}  # fmt: skip
+            by_n = _by_n(facts, instruction, arch) if instruction.threads == WARPGROUP else []
+            yield {
+                "arch": arch,
+                "lines": [line for line in lines if not by_n or "one every" not in line],
+                "by_n": by_n,
+                "curve": _curve(found.body.curve),
+                "maker": _maker(facts, found),
+            }
 
 
 def _maker(facts: Facts, cost: InstructionCost) -> str:
@@ -67,18 +78,18 @@ def _maker(facts: Facts, cost: InstructionCost) -> str:
     return address if address in facts.made_by else ""
 
 
-def _by_n(facts: Facts, row: Instruction, arch: str) -> list[list[str]]:
+def _by_n(facts: Facts, instruction: Instruction, arch: str) -> list[list[str]]:
     """(N, interval with A shared, with A in registers) for every N that was timed."""
     lines = []
-    for other in _every_n(row):
+    for other in _every_n(instruction):
         if found := costs_of.of(other.id, arch, facts.layers):
             each = [number_of(found.body, f"{place} interval") for place in PLACES]
             lines.append([str(other.shape.n), *("-" if one is None else f"{one:g}" for one in each)])
     return lines
 
 
-def _every_n(row: Instruction) -> list[Instruction]:
-    name = for_every_n(row.id, row.shape)
+def _every_n(instruction: Instruction) -> list[Instruction]:
+    name = for_every_n(instruction.id, instruction.shape)
     alike = (other for other in inventory.executed_by(WARPGROUP) if for_every_n(other.id, other.shape) == name)
     return sorted(alike, key=lambda other: other.shape.n)
 
@@ -92,23 +103,26 @@ def _curve(points: Sequence[Point]) -> Curve | None:
         return None
     top, counts = max(best.values()), sorted(best)
     step = (WIDE - 60) / (len(counts) - 1)
-    at = [(40 + step * n, 10 + (HIGH - 30) * (1 - best[count] / top), f"{count} warps: {best[count]:g} cycles")
-          for n, count in enumerate(counts)]  # fmt: skip
-    return Curve(" ".join(f"{x:.0f},{y:.0f}" for x, y, _ in at), [(round(x), round(y), words) for x, y, words in at],
-                 f"{top:g}")  # fmt: skip
+    at = [
+        (40 + step * n, 10 + (HIGH - 30) * (1 - best[count] / top), f"{count} warps: {best[count]:g} cycles")
+        for n, count in enumerate(counts)
+    ]
+    return Curve(
+        " ".join(f"{x:.0f},{y:.0f}" for x, y, _ in at), [(round(x), round(y), words) for x, y, words in at], f"{top:g}"
+    )
 
 
-def _arithmetic(facts: Facts, row: Instruction) -> Iterator[dict[str, Any]]:
+def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in facts.archs:
         if facts.layers.findings(KIND, arch):
-            found = _answer(facts, row, arch)
+            found = _answer(facts, instruction, arch)
             if found and found.sourced:
                 yield {"arch": arch, "lines": list(found.lines)[1:]}
 
 
-def _answer(facts: Facts, row: Instruction, arch: str) -> FormNumerics | None:
+def _answer(facts: Facts, instruction: Instruction, arch: str) -> FormNumerics | None:
     try:
-        return answer(row, arch, facts.layers)
+        return answer(instruction, arch, facts.layers)
     except UsageError:
         return None
 
@@ -118,11 +132,16 @@ def _answer(facts: Facts, row: Instruction, arch: str) -> FormNumerics | None:
 
 def views(facts: Facts) -> list[View]:
     """The tables of cost and of arithmetic, as far as somebody measured."""
-    made = [(COST, "What instructions cost", CONDITIONS, _cost_parts(facts)),
-            (WMMA, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
-            (NUMERICS, "What multiplies compute", ARITHMETIC, _numeric_parts(facts))]  # fmt: skip
-    return [View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
-            for page, title, words, parts in made if parts]  # fmt: skip
+    made = [
+        (COST, "What instructions cost", CONDITIONS, _cost_parts(facts)),
+        (WMMA, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
+        (NUMERICS, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
+    ]
+    return [
+        View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
+        for page, title, words, parts in made
+        if parts
+    ]
 
 
 def _cost_parts(facts: Facts) -> list[ListPart]:
@@ -130,20 +149,46 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
     for arch in costs_of.archs(facts.layers):
         found = {one.id: one for one in costs_of.costs([], arch, facts.layers)}
         plain = [one for one in found.values() if isinstance(one.body.latency, dict) and not _is_wmma(one)]
-        moves = [one for one in found.values() if isinstance(one.body.interval, Point)
-                 and not isinstance(one.body.latency, dict)]  # fmt: skip
+        moves = [
+            one
+            for one in found.values()
+            if isinstance(one.body.interval, Point) and not isinstance(one.body.latency, dict)
+        ]
         copies = [one for one in found.values() if one.body.interval is None and one.body.round_trip]
         evidence = next(iter(found.values())).evidence
         parts += [
-            ListPart(f"{arch}: multiplies of a warp", f"{arch}-warp", f"{arch}, {evidence}.", HEADS,
-                     [_multiply(facts, one) for one in plain], sorts=True),
-            ListPart(f"{arch}: multiplies of a warpgroup, by N", f"{arch}-warpgroup", "Cycles between two of them.",
-                     ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)], [*_groups(facts, found)], sorts=True),
-            ListPart(f"{arch}: moves", f"{arch}-moves", "", ["Instruction", "Latency", "One warp", "SM"],
-                     [_move(facts, one) for one in moves], sorts=True),
-            ListPart(f"{arch}: bulk copies", f"{arch}-copies", "From issue to the end of waiting.",
-                     ["Instruction", "Cycles by bytes"], [_copy(one) for one in copies]),
-        ]  # fmt: skip
+            ListPart(
+                f"{arch}: multiplies of a warp",
+                f"{arch}-warp",
+                f"{arch}, {evidence}.",
+                HEADS,
+                [_multiply(facts, one) for one in plain],
+                sorts=True,
+            ),
+            ListPart(
+                f"{arch}: multiplies of a warpgroup, by N",
+                f"{arch}-warpgroup",
+                "Cycles between two of them.",
+                ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)],
+                [*_groups(facts, found)],
+                sorts=True,
+            ),
+            ListPart(
+                f"{arch}: moves",
+                f"{arch}-moves",
+                "",
+                ["Instruction", "Latency", "One warp", "SM"],
+                [_move(facts, one) for one in moves],
+                sorts=True,
+            ),
+            ListPart(
+                f"{arch}: bulk copies",
+                f"{arch}-copies",
+                "From issue to the end of waiting.",
+                ["Instruction", "Cycles by bytes"],
+                [_copy(one) for one in copies],
+            ),
+        ]
     return [part for part in parts if part.rows]
 
 
@@ -210,16 +255,36 @@ def _numeric_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in facts.archs:
         found = [one.finding for one in facts.layers.findings(KIND, arch).values()]
-        floats = [[_named(facts, one.subject), *([(text, "")] for text in parameters(one.body.floats)),
-                   [(f"{one.body.wrong} of {one.body.random}", "")]] for one in found if one.body.floats]  # fmt: skip
-        whole = [[_named(facts, one.subject), [(one.body.integers.overflow, "")],
-                  [(one.body.integers.satfinite or "-", "")], [(f"{one.body.wrong} of {one.body.random}", "")]]
-                 for one in found if one.body.integers]  # fmt: skip
+        floats = [
+            [
+                _named(facts, one.subject),
+                *([(text, "")] for text in parameters(one.body.floats)),
+                [(f"{one.body.wrong} of {one.body.random}", "")],
+            ]
+            for one in found
+            if one.body.floats
+        ]
+        whole = [
+            [
+                _named(facts, one.subject),
+                [(one.body.integers.overflow, "")],
+                [(one.body.integers.satfinite or "-", "")],
+                [(f"{one.body.wrong} of {one.body.random}", "")],
+            ]
+            for one in found
+            if one.body.integers
+        ]
         unfit = [[_named(facts, one.subject), [(one.body.unfit, "")]] for one in found if one.body.unfit]
         parts += [
             ListPart(f"{arch}: floats", f"{arch}-floats", "", HEAD[:-1], floats, sorts=True),
-            ListPart(f"{arch}: integers", f"{arch}-integers", "Sums are exact.",
-                     ["Form", "Beyond 32 bits", "With .satfinite", "Wrong of cases"], whole, sorts=True),
+            ListPart(
+                f"{arch}: integers",
+                f"{arch}-integers",
+                "Sums are exact.",
+                ["Form", "Beyond 32 bits", "With .satfinite", "Wrong of cases"],
+                whole,
+                sorts=True,
+            ),
             ListPart(f"{arch}: no model", f"{arch}-unfit", "", ["Form", "Why"], unfit),
-        ]  # fmt: skip
+        ]
     return [part for part in parts if part.rows]

@@ -12,21 +12,22 @@ from tcprobe.pages.site import words
 from tcprobe.pages.site.facts import Fact
 from tcprobe.pages.site.markup import ranges
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 _MADE: dict[str, dict[str, Any]] = {}  # by layout id
 
 
-def payload(fact: Fact) -> dict[str, Any]:
+def payload(fact: Fact) -> Json:
     """Of a fact: its fragment, the layouts, and by archs that have both in common which of them on what evidence."""
     by_arch = {arch: known(fact, arch) for arch in fact.cells}
-    different: list[dict[str, Any]] = []
+    different: list[Json] = []
     for one in by_arch.values():
         if one not in different:
             different.append(one)
     return {**drawn(fact, {arch: different.index(one) for arch, one in by_arch.items()}), "known": different}
 
 
-def drawn(fact: Fact, more: Mapping[str, int]) -> dict[str, Any]:
+def drawn(fact: Fact, more: Mapping[str, int]) -> Json:
     """What the script draws of a fact: sizes, layouts, and by archs that have both in common a layout and `more`."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     alike: dict[tuple[int, int], list[str]] = {}
@@ -34,18 +35,29 @@ def drawn(fact: Fact, more: Mapping[str, int]) -> dict[str, Any]:
         alike.setdefault((numbers[cell.table.id], more[arch]), []).append(arch)
     by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
     picks = [words.picked(fact.fragment, selector) for selector in fact.fragment.selectors]
-    return {**sizes(fact.fragment), "main": fact.main.arch, "archs": {" ".join(of): at for at, of in alike.items()},
-            "layouts": [bare(table) for table in fact.tables.values()], **by_n,
-            **({"picks": picks} if picks else {})}  # fmt: skip
+    return {
+        **sizes(fact.fragment),
+        "main": fact.main.arch,
+        "archs": {" ".join(of): at for at, of in alike.items()},
+        "layouts": [bare(table) for table in fact.tables.values()],
+        **by_n,
+        **({"picks": picks} if picks else {}),
+    }
 
 
-def known(fact: Fact, arch: str) -> dict[str, Any]:
+def known(fact: Fact, arch: str) -> Json:
     """What the table of an arch rests on: evidence, numbering, what references say, how to obtain it again."""
     cell = fact.cells[arch]
     verdicts = [[v.reference, v.verdict, v.detail, v.erratum or ""] for v in fact.verdicts(arch)]
     again = words.command(cell).replace(arch, "{arch}")
-    return {"measured": cell.measured is not None, "evidence": words.evidence(cell), "verdicts": verdicts,
-            "numbering": words.numbering(cell), "made": words.made(cell), "command": again}  # fmt: skip
+    return {
+        "measured": cell.measured is not None,
+        "evidence": words.evidence(cell),
+        "verdicts": verdicts,
+        "numbering": words.numbering(cell),
+        "made": words.made(cell),
+        "command": again,
+    }
 
 
 def of_size(cell: Cell) -> tuple[int, int, int, str]:
@@ -53,40 +65,53 @@ def of_size(cell: Cell) -> tuple[int, int, int, str]:
     return cell.fragment.shape.n, cell.fragment.cols, cell.fragment.elements, cell.table.id
 
 
-def sizes(fragment: Fragment) -> dict[str, Any]:
+def sizes(fragment: Fragment) -> Json:
     """What the script must know of a fragment to draw it."""
-    return {"name": fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand,
-            "rows": fragment.rows, "cols": fragment.cols, "threads": fragment.threads,
-            "elements": fragment.elements, "bits": fragment.slot_bits, "register": fragment.register_bits}  # fmt: skip
+    return {
+        "name": fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand,
+        "rows": fragment.rows,
+        "cols": fragment.cols,
+        "threads": fragment.threads,
+        "elements": fragment.elements,
+        "bits": fragment.slot_bits,
+        "register": fragment.register_bits,
+    }
 
 
-def bare(table: Table) -> dict[str, Any]:
+def bare(table: Table) -> Json:
     """A layout without its formulas, which the page has, and without what is empty."""
     return {name: value for name, value in layout(table).items() if name != "formula" and value != []}
 
 
-def with_formula(table: Table) -> dict[str, Any]:
+def with_formula(table: Table) -> Json:
     """The same with its formulas."""
     return {name: value for name, value in layout(table).items() if value != []}
 
 
-def layout(table: Table) -> dict[str, Any]:
+def layout(table: Table) -> Json:
     """As `_layout`, each once."""
     if table.id not in _MADE:
         _MADE[table.id] = _layout(table)
     return _MADE[table.id]
 
 
-def _layout(table: Table) -> dict[str, Any]:
+def _layout(table: Table) -> Json:
     """A table: inputs, outputs, the image of each bit of each input, and what is unused; values where not linear."""
     fit = fitted(table)
-    data: dict[str, Any] = {"id": table.id, "in": [[axis.name, axis.size] for axis in table.space.axes],
-                            "out": list(table.outputs)}  # fmt: skip
+    data: dict[str, Any] = {
+        "id": table.id,
+        "in": [[axis.name, axis.size] for axis in table.space.axes],
+        "out": list(table.outputs),
+    }
     data["formula"] = {name: str(formula) if formula else None for name, formula in fit.formulas.items()}
     if fit.layout is None:
         return data | {"values": [list(table.values[name]) for name in table.outputs]}
-    bases = {name: [[image[out] for out in table.outputs] for image in images]
-             for name, images in fit.layout.bases.items()}  # fmt: skip
+    bases = {
+        name: [[image[out] for out in table.outputs] for image in images] for name, images in fit.layout.bases.items()
+    }
     unused = [number for number, cell in enumerate(table.cells) if cell is None]
-    return data | {"bases": bases, "zero": [fit.layout.origin[out] for out in table.outputs],
-                   "unused": [list(run) for run in ranges(unused)]}  # fmt: skip
+    return data | {
+        "bases": bases,
+        "zero": [fit.layout.origin[out] for out in table.outputs],
+        "unused": [list(run) for run in ranges(unused)],
+    }

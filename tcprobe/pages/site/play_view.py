@@ -21,12 +21,21 @@ def view(facts: Facts) -> View:
     """The page."""
     rules = rules_for(None, facts.layers)
     types = {name: bits_of(name) for name in (*(d.name for d in DTYPES), *(f"b{n}" for n in UNTYPED))}
-    by_access: dict[str, Any] = {name: {**asdict(rules.rule(row)), "bytes": row.bytes, "lanes": row.lanes}
-                                 for name, row in accesses().items()}  # fmt: skip
-    swept = [name if row.is_matrix else f"{name}@{order}" for name, row in accesses().items()
-             for order in (("",) if row.is_matrix else ("rows",) if row.has_source else ("rows", "cols"))]  # fmt: skip
-    shown = {"evidence": rules.evidence, "types": list(types), "swizzles": SWIZZLES, "accesses": swept,
-             "data": markup.data({"kind": "banks", "types": types, "rules": by_access})}  # fmt: skip
+    by_access: dict[str, Any] = {
+        name: {**asdict(rules.rule(row)), "bytes": row.bytes, "lanes": row.lanes} for name, row in accesses().items()
+    }
+    swept = [
+        name if row.is_matrix else f"{name}@{order}"
+        for name, row in accesses().items()
+        for order in (("",) if row.is_matrix else ("rows",) if row.has_source else ("rows", "cols"))
+    ]
+    shown = {
+        "evidence": rules.evidence,
+        "types": list(types),
+        "swizzles": SWIZZLES,
+        "accesses": swept,
+        "data": markup.data({"kind": "banks", "types": types, "rules": by_access}),
+    }
     return View(
         PAGE, "banks", "Bank conflicts of a tile", "Swizzles and padding tried out, by the measured rule", shown
     )

@@ -14,6 +14,7 @@ from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.pages.site import addresses, markup, payload, words
 from tcprobe.pages.site.facts import Facts
 from tcprobe.sass.lowering import Lowering
+from tcprobe.values import Json
 
 MOST_FORMS = 8  # of an opcode
 _HEAD = re.compile(r'<h[23] id="([^"]+)"[^>]*>(.*?)</h[23]>', re.DOTALL)
@@ -40,18 +41,25 @@ SUBJECTS = {
 }
 
 
-def table(facts: Facts, pages: Mapping[str, str]) -> dict[str, Any]:
+def table(facts: Facts, pages: Mapping[str, str]) -> Json:
     """Ids with the number of their layout, words, GPUs, opcodes, and all other pages."""
     ordinal = {id_: number for number, id_ in enumerate(facts.tables)}
     return {
-        "schema": 1, "stems": sorted(STEMS), "meant": MEANT, "noise": sorted(NOISE),
+        "schema": 1,
+        "stems": sorted(STEMS),
+        "meant": MEANT,
+        "noise": sorted(NOISE),
         "apart": {part: sorted(also) for part, also in APART.items()},
         "gpus": [[f"sm_{number}", said, pattern] for number, said, pattern in GPUS],
-        "ids": list(_ids(facts, ordinal)), "instructions": _instructions(facts), "opcodes": _opcodes(facts),
-        "others": _others(facts, ordinal), "layouts": [payload.with_formula(one) for one in facts.tables.values()],
+        "ids": list(_ids(facts, ordinal)),
+        "instructions": _instructions(facts),
+        "opcodes": _opcodes(facts),
+        "others": _others(facts, ordinal),
+        "layouts": [payload.with_formula(one) for one in facts.tables.values()],
         "archs": facts.archs,
-        "modes": {bits: width for width, bits in SWIZZLES.items()}, "pages": list(_pages(facts, pages)),
-    }  # fmt: skip
+        "modes": {bits: width for width, bits in SWIZZLES.items()},
+        "pages": list(_pages(facts, pages)),
+    }
 
 
 def files(facts: Facts, pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -101,8 +109,10 @@ def _opcodes(facts: Facts) -> dict[str, list[str]]:
 def _others(facts: Facts, ordinal: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """By id the archs on which its layout is another one than the main one's."""
     several = [fact for fact in facts.facts.values() if len(fact.tables) > 1]
-    return {fact.id: {arch: ordinal[cell.table.id] for arch, cell in fact.cells.items()
-                      if cell.table != fact.main.table} for fact in several}  # fmt: skip
+    return {
+        fact.id: {arch: ordinal[cell.table.id] for arch, cell in fact.cells.items() if cell.table != fact.main.table}
+        for fact in several
+    }
 
 
 def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:

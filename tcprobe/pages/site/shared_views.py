@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.ask.bank_access import parse_access, slots_of, walk
 from tcprobe.ask.bank_collisions import Phase
@@ -15,6 +15,7 @@ from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.markup import colour
 from tcprobe.pages.site.render import ListPart, View
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -36,15 +37,37 @@ class Access(NamedTuple):
 A = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
 D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
 ACCESSES = (
-    Access("ldmatrix of A", "ldmatrix.x4 brings A of m16n8k16 from a tile of 64 x 64 halves, its rows contiguous.",
-           ("64x64", "f16", "row"), "ldmatrix.x4", ("plain", "pad:16", "SWIZZLE_128B"), A),
-    Access("columns of floats", "A warp reads columns of a 32 x 32 tile of floats: transposed through shared memory.",
-           ("32x32", "f32", "row"), "ld.shared.b32@cols", ("plain", "pad:4", "sw:5,2,5")),
-    Access("accumulator in pairs", "The accumulator of m16n8k16 is written in pairs of floats into a tile of 64 x 32.",
-           ("64x32", "f32", "row"), "st.shared.v2", ("plain", "pad:32", "sw:2,5,2"), D),
-    Access("rows in vectors", "A warp reads rows in pieces of 16 bytes: every octet of lanes covers all banks once.",
-           ("64x32", "f32", "row"), "ld.shared.v4@rows", ("plain", "pad:32")),
-)  # fmt: skip
+    Access(
+        "ldmatrix of A",
+        "ldmatrix.x4 brings A of m16n8k16 from a tile of 64 x 64 halves, its rows contiguous.",
+        ("64x64", "f16", "row"),
+        "ldmatrix.x4",
+        ("plain", "pad:16", "SWIZZLE_128B"),
+        A,
+    ),
+    Access(
+        "columns of floats",
+        "A warp reads columns of a 32 x 32 tile of floats: transposed through shared memory.",
+        ("32x32", "f32", "row"),
+        "ld.shared.b32@cols",
+        ("plain", "pad:4", "sw:5,2,5"),
+    ),
+    Access(
+        "accumulator in pairs",
+        "The accumulator of m16n8k16 is written in pairs of floats into a tile of 64 x 32.",
+        ("64x32", "f32", "row"),
+        "st.shared.v2",
+        ("plain", "pad:32", "sw:2,5,2"),
+        D,
+    ),
+    Access(
+        "rows in vectors",
+        "A warp reads rows in pieces of 16 bytes: every octet of lanes covers all banks once.",
+        ("64x32", "f32", "row"),
+        "ld.shared.v4@rows",
+        ("plain", "pad:32"),
+    ),
+)
 
 
 def views(facts: Facts) -> list[View]:
@@ -57,16 +80,21 @@ def views(facts: Facts) -> list[View]:
     parts = [
         ListPart("Swizzles", "swizzles", links=_links(swizzles)),
         ListPart("Accesses, phase by phase", "accesses", links=_links(accesses)),
-    ]  # fmt: skip
+    ]
     rule = "The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words."
     words = f"Shared memory has 32 banks of 4 bytes. {rule} The rule is {rules.evidence}."
-    index = View("s/index.html", "list", "Shared memory", "Swizzles by bank, and bank conflicts phase by phase",
-                 {"paragraphs": [words], "parts": parts})  # fmt: skip
+    index = View(
+        "s/index.html",
+        "list",
+        "Shared memory",
+        "Swizzles by bank, and bank conflicts phase by phase",
+        {"paragraphs": [words], "parts": parts},
+    )
     return [index, *swizzles, *accesses]
 
 
-def _there(facts: Facts, access: Access) -> bool:
-    return access.fragment is None or access.fragment in facts.facts
+def _there(facts: Facts, shown_access: Access) -> bool:
+    return shown_access.fragment is None or shown_access.fragment in facts.facts
 
 
 def _links(drawn: list[View]) -> Links:
@@ -81,9 +109,10 @@ def _swizzle(mode: str) -> View:
     shown = {
         "words": f"Where a line of 128 bytes lies in shared memory, 16 bytes at a time, over {LINES} lines.",
         "formula": f"Swizzle<{b},{m},{s}>: offset ^ ((offset >> {s}) & {((1 << b) - 1) << m:#x})",
-        "grid": _banks(offsets), "passes": "once" if passes == 1 else f"{passes} times",
+        "grid": _banks(offsets),
+        "passes": "once" if passes == 1 else f"{passes} times",
         "command": f"tcprobe swizzle draw {mode} --extent 64,8 --bits 16",
-    }  # fmt: skip
+    }
     return View(addresses.shared(f"swizzle {mode}"), "swizzle", mode, f"{mode} drawn by bank", shown)
 
 
@@ -103,30 +132,32 @@ def _bank(offset: int) -> str:
     return f"<td class=c{offset // PIECE % 8}>{first}-{first + 3}</td>"
 
 
-def _access(facts: Facts, access: Access, rules: BankRules) -> View:
-    tile, parsed = parse_tile(*access.tile), parse_access(access.access)
-    slots = slots_of(facts.facts[access.fragment].main) if access.fragment else None
+def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:
+    tile, parsed = parse_tile(*shown_access.tile), parse_access(shown_access.access)
+    slots = slots_of(facts.facts[shown_access.fragment].main) if shown_access.fragment else None
     walked = walk(parsed, tile, slots)
-    cases = [_case(cost(walked, tile, parse_shared(how), rules), how) for how in access.shared]
-    size, type_, lines = access.tile
-    of = f"{access.fragment} " if access.fragment else ""
-    given = f"--type {type_} " if not access.fragment else ""
-    command = (
-        f"tcprobe banks {of}--tile {size} {given}--global {lines} --shared {access.shared[0]} --with {access.access}"
-    )
-    shown = {"words": access.words, "evidence": rules.evidence, "cases": cases, "command": command}
-    title = f"{access.access}: {access.name}"
-    return View(addresses.shared(access.name), "access", title, access.words, shown)
+    cases = [_case(cost(walked, tile, parse_shared(how), rules), how) for how in shown_access.shared]
+    size, type_, lines = shown_access.tile
+    of = f"{shown_access.fragment} " if shown_access.fragment else ""
+    given = f"--type {type_} " if not shown_access.fragment else ""
+    command = f"tcprobe banks {of}--tile {size} {given}--global {lines} --shared {shown_access.shared[0]}"
+    command += f" --with {shown_access.access}"
+    shown = {"words": shown_access.words, "evidence": rules.evidence, "cases": cases, "command": command}
+    title = f"{shown_access.access}: {shown_access.name}"
+    return View(addresses.shared(shown_access.name), "access", title, shown_access.words, shown)
 
 
-def _case(cost: TileCost, how: str) -> dict[str, Any]:
+def _case(cost: TileCost, how: str) -> Json:
     head = f"{how}: {cost.wavefronts} wavefronts for {cost.instructions} instructions, at best {cost.ideal}"
-    return {"head": head, "anchor": addresses.slug(how),
-            "words": f"Instruction {cost.worst}, one of those that cost most.",
-            "phases": [_phase(phase) for phase in cost.phases]}  # fmt: skip
+    return {
+        "head": head,
+        "anchor": addresses.slug(how),
+        "words": f"Instruction {cost.worst}, one of those that cost most.",
+        "phases": [_phase(phase) for phase in cost.phases],
+    }
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
+def _phase(phase: Phase) -> Json:
     lanes = f"lanes {phase.lanes[0]} to {phase.lanes[-1]}"
     passes = f"{phase.passes} pass{'es' if phase.passes != 1 else ''}"
     met = [str(collision) for collision in phase.collisions]

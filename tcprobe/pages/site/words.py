@@ -17,9 +17,15 @@ from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
 SHORT = {
-    "live": "live", "sass": "machine code", "derived": "derived", "same-opcode": "same opcode", "emulated": "emulated",
-    "documented": "documented", "absent": "absent", "unknown": "unknown",
-}  # fmt: skip
+    "live": "live",
+    "sass": "machine code",
+    "derived": "derived",
+    "same-opcode": "same opcode",
+    "emulated": "emulated",
+    "documented": "documented",
+    "absent": "absent",
+    "unknown": "unknown",
+}
 
 
 def name(fragment: Fragment) -> str:

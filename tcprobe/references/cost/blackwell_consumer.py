@@ -20,11 +20,16 @@ INTERVALS = {
     "mma.sp.m16n8k16.row.col.f32.f16.f16.f32": 191.0,
     "mma.sp.m16n8k32.row.col.f32.f16.f16.f32": 245.0,
 }
-CHAINS = {"mma.m16n8k16.row.col.f32.f16.f16.f32": 35, "mma.m16n8k32.row.col.kind::f8f6f4.f32.*": 35,
-          "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.*": 29}  # fmt: skip
+CHAINS = {
+    "mma.m16n8k16.row.col.f32.f16.f16.f32": 35,
+    "mma.m16n8k32.row.col.kind::f8f6f4.f32.*": 35,
+    "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.*": 29,
+}
 ROWS = (
     *(Row(SOURCE, form, *DEVICE, "an SM", value, number="interval") for form, value in INTERVALS.items()),
-    *(Row(KING, form, *DEVICE, "chain, about", value, number="latency c", condition="chains of up to 64")
-      for form, value in CHAINS.items()),
+    *(
+        Row(KING, form, *DEVICE, "chain, about", value, number="latency c", condition="chains of up to 64")
+        for form, value in CHAINS.items()
+    ),
     Row(KING, "ldmatrix.m8n8.x1.shared.b16", *DEVICE, "latency", 33, number="latency"),
-)  # fmt: skip
+)

@@ -11,8 +11,21 @@ ROWS = (
     Row(SOURCE, BF16, "sm_90", "H100", "latency", 25.14, number="latency c"),
     Row(SOURCE, BF16, "sm_90", "H100", "one per, a warp", 6.26, number="one_warp", condition="four accumulators"),
     Row(SOURCE, BF16, "sm_90", "H100", "an SM", 2680, "flop a cycle", "macs_per_cycle", factor=0.5),
-    *(Row(SOURCE, f"wgmma.mma_async.m64n{n}k16.f32.bf16.bf16", "sm_90", "H100", "interval", value,
-          number="shared interval", condition="A and B in shared memory") for n, value in WGMMA.items()),
-    *(Row("revollllt/flash-vla, constants.yaml", "cp.async.bulk.tensor.*", "sm_90", "H100", term, value, "ns")
-      for term, value in (("from L2, and 4.8 a KB", 217), ("from DRAM, and 5.2 a KB", 595))),
-)  # fmt: skip
+    *(
+        Row(
+            SOURCE,
+            f"wgmma.mma_async.m64n{n}k16.f32.bf16.bf16",
+            "sm_90",
+            "H100",
+            "interval",
+            value,
+            number="shared interval",
+            condition="A and B in shared memory",
+        )
+        for n, value in WGMMA.items()
+    ),
+    *(
+        Row("revollllt/flash-vla, constants.yaml", "cp.async.bulk.tensor.*", "sm_90", "H100", term, value, "ns")
+        for term, value in (("from L2, and 4.8 a KB", 217), ("from DRAM, and 5.2 a KB", 595))
+    ),
+)

@@ -13,14 +13,34 @@ FORMS = {
     "mma.m16n8k32.row.col.s32.?8.?8.s32": (26.0, 24.5, 24.0),
 }
 ROWS = (
-    *(Row(SOURCE, form, arch, device, "latency", value, number="latency c")
-      for form, values in FORMS.items() for (device, arch), value in zip(DEVICES, values, strict=True)),
-    *(Row(SOURCE, "ld.shared.b32", arch, device, "shared memory load", value, number="latency",
-          condition="a chase by index, whose address is computed; here a load gives the next address")
-      for (device, arch), value in zip(DEVICES, (29.0, 30.1, 29.0), strict=True)),
+    *(
+        Row(SOURCE, form, arch, device, "latency", value, number="latency c")
+        for form, values in FORMS.items()
+        for (device, arch), value in zip(DEVICES, values, strict=True)
+    ),
+    *(
+        Row(
+            SOURCE,
+            "ld.shared.b32",
+            arch,
+            device,
+            "shared memory load",
+            value,
+            number="latency",
+            condition="a chase by index, whose address is computed; here a load gives the next address",
+        )
+        for (device, arch), value in zip(DEVICES, (29.0, 30.1, 29.0), strict=True)
+    ),
     Row(LATER, "wgmma.mma_async.m64n256k*", "sm_90", "H800", "N = 256", 128, number="shared interval"),
     Row(LATER, "wgmma.mma_async.sp.m64n256k*", "sm_90", "H800", "N = 256, A shared", 144, number="shared interval"),
-    Row(LATER, "wgmma.mma_async.sp.m64n256k*", "sm_90", "H800", "N = 256, A in registers", 128,
-        number="registers interval"),
+    Row(
+        LATER,
+        "wgmma.mma_async.sp.m64n256k*",
+        "sm_90",
+        "H800",
+        "N = 256, A in registers",
+        128,
+        number="registers interval",
+    ),
     Row("HPMLL, Hopper benchmark log", "cp.async.bulk.tensor.2d.shared.global", "sm_90", "H800", "TMA, about", 365),
-)  # fmt: skip
+)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Number = Literal["latency c", "latency", "interval", "one_warp", "macs_per_cycle", "shared interval",
-                 "registers interval", "round_trip"]  # fmt: skip
+Number = Literal[
+    "latency c",
+    "latency",
+    "interval",
+    "one_warp",
+    "macs_per_cycle",
+    "shared interval",
+    "registers interval",
+    "round_trip",
+]
 
 
 class Row(NamedTuple):

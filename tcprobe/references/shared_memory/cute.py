@@ -28,10 +28,26 @@ SPANS = {  # swizzle of bytes, runs
     "SW128_32B": (Swizzle(2, 5, 2), 128, 4),
 }
 TYPES = {
-    "half_t": 16, "bfloat16_t": 16, "float": 32, "tfloat32_t": 32, "double": 64, "float_e4m3_t": 8, "float_e5m2_t": 8,
-    "int8_t": 8, "uint8_t": 8, "int16_t": 16, "uint16_t": 16, "int32_t": 32, "uint32_t": 32, "int4_t": 4, "uint4_t": 4,
-    "int64_t": 64, "uint64_t": 64, "uint1b_t": 1, "float_e2m1_t": 4,
-}  # fmt: skip
+    "half_t": 16,
+    "bfloat16_t": 16,
+    "float": 32,
+    "tfloat32_t": 32,
+    "double": 64,
+    "float_e4m3_t": 8,
+    "float_e5m2_t": 8,
+    "int8_t": 8,
+    "uint8_t": 8,
+    "int16_t": 16,
+    "uint16_t": 16,
+    "int32_t": 32,
+    "uint32_t": 32,
+    "int4_t": 4,
+    "uint4_t": 4,
+    "int64_t": 64,
+    "uint64_t": 64,
+    "uint1b_t": 1,
+    "float_e2m1_t": 4,
+}
 NAMED = {4: "int4_t", 8: "uint8_t", 16: "half_t", 32: "float", 64: "double"}  # a type of each width, for names
 
 

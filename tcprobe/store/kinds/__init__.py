@@ -17,6 +17,7 @@ import msgspec
 from tcprobe import plugins
 from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
+from tcprobe.values import Json
 
 NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
@@ -62,6 +63,6 @@ def essence(finding: Finding) -> Any:
     return msgspec.to_builtins(kind(finding.kind).essence(finding.body))
 
 
-def schema(name: str) -> dict[str, Any]:
+def schema(name: str) -> Json:
     """The JSON Schema of a kind's body."""
     return msgspec.json.schema(kind(name).Body)

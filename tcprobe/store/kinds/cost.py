@@ -144,14 +144,14 @@ def check(finding: Finding) -> None:
         _check_peak(finding, row)
 
 
-def _check_peak(finding: Finding, row: Instruction) -> None:
+def _check_peak(finding: Finding, instruction: Instruction) -> None:
     """No number above what the chip can do, as its maker states it."""
-    most = peak(arch(finding.arch), row.type("a"))
+    most = peak(arch(finding.arch), instruction.type("a"))
     for cycles in _intervals(finding.body):
-        if most and row.triples / cycles > most * ABOVE_PEAK:
+        if most and instruction.triples / cycles > most * ABOVE_PEAK:
             raise DataError(
-                f"{finding.subject}: {row.triples / cycles:.0f} multiply-adds a cycle, beyond the {most} that "
-                f"{finding.arch} has of {row.type('a')}."
+                f"{finding.subject}: {instruction.triples / cycles:.0f} multiply-adds a cycle, beyond the {most} that "
+                f"{finding.arch} has of {instruction.type('a')}."
             )
 
 

@@ -14,6 +14,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.results import Results
+from tcprobe.values import Json
 
 METHODS = ("sass",)
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -60,5 +61,5 @@ def save(results: Results, findings: Sequence[Finding]) -> None:
     results.write_lowering(findings[0].arch, findings[0].provenance["compiler"], rows)
 
 
-def _row(body: Body) -> dict[str, Any]:
+def _row(body: Body) -> Json:
     return {"opcodes": body.opcodes, "others": body.others, "refused": body.refused, "routines": body.routines}

@@ -59,19 +59,19 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: no outcome of an undocumented selector.")
 
 
-def _check_nibbles(row: Instruction, body: Body) -> None:
-    assert row.metadata is not None
-    rule = sparsity(row.metadata)
+def _check_nibbles(instruction: Instruction, body: Body) -> None:
+    assert instruction.metadata is not None
+    rule = sparsity(instruction.metadata)
     values = body.nibbles or []
     if len(values) != NIBBLES or any(len(fields) != rule.fields for fields in values):
-        raise DataError(f"{row.id}: {NIBBLES} values of {rule.fields} fields each are needed.")
+        raise DataError(f"{instruction.id}: {NIBBLES} values of {rule.fields} fields each are needed.")
     if any(at >= rule.positions for fields in values for read in fields for at in read or ()):
-        raise DataError(f"{row.id}: a position outside 0 to {rule.positions - 1}.")
+        raise DataError(f"{instruction.id}: a position outside 0 to {rule.positions - 1}.")
 
 
-def _is_outcome(row: Instruction, found: Outcome, selector: int | None) -> bool:
-    assert row.metadata is not None
-    known = row.metadata.selectors
+def _is_outcome(instruction: Instruction, found: Outcome, selector: int | None) -> bool:
+    assert instruction.metadata is not None
+    known = instruction.metadata.selectors
     beyond = selector is not None and len(known) <= selector < MOST_SELECTORS
     return beyond and (found.same is None or (found.outcome == "runs" and found.same in known))
 
