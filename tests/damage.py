@@ -129,8 +129,7 @@ class Reader:
                 raise EnvironmentUnfitError("for another arch, or without a kernel")
             cubin.attempt, before = tool, cubin.attempt
             try:
-                assembler = Assembler(TOOLS, self.row, scratch, path)
-                return cubin._disassembled(assembler, {name: found[name] for name in self.names})
+                return cubin.disassembled(TOOLS, self.row, {name: found[name] for name in self.names})
             finally:
                 cubin.attempt = before
 

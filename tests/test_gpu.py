@@ -16,7 +16,7 @@ from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
 from tcprobe.probes.wmma import MemoryExperiment, memory_table
-from tcprobe.run import runner
+from tcprobe.run import runner, selection
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.machine_code import Sass
 from tcprobe.run.machine_code import run as read_code
@@ -71,7 +71,7 @@ def run(root, worker=Worker(), patterns=()):  # noqa: B008
     results = Results(root)
     with runner.Session(worker) as session:
         device = runner.choose(session.devices)
-        items = list(runner.measure(session, device, select(patterns), results))
+        items = list(runner.measure(session, device, selection.select(patterns), results))
     return device, {m.experiment: m for m in items if not isinstance(m, runner.Done)}
 
 
@@ -84,11 +84,11 @@ def whole(tmp_path_factory):
 
 def test_everything_is_measured_or_refused_for_a_reason(whole):
     _, device, found = whole
-    assert set(found) == {e.id for e in select(())}
+    assert set(found) == {e.id for e in selection.select(())}
     assert Counter(m.status for m in found.values())["failed"] == 0
     here = arch(device.arch)
     for m in found.values():
-        allowed = all(f.target.on(here) for e in select(()) if e.id == m.experiment for f in e.fragments)
+        allowed = all(f.target.on(here) for e in selection.select(()) if e.id == m.experiment for f in e.fragments)
         assert (m.status == "measured") == allowed, (m.experiment, m.words)
         assert m.status == "measured" or "not supported" in m.words or "Unsupported .version" in m.words
 
@@ -183,7 +183,7 @@ def test_opcodes_against_the_gpu(name):
 def test_machine_code_of_this_gpu_gives_the_live_tables(whole):
     _, device, found = whole
     backend = Sass(device.arch, TOOLS)
-    for experiment in select(()):
+    for experiment in selection.select(()):
         if isinstance(experiment, MemoryExperiment) and found[experiment.id].status == "measured":
             launches = experiment.launches()
             assert backend.load(kernels(experiment)) == {}

@@ -39,7 +39,7 @@ ASKED = {
     "merge": ["merge", "no"],
     "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
-    "audit": ["audit", "no.csv"],
+    "audit": ["audit", "wmma.m8n8k4.c.f64.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"],
     "pages": ["pages"],
@@ -135,6 +135,8 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch)
     filled(tmp_path / "no")
     (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
+    columns = CliRunner().invoke(main, ["emit", "wmma.m8n8k4.c.f64", "--to", "csv"]).stdout
+    (tmp_path / "wmma.m8n8k4.c.f64.csv").write_text(columns)
     needs = {
         "emit": ["--to", "python"],
         "swizzle draw": ["--bits", "16"],

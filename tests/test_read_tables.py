@@ -76,7 +76,8 @@ def test_every_fragment_of_nvrtcs_code_is_the_published_one(tmp_path, on):
             seen += 1
             assert table["differ"] == 0, (fragment.id, table["first"])
             assert fragment.id in table["fragments"]
-            assert table["layout_id"] == load(fragment.id, on).table.id
+            same = {load(id_, on).table.id for id_ in table["fragments"]}  # code does not say how wide elements are
+            assert table["layout_id"] in same
             assert table["provenance"]["method"] == "read"
         if not function["tables"]:
             assert function["not_seen"], fragment.id

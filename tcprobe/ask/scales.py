@@ -4,7 +4,7 @@
 >>> from tcprobe.store.cell import load
 >>> found = in_registers(load("nvfp4 scale_a"))
 >>> str(found.line), found.vector, found.reads(block=6)
-('((lane & 1) << 3) + ((lane & 28) >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
+('((lane & 1) << 3) + (lane >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
 
 The host's layout is CUTLASS's SfAtom (`references.scale_atom`), whose 4 blocks of a line are one word: a lane loads the
 register of scales as it is, and byte-id takes from it what one multiply needs. Through tcgen05.cp an atom becomes 4

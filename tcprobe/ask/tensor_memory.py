@@ -5,7 +5,7 @@
 >>> d.letter, d.places(20, 7), d.at(0, 36, 7, 0)
 ('F', (TensorCell(cta=0, lane=36, column=7, bit=0),), (20, 7))
 >>> {name: str(formula) for name, formula in d.formulas.items()}
-{'row': '(lane & 15) + ((lane & 96) >> 1)', 'col': 'column & 127'}
+{'row': '(lane & 15) + ((lane & 96) >> 1)', 'col': 'column'}
 
 Nothing of it is measured: sources state it, and where they contradict each other both are given.
 """

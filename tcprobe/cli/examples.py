@@ -13,6 +13,7 @@ TASKS = {
 }
 
 EXAMPLES = {
+    "audit": ("audit tensor-layouts", "audit tensor-layouts --json"),
     "banks": (
         "banks m16n8k16 f16 f32 a --tile 64x64 --with ldmatrix.x4 --propose",
         "banks --address 'lane * 128' --with ld.shared.b32",
@@ -55,6 +56,7 @@ EXAMPLES = {
     "show": ("show m16n8k16 bf16 f32 a", "show wgmma.m64n256k16.f32.f16.f16.d --lanes"),
     "site": ("site -o pages", "site --results theirs -o pages"),
     "swizzle": ("swizzle fit offsets.csv", "swizzle table SWIZZLE_128B --extent 128,8"),
+    "scales": ("scales nvfp4 scale_a --line 3 --block 2", "scales nvfp4 scale_a --line 3 --block 2 --json"),
     "tensormap": (
         "tensormap --type bf16 --tile 64,128 --swizzle 128B",
         "tensormap --type u8 --box 128,64 --dims 4096,4096",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.run.runner import Done
     from tcprobe.store.cell import Cell
 
-ERRATUM = "known erratum"
+ERRATUM = "errata"
 
 STYLE: dict[str, dict[str, Any]] = {
     CONFIRMED: {"fg": "green"},

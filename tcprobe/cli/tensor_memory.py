@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.cli.options import Given, Number, Numbers, several
+from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -341,12 +342,12 @@ def _describe(held_there: InTensorMemory, picked: dict[str, Any]) -> None:
     layout = f"layout {held_there.letter}, " if held_there.letter else ""
     chosen = "".join(f", {name} {value}" for name, value in picked.items())
     copies = f", in {held_there.held} places" if held_there.held > 1 else ""
-    click.echo(
+    line(
         f"{held_there.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
         f"{facts['bits']} bits each, {facts['columns']} columns{copies}{chosen}"
     )
     for name, text in facts["formula"].items():
-        click.echo(f"  {name} = {text or 'no closed form'}")
-    click.echo(f"  documented only, by {held_there.statement.source}")
+        line(f"  {name} = {text or 'no closed form'}")
+    line(f"  documented only, by {held_there.statement.source}")
     for other in held_there.statements[1:]:
-        click.echo(f"  otherwise by {other.source}")
+        line(f"  otherwise by {other.source}")
