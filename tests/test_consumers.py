@@ -6,6 +6,7 @@ What they state of an instruction is one more reference: each is compared with t
 from pathlib import Path
 from types import SimpleNamespace
 
+import cute_dsl
 import numpy as np
 import pytest
 from stand_ins import shared_out
@@ -45,10 +46,7 @@ def on_sm_90(name):
 @pytest.fixture
 def cute(monkeypatch):
     """CuTe DSL for sm_90a, which its warpgroup atoms ask for; layouts exist inside `cute.jit` only."""
-    monkeypatch.setenv("CUTE_DSL_ARCH", "sm_90a")
-    import cutlass.cute
-
-    return cutlass.cute
+    return cute_dsl.for_arch(monkeypatch, "sm_90a")
 
 
 def wrong_slots(layout, one):

@@ -4,6 +4,7 @@ import itertools
 import shutil
 import subprocess
 
+import cute_dsl
 import nvrtc
 import pytest
 from warpgroup import tcprobe
@@ -42,8 +43,7 @@ def test_an_atom_is_cutlasss():
 
 @pytest.mark.consumer
 def test_as_cute_dsl_tiles_it(monkeypatch):
-    monkeypatch.setenv("CUTE_DSL_ARCH", "sm_100a")
-    from cutlass import cute
+    cute = cute_dsl.for_arch(monkeypatch, "sm_100a")
     from cutlass.utils.blockscaled_layout import tile_atom_to_shape_SF
 
     found = []

@@ -7,6 +7,7 @@ The counts of cells are pinned: a comparison of nothing would agree.
 from collections import Counter
 from itertools import product
 
+import cute_dsl
 import numpy as np
 import pytest
 
@@ -53,10 +54,7 @@ COUNTED = {
 @pytest.fixture
 def cute(monkeypatch):
     """CuTe DSL for sm_100a."""
-    monkeypatch.setenv("CUTE_DSL_ARCH", "sm_100a")
-    import cutlass.cute
-
-    return cutlass.cute
+    return cute_dsl.for_arch(monkeypatch, "sm_100a")
 
 
 def flat(shape, stride):
