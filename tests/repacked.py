@@ -127,5 +127,7 @@ def case(plan, folder):
         wanted = patterns(seen_by_threads(plan, values), target).tobytes()
     body = BODY.format(blocks=len(codes) // plan.k, name=name, threads=threads, scale=scale)
     what = f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}"
-    code = f"namespace {plan.cell.arch} {{ {cuda.source(plan)} }}"
+    # the guard is of the text: two archs with the same code have it twice here
+    text = re.sub(r"\bTCPROBE_[0-9a-f]{12}\b", rf"\g<0>_{plan.cell.arch}", cuda.source(plan))
+    code = f"namespace {plan.cell.arch} {{ {text} }}"
     return emitted.Case(what, code, body, threads, data, wanted)
