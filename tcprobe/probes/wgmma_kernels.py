@@ -22,6 +22,7 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.descriptor import PERIOD
 from tcprobe.probes import ptx
+from tcprobe.probes import wgmma_input_kernels as inputs
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.wgmma_op import (
     BAD,
@@ -85,31 +86,31 @@ def _body(op: Warpgroup) -> list[str]:
     image = "%x" if raw else "%y"
     both = {False: multiply(op, by_descriptor=False), True: multiply(op, by_descriptor=True)}
     if op.kind == "registers":
-        inputs = [
-            *_descriptors("%db", "%da", "0"),
+        brought = [
+            *inputs.descriptors("%db", "%da", "0"),
             "@!%shared bra.uni HOT;",
-            *_descriptors("%da", "%db", "16"),
-            *_b_image(instruction, "%y", str(other_bytes(instruction))),
+            *inputs.descriptors("%da", "%db", "16"),
+            *inputs.b_image(instruction, "%y", str(other_bytes(instruction))),
             "HOT:",
-            *_hot(instruction),
+            *inputs.one_slot(instruction),
         ]
         work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
         output = ["@%shared bra.uni TELL;", *_meetings(instruction), "TELL:", *_codes(instruction)]
     else:
         size = "%bytes" if raw else str(other_bytes(instruction))
-        other = _b_image(instruction, image, size) if by_descriptor else _a_image(image)
+        other = inputs.b_image(instruction, image, size) if by_descriptor else inputs.a_image(image)
         pair = ("%da", "%db") if by_descriptor else ("%db", "%da")
-        inputs = ["mad.wide.u32 %desc, %x, 16, %desc;", *_descriptors(*pair, "0"), *other]
+        brought = ["mad.wide.u32 %desc, %x, 16, %desc;", *inputs.descriptors(*pair, "0"), *other]
         work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
     return [
-        *inputs,
-        *(_metadata(image) if instruction.metadata else []),
+        *brought,
+        *(inputs.metadata(image) if instruction.metadata else []),
         *([] if raw else _cleared()),
         "mov.u32 %n, 0;",
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
         "NEXT:",
-        *_copied("%coded", "%base", "%bytes", "CODED"),
+        *inputs.copied("%coded", "%base", "%bytes", "CODED"),
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
@@ -180,80 +181,6 @@ def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
         "mad.lo.u32 %answers, %lane, 4, %answers;",
         f"selp.u32 %t, {_image(instruction, FEW_SLOTS)}, {_image(instruction, slots)}, %few;",
         "add.u32 %found, %answers, %t;",
-    ]
-
-
-def _descriptors(coded: str, other: str, at: str) -> list[str]:
-    """The coded matrix's descriptor and the other's, their start addresses counted from where these lie."""
-    return [
-        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
-        *(
-            line
-            for name, where in ((coded, "%base"), (other, "%there"))
-            for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")
-        ),
-    ]
-
-
-def _metadata(image: str) -> list[str]:
-    return [
-        f"mov.u32 %image, {image};",
-        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
-        "mad.wide.u32 %e, %image, 4, %e;",
-        "ld.global.b32 %meta, [%e];",
-    ]
-
-
-def _hot(instruction: Instruction) -> list[str]:
-    """A in registers: the slot with the block's number is one, all others are zero."""
-    a = instruction.fragment("a")
-    each = 32 // a.slot_bits
-    return [
-        f"div.u32 %t, %x, {a.elements};",
-        f"rem.u32 %i, %x, {a.elements};",
-        f"rem.u32 %at, %i, {each};",
-        f"mul.lo.u32 %at, %at, {a.slot_bits};",
-        f"mov.b32 %w, {a.one:#x};",
-        "shl.b32 %w, %w, %at;",
-        f"div.u32 %i, %i, {each};",
-        "setp.eq.u32 %q, %t, %lane;",
-        *(line for r in range(4) for line in (f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
-    ]
-
-
-def _a_image(image: str) -> list[str]:
-    """A in registers."""
-    return [
-        f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
-        "mad.wide.u32 %other, %image, 16, %other;",
-        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%other];",
-    ]
-
-
-def _b_image(instruction: Instruction, image: str, size: str) -> list[str]:
-    """B in shared memory, as it stays."""
-    return [
-        f"mov.u32 %size, {size};",
-        f"mad.wide.u32 %other, {image}, %size, %other;",
-        *_copied("%other", "%there", "%size", "OTHER"),
-    ]
-
-
-def _copied(source: str, target: str, size: str, label: str) -> list[str]:
-    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
-    return [
-        "mul.lo.u32 %at, %lane, 16;",
-        f"{label}:",
-        f"setp.ge.u32 %p, %at, {size};",
-        f"@%p bra {label}_DONE;",
-        "cvt.u64.u32 %low, %at;",
-        f"add.u64 %place, {source}, %low;",
-        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
-        f"add.u32 %to, {target}, %at;",
-        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
-        f"add.u32 %at, %at, {16 * WARPGROUP};",
-        f"bra {label};",
-        f"{label}_DONE:",
     ]
 
 

@@ -1,0 +1,81 @@
+"""PTX that brings the inputs of a warpgroup multiply where it takes them: descriptors, metadata, A in registers, B."""
+
+from __future__ import annotations
+
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.instruction import Instruction
+
+
+def descriptors(coded: str, other: str, at: str) -> list[str]:
+    """The coded matrix's descriptor and the other's, their start addresses counted from where these lie."""
+    return [
+        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
+        *(
+            line
+            for name, where in ((coded, "%base"), (other, "%there"))
+            for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")
+        ),
+    ]
+
+
+def metadata(image: str) -> list[str]:
+    """The register of metadata of an image."""
+    return [
+        f"mov.u32 %image, {image};",
+        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
+        "mad.wide.u32 %e, %image, 4, %e;",
+        "ld.global.b32 %meta, [%e];",
+    ]
+
+
+def one_slot(instruction: Instruction) -> list[str]:
+    """A in registers: the slot with the block's number is one, all others are zero."""
+    a = instruction.fragment("a")
+    each = 32 // a.slot_bits
+    return [
+        f"div.u32 %t, %x, {a.elements};",
+        f"rem.u32 %i, %x, {a.elements};",
+        f"rem.u32 %at, %i, {each};",
+        f"mul.lo.u32 %at, %at, {a.slot_bits};",
+        f"mov.b32 %w, {a.one:#x};",
+        "shl.b32 %w, %w, %at;",
+        f"div.u32 %i, %i, {each};",
+        "setp.eq.u32 %q, %t, %lane;",
+        *(line for r in range(4) for line in (f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
+    ]
+
+
+def a_image(image: str) -> list[str]:
+    """A in registers."""
+    return [
+        f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
+        "mad.wide.u32 %other, %image, 16, %other;",
+        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%other];",
+    ]
+
+
+def b_image(instruction: Instruction, image: str, size: str) -> list[str]:
+    """B in shared memory, as it stays."""
+    return [
+        f"mov.u32 %size, {size};",
+        f"mad.wide.u32 %other, {image}, %size, %other;",
+        *copied("%other", "%there", "%size", "OTHER"),
+    ]
+
+
+def copied(source: str, target: str, size: str, label: str) -> list[str]:
+    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
+    return [
+        "mul.lo.u32 %at, %lane, 16;",
+        f"{label}:",
+        f"setp.ge.u32 %p, %at, {size};",
+        f"@%p bra {label}_DONE;",
+        "cvt.u64.u32 %low, %at;",
+        f"add.u64 %place, {source}, %low;",
+        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
+        f"add.u32 %to, {target}, %at;",
+        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+        f"add.u32 %at, %at, {16 * WARPGROUP};",
+        f"bra {label};",
+        f"{label}_DONE:",
+    ]
