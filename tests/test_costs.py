@@ -256,6 +256,12 @@ def test_commands_answer_from_a_folder():
     assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
 
 
+def test_clocks_under_load_are_asked_for_by_their_name():
+    for words in ("HMMA.16816.F32", "mma.m16n8k16*", MMA):
+        assert FULL_LOAD not in CliRunner().invoke(main, ["cost", words]).output
+    assert CliRunner().invoke(main, ["cost", f"{FULL_LOAD}*", "--json"]).output.count(f'"{FULL_LOAD}.') == 8
+
+
 def test_what_is_not_there_is_said():
     for call, words in (
         (("cost",), "name an INSTRUCTION"),

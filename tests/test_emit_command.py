@@ -43,3 +43,20 @@ def test_mistakes(arguments, words):
 def test_the_command_lists_formats():
     done = CliRunner().invoke(main, ["emit", "x", "--to", "help"])
     assert all(f"{name} " in done.stdout for name in NAMES)
+
+
+def test_numerics_are_of_whole_multiplies(tmp_path):
+    """The header of `numerics --header`, of several too; fragments and integers have none."""
+    f16, bf16 = (f"mma.m16n8k16.row.col.f32.{kind}.{kind}.f32" for kind in ("f16", "bf16"))
+    header = CliRunner().invoke(main, ["numerics", f16, "--header"]).stdout
+    assert CliRunner().invoke(main, ["emit", f16, "--to", "numerics"]).stdout == header
+    done = CliRunner().invoke(main, ["emit", f16, bf16, "--to", "numerics", "-o", str(tmp_path / "n.h")])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert all(name.replace(".", "_") in (tmp_path / "n.h").read_text() for name in (f16, bf16))
+    for words in (
+        [f"{f16}.a"],
+        ["ldmatrix.m8n8.x4.shared.b16"],
+        ["mma.m16n8k32.row.col.s32.s8.s8.s32"],
+        [f16, "--name", "x"],
+    ):
+        assert CliRunner().invoke(main, ["emit", *words, "--to", "numerics"]).exit_code == 2, words

@@ -23,7 +23,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.references.cost import Row, stated
 from tcprobe.store.choose import Layers, Sourced, whence
 from tcprobe.store.finding import how
-from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
+from tcprobe.store.kinds.cost import FULL_LOAD, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import quoted
 from tcprobe.values import Json
 
@@ -121,6 +121,8 @@ def _cost(sourced: Sourced) -> InstructionCost:
 def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
     """Subjects that a name, a pattern or an opcode means."""
     wanted = names.short(pattern)
+    if not wanted.startswith(FULL_LOAD):  # clocks under load are of the same instructions: asked for by that name
+        known = {id_: one for id_, one in known.items() if not id_.startswith(FULL_LOAD)}
     ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
     ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
     if not ids:

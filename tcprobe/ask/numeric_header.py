@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.header import Entry, header
@@ -15,17 +17,18 @@ from tcprobe.store.choose import Layers
 
 def text(instruction: Instruction, arch: str | None, layers: Layers) -> str:
     """The header; UsageError where the arithmetic was not measured, or is of integers."""
+    return texts([instruction], arch, layers)
+
+
+def texts(instructions: Sequence[Instruction], arch: str | None, layers: Layers) -> str:
+    """One header of several instructions, as `text`."""
+    return header([_entry(instruction, arch, layers) for instruction in instructions])
+
+
+def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
     rule = numerics.model(instruction, arch, layers)
     if not isinstance(rule, Arithmetic):
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header is of floats.")
     found = answer(instruction, arch, layers)
-    return header(
-        [
-            Entry(
-                identifier(instruction.id),
-                f"{instruction.id} on {found.arch}; {found.evidence}",
-                types(instruction),
-                rule,
-            )
-        ]
-    )
+    words = f"{instruction.id} on {found.arch}; {found.evidence}"
+    return Entry(identifier(instruction.id), words, types(instruction), rule)

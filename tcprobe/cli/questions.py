@@ -188,6 +188,9 @@ def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str,
     return [dict(zip(tables, selected(tables.values(), number), strict=True)) for number in numbers]
 
 
+ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the formats of fragments
+
+
 @click.command(short_help="Write fragments as code or data for other programs.")
 @click.argument("patterns", nargs=-1, metavar="FRAGMENT...", shell_complete=fragment_names)
 @click.option(
@@ -221,11 +224,15 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if format_name == "help":
         for known_name, module in formats.formats().items():
             click.echo(f"{known_name:<16}{module.WHAT}")
+        click.echo(f"{ARITHMETIC:<16}C++17 header of what multiplies compute, bit by bit, as `numerics --header`")
         return
-    if format_name not in formats.names():
-        raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}.")
+    if format_name not in (*formats.names(), ARITHMETIC):
+        raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}, {ARITHMETIC}.")
     if not patterns:
         raise UsageError("Missing argument 'FRAGMENT...'.")
+    if format_name == ARITHMETIC:
+        _arithmetic(patterns, output, asked)
+        return
     name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
     chosen, notes = names.chosen(patterns, name, asked["layers"])
     told(*notes)
@@ -243,6 +250,25 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
         files.write(output, text.encode())
     name = "" if output is None else f"{output}: "
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
+
+
+def _arithmetic(patterns: tuple[str, ...], output: Path | None, params: dict[str, Any]) -> None:
+    """`emit --to numerics`: the header of the multiplies that the patterns mean."""
+    from tcprobe.ask.numeric_header import texts
+    from tcprobe.isa import names
+    from tcprobe.system import files
+
+    unfit = {"called": "--name", "namespace": "--namespace", "selector": "--selector"}
+    if wrong := [option for key, option in unfit.items() if params[key] is not None]:
+        raise UsageError(f"{', '.join(wrong)}: of fragments; numerics is of whole multiplies.")
+    multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
+    if not multiplies:
+        raise UsageError(f"numerics is of multiplies; {patterns[0]} is none. `tcprobe list` has their names.")
+    text = texts(list(dict.fromkeys(multiplies)), params["name"], params["layers"])
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        files.write(output, text.encode())
 
 
 def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
