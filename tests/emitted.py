@@ -21,6 +21,19 @@ from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import emittable, for_emit, selected
 from tcprobe.store.results import published
 
+FAMILIES = {
+    "wmma",
+    "mma",
+    "mma.sp",
+    "mma.block_scale",
+    "mma.sp.block_scale",
+    "wgmma",
+    "wgmma.sp",
+    "ldmatrix",
+    "stmatrix",
+    "movmatrix",
+}
+
 CHUNK = 120
 FROM = re.compile(r"const (unsigned long long|unsigned|float|int|double) \(&from\)\[(\d+)\]\[(\d+)\]")
 TO = re.compile(r"(unsigned long long|unsigned) \(&to\)\[(\d+)\]\[(\d+)\]")

@@ -26,18 +26,6 @@ from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
-FAMILIES = {
-    "wmma",
-    "mma",
-    "mma.sp",
-    "mma.block_scale",
-    "mma.sp.block_scale",
-    "wgmma",
-    "wgmma.sp",
-    "ldmatrix",
-    "stmatrix",
-    "movmatrix",
-}
 
 
 def check(folder, what, cases, least, before=""):
@@ -48,7 +36,7 @@ def check(folder, what, cases, least, before=""):
 
 
 def test_every_family_is_there():
-    assert {cell.fragment.family for cell in emitted.cells()} >= FAMILIES
+    assert {cell.fragment.family for cell in emitted.cells()} >= emitted.FAMILIES
 
 
 def test_reductions(tmp_path, sample):
@@ -135,7 +123,7 @@ def test_stores(tmp_path, sample):
         for c in emitted.on("sm_90")
         if c.fragment.operand == "d"
         and c.fragment.cols <= 128
-        and c.fragment.family in FAMILIES - {"ldmatrix", "movmatrix"}
+        and c.fragment.family in emitted.FAMILIES - {"ldmatrix", "movmatrix"}
     ]
     cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 4, emitted.spread)
     check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 23)), 10)

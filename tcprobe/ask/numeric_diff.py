@@ -6,29 +6,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tcprobe.arithmetic.forms import together
-from tcprobe.ask.numerics import FormNumerics, answer
+from tcprobe.ask.numerics import FACTS, FormNumerics, answer
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
-COMPARED = (
-    "group",
-    "groups",
-    "fraction_bits",
-    "c",
-    "result",
-    "exponent_floor",
-    "subnormals",
-    "nan",
-    "overflow",
-    "satfinite",
-    "negative_zero",
-    "unread_bits",
-    "normalized",
-    "through_f32",
-    "summed_first",
-    "emulated",
+COMPARED = tuple(
+    name for name in (*FACTS, "emulated") if name != "alignment"
 )
 
 

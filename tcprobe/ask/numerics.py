@@ -130,26 +130,25 @@ class FormNumerics:
             yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
 
 
-NOTHING = dict.fromkeys(
-    (
-        "group",
-        "groups",
-        "fraction_bits",
-        "alignment",
-        "c",
-        "result",
-        "exponent_floor",
-        "subnormals",
-        "nan",
-        "overflow",
-        "satfinite",
-        "negative_zero",
-        "unread_bits",
-        "normalized",
-        "through_f32",
-        "summed_first",
-    )
+FACTS = (  # what JSON says of an arithmetic, in order
+    "group",
+    "groups",
+    "fraction_bits",
+    "alignment",
+    "c",
+    "result",
+    "exponent_floor",
+    "subnormals",
+    "nan",
+    "overflow",
+    "satfinite",
+    "negative_zero",
+    "unread_bits",
+    "normalized",
+    "through_f32",
+    "summed_first",
 )
+NOTHING = dict.fromkeys(FACTS)
 
 
 def _floats(arithmetic: Arithmetic) -> Json:
