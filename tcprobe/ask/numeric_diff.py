@@ -12,9 +12,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
-COMPARED = tuple(
-    name for name in (*FACTS, "emulated") if name != "alignment"
-)
+COMPARED = tuple(name for name in (*FACTS, "emulated") if name != "alignment")
 
 
 class ChangedNumerics(NamedTuple):
