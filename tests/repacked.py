@@ -4,6 +4,8 @@ import importlib.util
 import itertools
 import re
 import shutil
+import tempfile
+from pathlib import Path
 
 import emitted
 import ml_dtypes
@@ -48,8 +50,8 @@ def as_given(stored, codes):
 
 
 def module(plan, packer, folder):
-    """The module that is printed."""
-    file = folder / f"{packer}_packer.py"
+    """The module that is printed, in a folder of its own: Python keeps what it compiled by a file's second and size."""
+    file = Path(tempfile.mkdtemp(dir=folder)) / f"{packer}_packer.py"
     file.write_text(python.source(plan, packer))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     found = importlib.util.module_from_spec(spec)

@@ -86,10 +86,14 @@ def instructions(cells: Sequence[Cell], behind: bool = False) -> Iterator[tuple[
     table is not a whole fragment's.
     """
     by_id = {cell.fragment.id: cell for cell in cells}
+    known = inventory.instructions()
+    rows = {
+        **{row.id: row for n in dict.fromkeys(c.fragment.threads for c in cells) for row in inventory.executed_by(n)},
+        **{c.fragment.experiment: known[c.fragment.experiment] for c in cells if c.fragment.experiment in known},
+    }
     whole = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})
-        for threads in dict.fromkeys(cell.fragment.threads for cell in cells)
-        for row in inventory.executed_by(threads)
+        for row in rows.values()
         if row.fragments and all(f.id in by_id for f in row.fragments)
     ]
     elsewhere = [row.id for row, _ in whole if row.described and not behind]

@@ -6,7 +6,6 @@ ldmatrix, stmatrix: the address with the lanes whose own counts. wgmma: A in reg
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
@@ -20,6 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.probes import tensor_memory
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
@@ -49,7 +49,7 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield from _fenced(instruction, names)
         return
     if instruction.family == "tcgen05":
-        yield from _tensor_memory(instruction, names)
+        yield from _tensor_memory(instruction)
         return
     yield f"{instruction.name}"
     yield f"  {', '.join(names[fragment.operand] for fragment in instruction.spelled)};"
@@ -57,13 +57,10 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
 
 
-def _tensor_memory(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:
-    """A load or store of one repetition, without packing; its address, and the half of the lanes apart where asked."""
-    name = re.sub(r"\{\.[^}]*\}", "", instruction.name).replace("{num}", "1")
-    apart = ", 16" if "16x32bx2" in name else ""
-    yield ".reg .b32 %taddr;  // in tensor memory" + ("; 16: the second half is so many columns on" if apart else "")
-    registers, address = next(iter(names.values())), f"[%taddr]{apart}"
-    yield f"{name} {', '.join((registers, address) if '.ld.' in name else (address, registers))};"
+def _tensor_memory(instruction: Instruction) -> Iterator[str]:
+    """A load or store of the least number of repetitions, without what may be left out."""
+    yield ".reg .b32 %taddr;  // in tensor memory"
+    yield f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
 
 
 def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:

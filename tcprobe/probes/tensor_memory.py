@@ -19,13 +19,13 @@ from tcprobe.probes.ptx import Kernel, Launch, Tables
 _BRACES = re.compile(r"\{([^{}]*)\}")
 MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}
 BLOCK, SINCE = ".block32", "8.8"  # how scales of 32 elements are named for all targets, since which PTX version
-# by the start of the id; the second access of 16x32bx2 is a column further on
+# by the start of the id; {half}: the second access of 16x32bx2 begins where the first ends, so many columns further on
 MOVES = {
-    "tcgen05.ld.red.16x32bx2": "{d}, %redval0, [%taddr], 1",
+    "tcgen05.ld.red.16x32bx2": "{d}, %redval0, [%taddr], {half}",
     "tcgen05.ld.red.": "{d}, %redval0, [%taddr]",
-    "tcgen05.ld.16x32bx2": "{d}, [%taddr], 1",
+    "tcgen05.ld.16x32bx2": "{d}, [%taddr], {half}",
     "tcgen05.ld.": "{d}, [%taddr]",
-    "tcgen05.st.16x32bx2": "[%taddr], 1, {a}",
+    "tcgen05.st.16x32bx2": "[%taddr], {half}, {a}",
     "tcgen05.st.": "[%taddr], {a}",
     "tcgen05.cp.": "[%taddr], %adesc",
     "tcgen05.shift.": "[%taddr]",
@@ -73,7 +73,8 @@ def operands(instruction: Instruction) -> str:
         scales = [words.pop(o) for o in ("scale_a", "scale_b") if o in words]
         return ", ".join([*words.values(), "%idesc", *scales, "%p"])
     pattern = next(words for start, words in MOVES.items() if instruction.id.startswith(start))
-    return pattern.format(**{f.operand: ptx.braces(f.operand, f) for f in instruction.fragments})
+    half = instruction.shape.n // 2  # PTX ISA, section 9.7.16.2.3.1: immHalfSplitoff
+    return pattern.format(half=half, **{f.operand: ptx.braces(f.operand, f) for f in instruction.fragments})
 
 
 def spelled(instruction: Instruction) -> str:
