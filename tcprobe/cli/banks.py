@@ -164,14 +164,14 @@ def _as_access(words: str) -> str | None:
         return None
 
 
-def _rule(rules: Rules, asked: BanksAsked) -> None:
+def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
     """Every access that the arch has: its phases, and what is counted in them."""
     from tcprobe.isa.arch import arch
     from tcprobe.isa.shared_memory import accesses
 
     by = rules(None)
     rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.asked))}
-    if asked["as_json"]:
+    if banks_asked["as_json"]:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
     for name, rule in rows.items():
@@ -181,32 +181,32 @@ def _rule(rules: Rules, asked: BanksAsked) -> None:
     wrapping.line(f"rule: {by.evidence}")
 
 
-def _patterns(rules: Rules, path: Path, asked: BanksAsked) -> None:
+def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_patterns import judged, read
 
     patterns = read(path)
     judgements = judged(patterns, rules)
-    if asked["as_json"]:
-        lines = [json.dumps(_answer(p, f, asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
+    if banks_asked["as_json"]:
+        lines = [json.dumps(_answer(p, f, banks_asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
         lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
     click.echo("\n".join(lines), nl=bool(lines))
 
 
-def _address(rules: Rules, address: str, asked: BanksAsked) -> None:
+def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_collisions import phases
     from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
     from tcprobe.isa.shared_memory import access
 
-    if len(asked["accesses"]) != 1:
-        raise UsageError(f"--address needs one access, by --with; got {len(asked['accesses'])}.")
-    row, source = access(asked["accesses"][0]), asked["source"]
+    if len(banks_asked["accesses"]) != 1:
+        raise UsageError(f"--address needs one access, by --with; got {len(banks_asked['accesses'])}.")
+    row, source = access(banks_asked["accesses"][0]), banks_asked["source"]
     given = pattern(row, lanes_of(address), None if source is None else lanes_of(source))
-    given = given._replace(arch=asked["name"])
+    given = given._replace(arch=banks_asked["name"])
     [judgement] = judged([given], rules)
-    if asked["as_json"]:
-        click.echo(json.dumps(_answer(given, judgement, asked["explain"])))
+    if banks_asked["as_json"]:
+        click.echo(json.dumps(_answer(given, judgement, banks_asked["explain"])))
         return
     cost, by = judgement
     more = _looked_up(given, cost, by)
@@ -255,33 +255,33 @@ def _collisions(phases: Sequence[Phase]) -> None:
             click.echo(f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places")
 
 
-def _tile(rules: Rules, size: str, asked: BanksAsked) -> None:
+def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
     from tcprobe.ask.tile_answer import answer
 
-    if not asked["accesses"]:
+    if not banks_asked["accesses"]:
         raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
-    held = _held(asked)
-    if asked["type_"] is None and held is None:
+    held = _held(banks_asked)
+    if banks_asked["type_"] is None and held is None:
         raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
     slots = slots_of(held) if held else None
-    tile = parse_tile(size, asked["type_"] or (held.fragment.type if held else ""), asked["contiguous"])
-    walks = [walk(parse_access(text), tile, slots) for text in asked["accesses"]]
-    answered = answer(tile, parse_shared(placed(asked)), walks, rules(None), asked["proposes"])
-    if asked["as_json"]:
-        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(asked["explain"])}))
+    tile = parse_tile(size, banks_asked["type_"] or (held.fragment.type if held else ""), banks_asked["contiguous"])
+    walks = [walk(parse_access(text), tile, slots) for text in banks_asked["accesses"]]
+    answered = answer(tile, parse_shared(placed(banks_asked)), walks, rules(None), banks_asked["proposes"])
+    if banks_asked["as_json"]:
+        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(banks_asked["explain"])}))
     else:
         _tile_text(answered)
 
 
-def _held(asked: BanksAsked) -> Cell | None:
+def _held(banks_asked: BanksAsked) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.store.names import meant
 
-    if not asked["fragment"]:
+    if not banks_asked["fragment"]:
         return None
-    cell, note = meant(asked["fragment"], asked["name"], asked["layers"])
+    cell, note = meant(banks_asked["fragment"], banks_asked["name"], banks_asked["layers"])
     noted(note)
     return cell
 

@@ -124,7 +124,7 @@ def _print(compared: _Compared, lists_errata: bool, as_json: bool) -> None:
 
 
 def _compare_file(
-    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, asked: CompareAsked
+    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, compare_asked: CompareAsked
 ) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
@@ -138,7 +138,7 @@ def _compare_file(
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
     stated = read_csv(Path(names[0]))
     measured, note = meant(" ".join(names[1:]), arch_name, layers)
-    measured, fragment = selection(measured, asked["selector"]), measured.fragment
+    measured, fragment = selection(measured, compare_asked["selector"]), measured.fragment
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
@@ -148,7 +148,7 @@ def _compare_file(
         click.echo(json.dumps({**head, "evidence": measured.evidence, **answer._asdict()}))
     else:
         answers.against(names[0], measured, answer)
-    return not answer.first and not (asked["complete"] and answer.holes)
+    return not answer.first and not (compare_asked["complete"] and answer.holes)
 
 
 COMMANDS = (compare,)

@@ -83,28 +83,30 @@ def convert(
         click.echo(header(moved, namespace or ""), nl=False)
 
 
-def _function_names(names: tuple[str, ...], in_file: bool, asked: ConvertAsked) -> list[str]:
+def _function_names(names: tuple[str, ...], in_file: bool, convert_asked: ConvertAsked) -> list[str]:
     """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
     from tcprobe.code.names import made
 
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
-    given = (asked["kind"], asked["contiguous"], placed(asked))
-    ways = ["transposed"] * asked["transpose"] + ["permuted_k"] * asked["permute_k"]
+    given = (convert_asked["kind"], convert_asked["contiguous"], placed(convert_asked))
+    ways = ["transposed"] * convert_asked["transpose"] + ["permuted_k"] * convert_asked["permute_k"]
     how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
     return [made("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
 
 
-def _conversions(names: tuple[str, ...], called: Sequence[str], asked: ConvertAsked) -> list[Conversion | Stored]:
+def _conversions(
+    names: tuple[str, ...], called: Sequence[str], convert_asked: ConvertAsked
+) -> list[Conversion | Stored]:
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
         raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
-    return [_converted(pair, name, asked) for pair, name in zip(pairs, called, strict=True)]
+    return [_converted(pair, name, convert_asked) for pair, name in zip(pairs, called, strict=True)]
 
 
-def _converted(pair: tuple[str, str], name: str, asked: ConvertAsked) -> Conversion | Stored:
+def _converted(pair: tuple[str, str], name: str, convert_asked: ConvertAsked) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
     from tcprobe.ask.convert import held_as
     from tcprobe.ask.convert.stmatrix import is_store
@@ -113,26 +115,34 @@ def _converted(pair: tuple[str, str], name: str, asked: ConvertAsked) -> Convers
     from tcprobe.store.names import meant
 
     source, target = pair
-    from_, function = meant(source, asked["name"], asked["layers"]), chosen(name, FUNCTION)
-    registers = held_as(from_.cell, asked["typed"])
+    from_, function = meant(source, convert_asked["name"], convert_asked["layers"]), chosen(name, FUNCTION)
+    registers = held_as(from_.cell, convert_asked["typed"])
     if is_store(target):
         told(from_.note)
-        return coded(registers, _store_options(target, asked), function)
-    if any(option is not None for option in (asked["kind"], asked["contiguous"], asked["placed"], asked["swizzle"])):
+        return coded(registers, _store_options(target, convert_asked), function)
+    if any(
+        option is not None
+        for option in (
+            convert_asked["kind"],
+            convert_asked["contiguous"],
+            convert_asked["placed"],
+            convert_asked["swizzle"],
+        )
+    ):
         raise UsageError(
             "--type, --global, --shared and --swizzle go with a TO of stmatrix, which stores into shared memory."
         )
-    to = meant(target, from_.cell.arch, asked["layers"])
+    to = meant(target, from_.cell.arch, convert_asked["layers"])
     told(from_.note, to.note)
-    return converted(registers, to.cell, asked["transpose"], asked["permute_k"], function)
+    return converted(registers, to.cell, convert_asked["transpose"], convert_asked["permute_k"], function)
 
 
-def _store_options(target: str, asked: ConvertAsked) -> StoreOptions:
+def _store_options(target: str, convert_asked: ConvertAsked) -> StoreOptions:
     from tcprobe.ask.convert.stmatrix import StoreOptions
 
-    if asked["transpose"] or asked["permute_k"]:
+    if convert_asked["transpose"] or convert_asked["permute_k"]:
         raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
-    return StoreOptions(target, asked["kind"], asked["contiguous"] or "row", placed(asked))
+    return StoreOptions(target, convert_asked["kind"], convert_asked["contiguous"] or "row", placed(convert_asked))
 
 
 COMMANDS = (convert,)

@@ -106,22 +106,22 @@ def _explain(value: str, as_json: bool) -> None:
         wrapping.line(f"  {line}")
 
 
-def _kind(tile: TileDescriptorAsked, lines: int) -> tuple[str, int, int]:
+def _kind(descriptor_asked: TileDescriptorAsked, lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.isa.names import resolve
 
-    if tile["instruction"] is None:
-        if tile["kind"] is None:
+    if descriptor_asked["instruction"] is None:
+        if descriptor_asked["kind"] is None:
             raise UsageError("say --type or --instruction: what the tile holds.")
-        return tile["kind"], min(64, lines), 32
-    meaning = resolve(tile["instruction"])
-    one = meaning.shared_operand if in_shared_memory(tile["instruction"]) else None
+        return descriptor_asked["kind"], min(64, lines), 32
+    meaning = resolve(descriptor_asked["instruction"])
+    one = meaning.shared_operand if in_shared_memory(descriptor_asked["instruction"]) else None
     row = one.instruction if one else meaning.instruction
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
     held = one.held if one else row.described[-1].held
-    if tile["kind"] not in (None, held.type):
-        raise UsageError(f"{row.id} takes {held.type}, not {tile['kind']}.")
+    if descriptor_asked["kind"] not in (None, held.type):
+        raise UsageError(f"{row.id} takes {held.type}, not {descriptor_asked['kind']}.")
     block, k = (held.rows, held.cols) if held.name == "a_smem" else (held.cols, held.rows)
     return held.type, block, k * held.slot_bits // 8
 

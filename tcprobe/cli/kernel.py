@@ -103,20 +103,20 @@ def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
         raise SystemExit(1)
 
 
-def _options(asked: GemmAsked) -> GemmOptions:
+def _options(gemm_asked: GemmAsked) -> GemmOptions:
     from tcprobe.kernel.gemm import GemmOptions
 
     return GemmOptions(
-        asked["arch"],
-        asked["type"],
-        asked["tile"],
-        asked["warps"],
-        asked["stages"],
-        asked["a"],
-        asked["b"],
-        asked["out"],
-        asked["name"],
-        cluster=asked["cluster"],
+        gemm_asked["arch"],
+        gemm_asked["type"],
+        gemm_asked["tile"],
+        gemm_asked["warps"],
+        gemm_asked["stages"],
+        gemm_asked["a"],
+        gemm_asked["b"],
+        gemm_asked["out"],
+        gemm_asked["name"],
+        cluster=gemm_asked["cluster"],
     )
 
 
@@ -148,12 +148,12 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_sides(asked: GemmAsked) -> None:
+def _check_sides(gemm_asked: GemmAsked) -> None:
     """UsageError for sizes with too few sides."""
     for name, sides, count, example in (
-        ("tile", asked["tile"], 3, "128x128x64"),
-        ("warps", asked["warps"], 2, "2x2"),
-        ("size", asked["size"], 3, "4096x4096x4096"),
+        ("tile", gemm_asked["tile"], 3, "128x128x64"),
+        ("warps", gemm_asked["warps"], 2, "2x2"),
+        ("size", gemm_asked["size"], 3, "4096x4096x4096"),
     ):
         if sides and (len(sides) != count or not min(sides)):
             raise UsageError(

@@ -88,41 +88,41 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Unpack[LoadAs
     _straight(cell_of(fragment, name, layers), asked)
 
 
-def _straight(cell: Cell, asked: LoadAsked) -> None:
+def _straight(cell: Cell, load_asked: LoadAsked) -> None:
     from tcprobe.ask.load import load as planned
     from tcprobe.ask.load_code import source
 
-    plan = planned(cell, asked["contiguous"], asked["ld"])
-    if asked["code"] or asked["output"]:
-        write(source(plan), asked)
-    elif asked["as_json"]:
+    plan = planned(cell, load_asked["contiguous"], load_asked["ld"])
+    if load_asked["code"] or load_asked["output"]:
+        write(source(plan), load_asked)
+    elif load_asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         _load_text(plan)
 
 
-def _repacked(cell: Cell, layers: Layers, asked: LoadAsked) -> None:
+def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
     from tcprobe.ask.repack import cuda, python, repack
 
     major = click.get_current_context().get_parameter_source("contiguous")
-    if asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
+    if load_asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
         raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
-    if asked["stored"] is None:
+    if load_asked["stored"] is None:
         raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
-    plan = repack(cell, asked["stored"], asked["wanted"], asked["group"], layers)
-    if asked["packer"]:
-        _packer_alone(asked)
-        write(python.source(plan, asked["packer"]), asked)
-    elif asked["code"] or asked["output"]:
-        write(cuda.source(plan), asked)
-    elif asked["as_json"]:
+    plan = repack(cell, load_asked["stored"], load_asked["wanted"], load_asked["group"], layers)
+    if load_asked["packer"]:
+        _packer_alone(load_asked)
+        write(python.source(plan, load_asked["packer"]), load_asked)
+    elif load_asked["code"] or load_asked["output"]:
+        write(cuda.source(plan), load_asked)
+    elif load_asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         _repack_text(plan)
 
 
-def _packer_alone(code: CodeAsked) -> None:
-    others = (code["code"], code["as_json"], code["called"], code["namespace"])
+def _packer_alone(code_asked: CodeAsked) -> None:
+    others = (code_asked["code"], code_asked["as_json"], code_asked["called"], code_asked["namespace"])
     for option, value in zip(("--code", "--json", "--name", "--namespace"), others, strict=True):
         if value:
             raise UsageError(f"{option} does not go with --packer, which prints Python.")

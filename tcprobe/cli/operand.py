@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from tcprobe.cli.requests import CodeAsked
 
 
-def answer(plan: OperandPlan, code: CodeAsked) -> None:
+def answer(plan: OperandPlan, code_asked: CodeAsked) -> None:
     """The answer to `tcprobe path` of an operand in shared memory."""
     from tcprobe.ask.path import operand_code
     from tcprobe.ask.path.operand import described
 
-    if code["code"] or code["output"]:
-        write((operand_code.cute if code["code"] == "cute" else operand_code.source)(plan), code)
-    elif code["as_json"]:
+    if code_asked["code"] or code_asked["output"]:
+        write((operand_code.cute if code_asked["code"] == "cute" else operand_code.source)(plan), code_asked)
+    elif code_asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
         _text(plan)

@@ -14,6 +14,7 @@ import click
 
 from tcprobe.text import message, quoted
 
+Called = Callable[..., None]  # a command, whatever its options
 PathName = str | bytes | os.PathLike[str]
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -25,25 +26,23 @@ class Option(Protocol):
         """The command with it."""
 
 
-def together(options: Sequence[Option], command: Command) -> Command:
+def together(decorators: Sequence[Option], command: Command) -> Command:
     """The command with several options, in their order."""
-    for option in reversed(options):
-        command = option(command)
+    for decorator in reversed(decorators):
+        command = decorator(command)
     return command
 
 
 class Named(click.Path):
     """A path that has a name: an empty one, as of a shell variable that is not set, would be the folder at hand."""
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> PathName:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if not str(value):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
             self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
-        path = super().convert(value, param, ctx)
+        path = super().convert(str(value), param, ctx)
         if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
             self.fail(f"{quoted(str(value))} is no folder.", param, ctx)
         return path
@@ -139,7 +138,7 @@ CUDAS = click.option(
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
-def read_results(command: Callable[..., None]) -> Callable[..., None]:
+def read_results(command: Called) -> Called:
     """Options --results and --only; the command gets the folders that it reads as `layers`."""
 
     @click.option(
@@ -161,9 +160,7 @@ def read_results(command: Callable[..., None]) -> Callable[..., None]:
 class Output(Named):
     """The name of a file to write: not empty, and without the slash at its end that a folder's may have."""
 
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> PathName:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if str(value).endswith(("/", os.sep)):
             self.fail(f"{quoted(str(value))} is no name of a file.", param, ctx)

@@ -80,17 +80,17 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAs
         return
     plan = planned(request(cell_of(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
-        write(_source(plan, asked["code"]), asked)
+        write(_source(plan, asked["code"] == "cute"), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
         _plan_text(plan)
 
 
-def _source(plan: PathPlan, code: str | bool | None) -> str:
+def _source(plan: PathPlan, as_cute: bool) -> str:
     from tcprobe.ask.path import cuda, cute
 
-    return cute.source(plan) if code == "cute" else cuda.source(plan)
+    return cute.source(plan) if as_cute else cuda.source(plan)
 
 
 def _plan_text(plan: PathPlan) -> None:

@@ -31,12 +31,12 @@ MAJOR = click.option(
 OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 
 
-def only_one(code: CodeAsked) -> None:
+def only_one(code_asked: CodeAsked) -> None:
     """UsageError where JSON and code are asked for, or names of code that is not."""
-    coded = code["code"] or code["output"]
-    if code["as_json"] and coded:
+    coded = code_asked["code"] or code_asked["output"]
+    if code_asked["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
-    if not coded and (code["called"] or code["namespace"]):
+    if not coded and (code_asked["called"] or code_asked["namespace"]):
         raise UsageError("--name and --namespace are of code: give --code or -o too.")
 
 
@@ -49,13 +49,13 @@ def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
     return cell
 
 
-def write(text: str, code: CodeAsked) -> None:
+def write(text: str, code_asked: CodeAsked) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
     from tcprobe.code.scope import renamed, scoped
     from tcprobe.system import files
 
-    output, struct = code["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
-    text = scoped(renamed(text, struct[1] if struct else "", code["called"]), code["namespace"])
+    output, struct = code_asked["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = scoped(renamed(text, struct[1] if struct else "", code_asked["called"]), code_asked["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:

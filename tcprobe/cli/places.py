@@ -89,11 +89,11 @@ SWIZZLE = click.option(
 )
 
 
-def placed(place: PlaceAsked) -> str:
+def placed(place_asked: PlaceAsked) -> str:
     """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
     from tcprobe.layout import spelling
 
-    if place["placed"] is not None and place["swizzle"] is not None:
+    if place_asked["placed"] is not None and place_asked["swizzle"] is not None:
         raise UsageError("--shared and --swizzle say the same: leave one of them out.")
-    text = str(place["placed"] or place["swizzle"] or "plain")
+    text = str(place_asked["placed"] or place_asked["swizzle"] or "plain")
     return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

@@ -263,19 +263,23 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
-def _arithmetic(patterns: tuple[str, ...], output: Path | None, asked: EmitAsked) -> None:
+def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_asked: EmitAsked) -> None:
     """`emit --to numerics`: the header of the multiplies that the patterns mean."""
     from tcprobe.ask.numeric_header import texts
     from tcprobe.isa import names
     from tcprobe.system import files
 
-    unfit = {"--name": asked["called"], "--namespace": asked["namespace"], "--selector": asked["selector"]}
+    unfit = {
+        "--name": emit_asked["called"],
+        "--namespace": emit_asked["namespace"],
+        "--selector": emit_asked["selector"],
+    }
     if wrong := [option for option, value in unfit.items() if value is not None]:
         raise UsageError(f"{', '.join(wrong)}: of fragments; numerics is of whole multiplies.")
     multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
     if not multiplies:
         raise UsageError(f"numerics is of multiplies; {patterns[0]} is none. `tcprobe list` has their names.")
-    text = texts(list(dict.fromkeys(multiplies)), asked["name"], asked["layers"])
+    text = texts(list(dict.fromkeys(multiplies)), emit_asked["name"], emit_asked["layers"])
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -231,13 +231,13 @@ def _named(what: str, extent: tuple[int, int] | None, options: Options) -> tuple
     return (offsets // (bits // 8), bits) if tabulated.unit == BYTES and bits else (offsets, bits)
 
 
-def _options(asked: LayoutAsked) -> Options:
+def _options(layout_asked: LayoutAsked) -> Options:
     from tcprobe.isa import arch as archs
     from tcprobe.references.shared_memory.catalogue import Options
 
-    _check_bits(asked["bits"])
-    arch = archs.arch(asked["arch"]) if asked["arch"] else None
-    return Options(asked["stride"], asked["bits"], asked["base"], arch)
+    _check_bits(layout_asked["bits"])
+    arch = archs.arch(layout_asked["arch"]) if layout_asked["arch"] else None
+    return Options(layout_asked["stride"], layout_asked["bits"], layout_asked["base"], arch)
 
 
 def _check_bits(bits: int | None) -> None:

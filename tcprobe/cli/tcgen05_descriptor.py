@@ -61,20 +61,20 @@ def check_none(params: Mapping[str, object]) -> None:
             )
 
 
-def instruction(value: str | None, asked: TileDescriptorAsked, as_json: bool) -> None:
+def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
     """The answer of --idesc."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    fields = {name: asked[name] for name in FIELDS}
-    said = {name: field for name, field in fields.items() if field is not None} | _others(asked["others"])
+    fields = {name: descriptor_asked[name] for name in FIELDS}
+    said = {name: field for name, field in fields.items() if field is not None} | _others(descriptor_asked["others"])
     if value is not None:
         if said:
             raise UsageError(f"0xVALUE says all of itself but the kind: leave {next(iter(said))} out.")
-        plain = ask.instruction_value_json(_bits(value), asked["mma_kind"])
-    elif asked["mma_kind"] is None:
+        plain = ask.instruction_value_json(_bits(value), descriptor_asked["mma_kind"])
+    elif descriptor_asked["mma_kind"] is None:
         raise UsageError("say --kind, --m, --n and the types, or give a value such as 0x08400490.")
     else:
-        plain = ask.instruction_json(asked["mma_kind"], said)
+        plain = ask.instruction_json(descriptor_asked["mma_kind"], said)
     if as_json:
         click.echo(json.dumps(plain))
     else:
@@ -145,13 +145,13 @@ def value(bits: int, as_json: bool) -> None:
     _undocumented(plain["undocumented"])
 
 
-def tile(size: tuple[int, int], asked: TileDescriptorAsked, as_json: bool) -> None:
+def tile(size: tuple[int, int], descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
     """The descriptor of a tile for tcgen05."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    if asked["instruction"] is not None or asked["kind"] is None:
+    if descriptor_asked["instruction"] is not None or descriptor_asked["kind"] is None:
         raise UsageError("with --tcgen05 say --type: what the tile holds; --instruction is for wgmma.")
-    found = ask.tile(size, asked["kind"], asked["major"], asked["swizzle"].span)
+    found = ask.tile(size, descriptor_asked["kind"], descriptor_asked["major"], descriptor_asked["swizzle"].span)
     plain = ask.tile_json(found)
     if as_json:
         click.echo(json.dumps(plain))

@@ -180,14 +180,14 @@ def _pairs(firsts: list[int] | None, seconds: list[int] | None) -> list[tuple[in
     return None if firsts is None or seconds is None else list(product(firsts, seconds))
 
 
-def _check_bounds(held_there: InTensorMemory, cta: int, bit: int, cells: Sequence[tuple[int, int]]) -> None:
+def _check_bounds(held_there: InTensorMemory, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
     from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
 
     pairs = (
         ("cta", [cta], 1 + ("cta_group::2" in held_there.operand.form.id)),
         ("bit", [bit], 32),
-        ("lane", [lane for lane, _ in cells], LANES),
-        ("column", [column for _, column in cells], COLUMNS),
+        ("lane", [lane for lane, _ in lane_columns], LANES),
+        ("column", [column for _, column in lane_columns], COLUMNS),
     )
     for name, values, most in pairs:
         if wrong := [value for value in values if value >= most]:
