@@ -272,7 +272,7 @@ def test_any_table():
     assert described(found)["steps"][1]["formula"] == {"shared": None}
     with pytest.raises(UsageError, match="no closed form"):
         source(found)
-    with pytest.raises(UsageError, match=r"Nearest that exists: --with ld\.shared\.b16"):
+    with pytest.raises(UsageError, match=r"Nearest that exists: `access` ld\.shared\.b16"):
         path(request(odd, PathOptions("32x32", "row", "plain", "ldmatrix.x4")))
 
 

@@ -325,7 +325,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.run.gpu import Gpu
     from tcprobe.run.verify import verify as verified
     from tcprobe.run.verify_case import verifiable
-    from tcprobe.store.cell import operands
+    from tcprobe.store.cell import find_operands
 
     rows = verifiable(*patterns)
     gpu = Gpu()
@@ -337,9 +337,9 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
     todo, untold = [], []
     for instruction in allowed:
-        try:
-            todo.append((instruction, operands(instruction, row.name, layers)))
-        except UsageError:  # neither measured nor documented there
+        if tables := find_operands(instruction, row.name, layers):
+            todo.append((instruction, tables))
+        else:  # neither measured nor documented there
             untold.append(instruction.id)
     if not todo:
         raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")

@@ -164,7 +164,7 @@ class BanksAsked(PlaceAsked):
     size: str | None
     type_: str | None
     contiguous: str
-    accesses: Sequence[str]
+    access: Sequence[str]
     proposes: bool
     address: str | None
     source: str | None

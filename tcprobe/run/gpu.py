@@ -72,7 +72,7 @@ class Gpu:
         except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.cublas.CUBLASError) as error:
             raise ProbeError(f"the GPU says: {error}.") from None
         except cuda.memory.OutOfMemoryError as error:
-            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller --size.") from None
+            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller `size`.") from None
 
     def devices(self) -> list[Device]:
         """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""

@@ -119,10 +119,10 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     needed, there = kernel.asked.arch, arch(gpu_arch)
     if kernel.maps and there.name != needed.name:
         raise EnvironmentUnfitError(
-            f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take --arch {there.name}."
+            f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take `arch` {there.name}."
         )
     if there.number < needed.number:
-        raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take --arch {there.name}.")
+        raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take `arch` {there.name}.")
 
 
 def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:

@@ -16,7 +16,6 @@ from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic
-from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
@@ -42,10 +41,7 @@ def modelled_by(instruction: Instruction, arch: str, layers: Layers | None) -> A
     """The parameters of a form of floats; None of integers, and where no model gives every bit."""
     if not types(instruction).is_float:
         return None
-    try:
-        rule = numerics.model(instruction, arch, layers)
-    except UsageError:
-        return None
+    rule = numerics.find_model(instruction, arch, layers)
     return rule if isinstance(rule, Arithmetic) else None
 
 

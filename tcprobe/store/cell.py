@@ -177,7 +177,7 @@ def selection(cell: Cell, selector: int | None = None) -> Cell:
     """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
     tables = selections(cell, selector)
     if len(tables) > 1:
-        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with --selector.")
+        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with `selector`.")
     return tables[0]
 
 
@@ -188,7 +188,7 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
     """
     listed = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in listed):
-        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave --selector out.")
+        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave `selector` out.")
     take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in listed), default=0)
     return [one for cell in listed for one in take(cell, selector if _asked(cell, choosy) else None)]
 

@@ -180,11 +180,12 @@ def held_as(cell: Cell, kind: str | None) -> Cell:
     fragment = cell.fragment
     if fragment.family != "tcgen05":
         if kind is not None:
-            raise UsageError(f"--as is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
+            raise UsageError(f"`typed` is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
         return cell
     if kind is None or dtype(kind).bits != fragment.slot_bits:
         raise UsageError(
-            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are with --as f32 or --as s32."
+            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are, with `typed` f32 or `typed` "
+            "s32."
         )
     return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 

@@ -34,7 +34,7 @@ def k_order(tiling: Tiling) -> tuple[int, ...]:
     """
     fragment = tiling.target.fragment
     if fragment.role is not Role.FACTOR:
-        raise UsageError(f"{fragment.id} has no k: --permute-k is for a conversion into a factor, A or B.")
+        raise UsageError(f"{fragment.id} has no k: `permute_k` is for a conversion into a factor, A or B.")
     order = _matched(_choices(tiling))
     if order is None:
         raise UsageError(

@@ -103,7 +103,7 @@ class PathOptions(NamedTuple):
     def check_type(self, type_: str) -> None:
         """UsageError where --type is another one than the fragment's."""
         if self.kind not in (None, type_):
-            raise UsageError(f"--type {str(self.kind)[:20]}: the elements are {type_}.")
+            raise UsageError(f"`kind` {str(self.kind)[:20]}: the elements are {type_}.")
 
 
 def request(cell: Cell, options: PathOptions) -> PathRequest:

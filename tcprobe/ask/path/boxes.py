@@ -82,7 +82,7 @@ def box_copy(request: TileRequest) -> BoxCopy:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
     if request.ld_bytes % STEP or request.ld_bytes >= MOST_STEP:
         raise UsageError(
-            f"tma: lines in global memory are {request.ld_bytes} bytes apart (--ld {request.ld}), no multiple "
+            f"tma: lines in global memory are {request.ld_bytes} bytes apart (`ld` {request.ld}), no multiple "
             f"of {STEP} below 2**40."
         )
     reasons = []

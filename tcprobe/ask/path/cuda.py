@@ -95,9 +95,7 @@ def _order(plan: PathPlan) -> str:
 def known(text: str | None, request: TileRequest) -> str:
     """A formula; UsageError where there is none."""
     if text is None:
-        raise UsageError(
-            f"{struct_of(request)}: its addresses have no closed form, so there is no code; --json has them all."
-        )
+        raise UsageError(f"{struct_of(request)}: its addresses have no closed form, so there is no code.", "no code")
     return text
 
 

@@ -24,7 +24,7 @@ def lane_copy(request: TileRequest) -> LaneCopy:
         raise UsageError("cp.async goes from global to shared memory only; the way back is plain or tma.")
     widths = [request.fill_width] if request.fill_width else list(WIDTHS[kind])
     if not set(widths) <= set(WIDTHS[kind]):
-        raise UsageError(f"--fill {request.fill}: {kind} moves {', '.join(map(str, WIDTHS[kind]))} bytes.")
+        raise UsageError(f"`fill` {request.fill}: {kind} moves {', '.join(map(str, WIDTHS[kind]))} bytes.")
     reasons = []
     for width in widths:
         try:
@@ -54,7 +54,7 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
         least = "" if request.fill_width else ", the least that a lane moves"
         raise UsageError(
             f"{request.fill_kind}: lines in global memory are {request.ld_bytes} bytes apart "
-            f"(--ld {request.ld}), no multiple of {width} bytes{least}."
+            f"(`ld` {request.ld}), no multiple of {width} bytes{least}."
         )
     given = access_of(request, width)
     walked = walk(given, request.tile, None)
