@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,9 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, MOST_SHARED, SharedAccess, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
-from tcprobe.store.cell import Cell
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 
 @dataclass(frozen=True)

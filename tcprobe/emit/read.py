@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
-from tcprobe.store.cell import Cell
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 CUDA = """
 #ifndef TCPROBE_READ

@@ -17,10 +17,8 @@ from itertools import product
 
 from tcprobe.ask.convert.units import Tiling
 from tcprobe.errors import UsageError
-from tcprobe.fit import Formula, fit
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import Role
-from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, cell
 
@@ -67,11 +65,6 @@ def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     matching = dict(pair for possible, places in groups.items() for pair in zip(places, possible, strict=False))
     order = [matching.get(place, -1) for place in range(len(choices))]
     return tuple(order) if sorted(order) == list(range(len(order))) else None
-
-
-def formula(order: Sequence[int]) -> Formula | None:
-    """order[k] as a formula in `k`; None where there is no closed form."""
-    return fit(Table(Space((Axis("k", len(order)),)), {"row": tuple(order)})).formulas["row"]
 
 
 def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cycles import step_cycles
 from tcprobe.ask.path.formula import AddressText, address, formula
@@ -14,6 +13,9 @@ from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 from tcprobe.layout.banks import IDLE
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path import PathPlan
 
 
 class Advance(NamedTuple):

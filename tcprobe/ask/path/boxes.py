@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcprobe.ask.path.memory import Memory
-from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.layout.arrays import Ints
 from tcprobe.references.shared_memory import tma
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import TileRequest
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)
 MOST_STEP = 1 << 40

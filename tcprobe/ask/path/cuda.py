@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe import __version__
-from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.answer import advance, shared_address
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import formula
@@ -20,6 +19,9 @@ from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path import PathPlan
 
 DATA_TYPES = {
     "f16": "FLOAT16",

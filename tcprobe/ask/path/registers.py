@@ -5,10 +5,11 @@ What a matrix instruction does is its own table on the arch, measured or documen
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, addresses, matrix_ways, origins, walk
-from tcprobe.ask.path.request import PathRequest
 from tcprobe.ask.path.steps import REGISTERS_TO_SHARED, SHARED_TO_REGISTERS, MatrixTables, RegisterCopy
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
@@ -17,6 +18,9 @@ from tcprobe.isa.names import resolve
 from tcprobe.isa.shared_memory import SharedAccess
 from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell, cell
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import PathRequest
 
 MATRIX_BYTES = 4  # of a matrix in each lane
 _VECTORS = {1: "u8", 2: "u16", 4: "b32", 8: "v2.b32", 16: "v4.b32"}

@@ -24,6 +24,7 @@ from tcprobe.pages.site import (
     shared_views,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
+from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
 
@@ -101,7 +102,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
 def pictures(facts: Facts) -> dict[str, Cell]:
     """A cell for each picture: a layout in elements of some width is drawn once."""
     cells = (cell for fact in facts.facts.values() for cell in (*fact.cells.values(), fact.each[0]))
-    return {address: cell for cell in cells if (address := fact_view.picture(cell))}
+    return {address: cell for cell in cells if (address := picture(cell))}
 
 
 def asset(name: str) -> str:

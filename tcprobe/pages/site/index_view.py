@@ -9,12 +9,11 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
-from tcprobe.pages.site import addresses, bare_views, markup, number_views, payload, play_view, words
+from tcprobe.pages.site import addresses, markup, number_views, payload, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
-from tcprobe.pages.site.render import ListPart, View
+from tcprobe.pages.site.render import LinkList, ListPart, View
 from tcprobe.values import Json
 
-Links = list[tuple[str, str]]
 CLASSES = {"-": "n", "?": "u"}  # letters that are no names
 MOST_MATRIX = 12_000  # characters
 LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
@@ -28,7 +27,7 @@ EXAMPLES = (
 )
 
 
-def view(facts: Facts, makers: Links) -> View:
+def view(facts: Facts, makers: LinkList) -> View:
     """The page."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
@@ -45,8 +44,8 @@ def view(facts: Facts, makers: Links) -> View:
     }
     shown["data"] = markup.data(_live(facts))
     shown["live"] = _first(facts)
-    there = [("Bank conflicts: a playground", play_view.PAGE)]
-    there += [("Tensor memory (documented)", bare_views.PAGE)] if facts.bare or facts.untold else []
+    there = [("Bank conflicts: a playground", addresses.PLAYGROUND)]
+    there += [("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.untold else []
     there += [(one.title, one.page) for one in number_views.views(facts)]
     shown["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
