@@ -19,7 +19,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Bits
+from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.run.multiplicands import indices, matrix
 from tcprobe.store.choose import Layers
 
@@ -34,7 +34,7 @@ class RandomFloats:
     a: Bits
     b: Bits
     c: Bits
-    index: NDArray[np.int64] | None = None
+    index: Ints | None = None
 
 
 def modelled_by(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
@@ -92,7 +92,7 @@ def modelled_bits(instruction: Instruction, arithmetic: Arithmetic, random: Rand
     return d
 
 
-def _met(instruction: Instruction, units_of_rows: NDArray[np.int64] | None, step: int) -> NDArray[np.int64] | None:
+def _met(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
     """(m, stored k): the row of B that an element of a sparse A meets in a step; None of a dense one."""
     if instruction.metadata is None or units_of_rows is None:
         return None

@@ -144,7 +144,7 @@ def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[
     return lines
 
 
-def _code(lines: Sequence[Line], start: int, kernel: Content) -> Code:
+def _code(lines: Sequence[Line], start: int, content: Content) -> Code:
     instructions, unread = {}, {}
     for at, text in lines:
         try:
@@ -155,11 +155,11 @@ def _code(lines: Sequence[Line], start: int, kernel: Content) -> Code:
     return Code(
         instructions,
         start,
-        kernel.offset,
-        kernel.size,
+        content.offset,
+        content.size,
         unread,
         opcodes,
-        kernel.raw,
-        kernel.routines,
+        content.raw,
+        content.routines,
         tuple(text for _, text in lines),
     )

@@ -116,14 +116,14 @@ def _lowering(instruction: Instruction, outcome: Code | str, target: str) -> Low
     return replace(count(outcome.opcodes, instruction, outcome.routines), target=target)
 
 
-def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
+def count(instructions_read: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
     """The lowering that the opcodes of an instruction's kernel, and the routines in it, amount to."""
-    if UNPRINTED in opcodes:
+    if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
-    counts, wanted = Counter(opcodes), TENSOR if instruction.multiplies else MOVES
+    counts, wanted = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES
     named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(named, len(opcodes) - sum(named.values()) - filling, routines=routines)
+    return Lowering(named, len(instructions_read) - sum(named.values()) - filling, routines=routines)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:

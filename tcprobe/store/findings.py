@@ -110,12 +110,12 @@ def saved(results: Results, key: Key) -> Finding | Measurement | None:
     return read(results, key)
 
 
-def save(results: Results, finding: Finding | Measurement) -> None:
+def save(results: Results, any_finding: Finding | Measurement) -> None:
     """Save a finding of any kind, tables too."""
-    if isinstance(finding, Measurement):
-        results.write(finding)
+    if isinstance(any_finding, Measurement):
+        results.write(any_finding)
     else:
-        write(results, finding)
+        write(results, any_finding)
 
 
 def save_all(results: Results, found: Sequence[Finding | Measurement]) -> None:

@@ -85,11 +85,13 @@ def _(op: Permute, _kind: Cast, word: str) -> Iterator[str]:
     yield f"const {word} w{op.word} = __byte_perm(w{op.low}, w{op.high}, {text});"
 
 
-def _selector(units: Sequence[int]) -> int:
+def _selector(source_units: Sequence[int]) -> int:
     """prmt's selector: a nibble a byte."""
-    width = 4 // len(units)
+    width = 4 // len(source_units)
     return sum(
-        (unit * width + byte) << 4 * (place * width + byte) for place, unit in enumerate(units) for byte in range(width)
+        (unit * width + byte) << 4 * (place * width + byte)
+        for place, unit in enumerate(source_units)
+        for byte in range(width)
     )
 
 

@@ -54,9 +54,9 @@ def _by_layout(present: list[Fact], name: str) -> Iterable[Row]:
         ]
 
 
-def links(facts: Iterable[Fact], layout: str = "") -> LinkList:
-    """LinkList to the first of some facts, and where all of them are."""
-    ids, more = words.some([fact.id for fact in facts], NAMED)
+def links(linked_facts: Iterable[Fact], layout: str = "") -> LinkList:
+    """Links to the first of some facts, and where all of them are."""
+    ids, more = words.some([fact.id for fact in linked_facts], NAMED)
     named = [(id_, addresses.fact(id_)) for id_ in ids]
     return named + ([(f"{more} more", addresses.layout(layout) if layout else "")] if more else [])
 
