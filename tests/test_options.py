@@ -8,7 +8,7 @@ from crafted import MMA, filled
 
 from tcprobe.cli import main
 from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
-from tcprobe.cli.places import ElementType, Sides, SwizzleType
+from tcprobe.cli.places import ElementType, MapSwizzle, Sides, SwizzleType
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -62,6 +62,7 @@ WRONG = {
     Seconds: NO_SECONDS,
     ElementType: ("", " "),
     SwizzleType: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
+    MapSwizzle: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
     Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1"),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -33,7 +32,7 @@ def view(facts: Facts, makers: Links) -> View:
     """The page."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    shown: dict[str, Any] = {
+    shown: Json = {
         "counted": facts.counted,
         "families": ", ".join(map(_said, families)),
         "archs": facts.archs,
