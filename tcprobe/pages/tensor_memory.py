@@ -74,8 +74,8 @@ def _lines() -> Iterator[str]:
 def _newer() -> Iterator[str]:
     """What came with newer targets, as far as a compiler takes it."""
     yield from ("", "## Newer forms and targets", "")
-    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured, and no"
-    yield "machine code of sm_107 was read. On another target it says what stands last."
+    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured. On"
+    yield "another target it says what stands last."
     yield ""
     yield from grid(["form", "targets (PTX)", "documented in", "refused elsewhere"], map(_form, newer_forms.FORMS))
     yield ""

@@ -134,7 +134,7 @@ def _row(facts: Facts, members: list[Fact]) -> Json:
     return {
         "family": family,
         "types": " ".join(types),
-        "archs": " ".join(name for name in archs if name in first.cells),
+        "archs": " ".join(name.removeprefix("sm_") for name in archs if name in first.cells),
         "name": first.id if one else f"{family} {shape}",
         "count": len(members),
         "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],
