@@ -191,6 +191,7 @@
       lines.get(slot[which]).push([slot[1 - which], slot[2]]);
     }
     const holds = (number, line) => line.every(([at, cell]) => same(truth.get(which ? at + "," + number : number + "," + at), cell));
+    if (lines.size > size) return null;
     const every = Array.from({ length: size }, (_, number) => number);
     return distinct(new Map(Array.from(lines, ([number, line]) => [number, [number, ...every].filter((other) => other < size && holds(other, line))])));
   }
@@ -203,7 +204,9 @@
       return found;
     };
     const ours = Array.from(contents(slotsOf(truth)), ([lane, held]) => [lane, new Set(held)]);
-    return distinct(new Map(Array.from(contents(cells), ([lane, held]) => [lane, ours.filter(([, all]) => held.every((cell) => all.has(cell))).map(([other]) => other)])));
+    const theirs = contents(cells);
+    if (theirs.size > ours.length) return null;
+    return distinct(new Map(Array.from(theirs, ([lane, held]) => [lane, ours.filter(([, all]) => held.every((cell) => all.has(cell))).map(([other]) => other)])));
   }
 
   /** Another partner for each, by augmenting paths; null where there are not enough. @returns {Order | null} */
