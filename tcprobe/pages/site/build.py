@@ -40,6 +40,8 @@ STATIC = (
     "diff.js",
     "compare.js",
     "diagnose.js",
+    "explore.js",
+    "picture.js",
     "layout.js",
     "banks.js",
     "find.js",
