@@ -19,7 +19,10 @@ from tcprobe.pages.site import (
     layout_view,
     list_views,
     number_views,
+    package_views,
+    path_views,
     play_view,
+    recipe_views,
     search_table,
     shared_views,
 )
@@ -41,6 +44,7 @@ STATIC = (
     "banks.js",
     "find.js",
     "home.js",
+    "way.js",
 )
 
 
@@ -67,6 +71,10 @@ def views(facts: Facts) -> Iterator[View]:
     yield from bare_views.views(facts)
     yield play_view.view(facts)
     yield list_views.errata(facts)
+    yield from package_views.views(facts)
+    kernels = recipe_views.kernels(facts.layers)
+    yield from recipe_views.views(facts, kernels)
+    yield from path_views.views(facts, kernels)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
