@@ -25,6 +25,7 @@ from tcprobe.pages.site import (
     recipe_views,
     search_table,
     shared_views,
+    wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
@@ -45,6 +46,7 @@ STATIC = (
     "find.js",
     "home.js",
     "way.js",
+    "wgmma.js",
 )
 
 
@@ -70,6 +72,7 @@ def views(facts: Facts) -> Iterator[View]:
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
     yield play_view.view(facts)
+    yield from wgmma_view.views(facts)
     yield list_views.errata(facts)
     yield from package_views.views(facts)
     kernels = recipe_views.kernels(facts.layers)

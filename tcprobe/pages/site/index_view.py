@@ -20,6 +20,7 @@ from tcprobe.pages.site import (
     payload,
     play_view,
     recipe_views,
+    wgmma_view,
     words,
 )
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
@@ -58,6 +59,7 @@ def view(facts: Facts, makers: Links) -> View:
     shown["data"] = markup.data(_live(facts))
     shown["live"] = _first(facts)
     there = [("Bank conflicts: a playground", play_view.PAGE)]
+    there += wgmma_view.links(facts)
     there += [("Tensor memory (documented)", bare_views.PAGE)] if facts.bare or facts.untold else []
     there += [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
     there += [(one.title, one.page) for one in number_views.views(facts)]

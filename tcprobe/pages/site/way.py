@@ -1,8 +1,8 @@
 """The way of any element through a kernel, for the script: words with numbers that follow from its row, column and k.
 
-What `kernel gemm --explain` says of two elements of one tile has the same words and other numbers. Each is an
-XOR or a sum of numbers that belong to the bits of (row, col, k) in the tile. Which these are follows from the answers for
-one bit each, and is proven on a sample of elements. What lies outside the tile (lines of global memory, the stage, the
+What `kernel gemm --explain` says of two elements of one tile has the same words and other numbers. Each is an XOR or
+a sum of numbers that belong to the bits of (row, col, k) in the tile. Which these are follows from the answers for one
+bit each, and is proven on a sample of elements. What lies outside the tile (lines of global memory, the stage, the
 tile's first k) is said by name.
 """
 
