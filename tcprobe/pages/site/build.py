@@ -25,6 +25,7 @@ from tcprobe.pages.site import (
     recipe_views,
     search_table,
     shared_views,
+    thumbnails,
     wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
@@ -105,6 +106,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
         yield from data_files.fragments(fact)
+    yield from thumbnails.files(facts)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 

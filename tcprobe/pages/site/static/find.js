@@ -283,6 +283,7 @@
         item.append(link);
         return item;
       }));
+      root.tcprobe.thumbnails(list);
       one("#count").textContent = input.value.trim() ? " " + (hits.length ? hits.length + (hits.length === MOST ? " or more" : "") : "none") + " found" : "";
       list.hidden = !hits.length;
     }
