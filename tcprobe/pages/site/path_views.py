@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.kernel.explain import explained
 from tcprobe.pages.site import markup
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.recipe_views import Made, multiply
+from tcprobe.pages.site.recipe_views import KernelPages, multiply
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.pages.site.way import ways
 
@@ -18,11 +18,11 @@ BOXES = (("row", "Row of A and D"), ("col", "Column of B and D"), ("k", "k"))
 _BYTE = re.compile(r"\bbyte (\d+)\b")
 
 
-def views(facts: Facts, made: Sequence[Made]) -> Iterator[View]:
+def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     """A page for each kernel, and the page that leads to them."""
-    if made:
-        yield _index(made)
-    yield from (_way(facts, one) for one in made)
+    if kernels:
+        yield _index(kernels)
+    yield from (_way(facts, one) for one in kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
@@ -30,7 +30,7 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("The way of one element through a kernel", PAGE)] if facts.layers.with_published else []
 
 
-def _index(made: Sequence[Made]) -> View:
+def _index(kernels: Sequence[KernelPages]) -> View:
     about = (
         "From global memory by TMA, cp.async or plain copies into shared memory, by ldmatrix into registers or "
         "straight "
@@ -40,7 +40,7 @@ def _index(made: Sequence[Made]) -> View:
     heads = ["Kernel", "A", "B", "D"]
     rows = [
         [[(one.head, one.way)], *([(" · ".join(map(_kind, way["steps"])), "")] for way in explained(one.kernel, SHOWN))]
-        for one in made
+        for one in kernels
     ]
     parts = [ListPart("Kernels", "kernels", heads=heads, rows=rows)]
     shown = {"paragraphs": [about], "parts": parts}
@@ -52,13 +52,13 @@ def _kind(step: str) -> str:
     return re.split(r"[: ,]", step, maxsplit=1)[0].replace("read", "read by wgmma")
 
 
-def _way(facts: Facts, made: Made) -> View:
-    kernel, title = made.kernel, f"One element's way: GEMM of {made.head}"
+def _way(facts: Facts, kernel_pages: KernelPages) -> View:
+    kernel, title = kernel_pages.kernel, f"One element's way: GEMM of {kernel_pages.head}"
     words = (
         f"{kernel.name}: tiles of {'x'.join(map(str, kernel.asked.tile))}, {kernel.block[0]} threads, "
         f"{kernel.asked.stages} stages in shared memory."
     )
-    linked = [("The kernel's code", made.code), ("All kernels", PAGE), *multiply(facts, made)]
+    linked = [("The kernel's code", kernel_pages.code), ("All kernels", PAGE), *multiply(facts, kernel_pages)]
     row, col, k = SHOWN
     shown = {
         "words": words,
@@ -73,10 +73,10 @@ def _way(facts: Facts, made: Made) -> View:
             for operand, way in zip("abd", explained(kernel, SHOWN), strict=True)
         ],
         "product": f"D(row, col) gains A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
-        "command": f"{made.command} --explain {row} {col} {k}",
-        "data": markup.data({**ways(kernel), "command": made.command}),
+        "command": f"{kernel_pages.command} --explain {row} {col} {k}",
+        "data": markup.data({**ways(kernel), "command": kernel_pages.command}),
     }
-    return View(made.way, "way", title, f"{title}: from global memory to D", shown)
+    return View(kernel_pages.way, "way", title, f"{title}: from global memory to D", shown)
 
 
 def _bank(step: str) -> int | None:

@@ -30,7 +30,7 @@ KERNELS = {
 _NAME = re.compile(r"\b(?:mma|wmma|wgmma|ldmatrix|stmatrix)\.[\w.:]+")
 
 
-class Made(NamedTuple):
+class KernelPages(NamedTuple):
     """A kernel by its arch and type, the command that prints it, and its pages: code and the way of an element."""
 
     kernel: GemmKernel
@@ -58,25 +58,25 @@ class Made(NamedTuple):
         return f"path/{self.arch}-{self.type}.html"
 
 
-def kernels(layers: Layers) -> tuple[Made, ...]:
+def kernels(layers: Layers) -> tuple[KernelPages, ...]:
     """Those that the folders have tables for."""
     found = []
     for arch, kinds in KERNELS.items():
         for kind in kinds:
             with suppress(UsageError, DataError):
-                found.append(Made(gemm(GemmOptions(arch, kind), layers), arch, kind))
+                found.append(KernelPages(gemm(GemmOptions(arch, kind), layers), arch, kind))
     return tuple(found)
 
 
-def views(facts: Facts, made: Sequence[Made]) -> Iterator[View]:
+def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     """The pages that have an answer, and the page that leads to them."""
     pages = [page for recipe in recipes() if (page := _recipe(facts, recipe))]
-    if made:
-        pages.append(_kernels(made))
+    if kernels:
+        pages.append(_kernels(kernels))
     if pages:
         yield _index(pages)
     yield from pages
-    yield from (_kernel(facts, one) for one in made)
+    yield from (_kernel(facts, one) for one in kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
@@ -123,7 +123,7 @@ def _named(facts: Facts, command: str, arch: str) -> list[tuple[str, str]]:
     return found
 
 
-def _kernels(made: Sequence[Made]) -> View:
+def _kernels(kernels: Sequence[KernelPages]) -> View:
     about = (
         "D = A B as one file that nvcc or NVRTC compiles alone. By hand stand the loop and the barriers; every address "
         "and register is that of a table."
@@ -138,9 +138,9 @@ def _kernels(made: Sequence[Made]) -> View:
             [(f"{one.kernel.shared_bytes} bytes", "")],
             [("step by step", one.way)],
         ]
-        for one in made
+        for one in kernels
     ]
-    shell = "\n".join(one.command for one in made)
+    shell = "\n".join(one.command for one in kernels)
     parts = [
         ListPart("Kernels", "kernels", heads=heads, rows=rows, sorts=True),
         ListPart("In the shell", "shell", code=shell),
@@ -148,8 +148,8 @@ def _kernels(made: Sequence[Made]) -> View:
     return View(KERNEL, "list", "Whole kernels: GEMM", about, {"paragraphs": [about], "parts": parts})
 
 
-def _kernel(facts: Facts, made: Made) -> View:
-    one = made.kernel
+def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
+    one = kernel_pages.kernel
     said = one.to_json(None)
     words = f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory."
     lines = [
@@ -162,20 +162,24 @@ def _kernel(facts: Facts, made: Made) -> View:
         *said["evidence"],
     ]
     case: Json = {
-        "head": made.head,
+        "head": kernel_pages.head,
         "anchor": "code",
-        "command": made.command,
+        "command": kernel_pages.command,
         "lines": lines,
-        "links": [*multiply(facts, made), ("The way of one element, step by step", made.way), ("All kernels", KERNEL)],
+        "links": [
+            *multiply(facts, kernel_pages),
+            ("The way of one element, step by step", kernel_pages.way),
+            ("All kernels", KERNEL),
+        ],
         "code": one.source,
     }
-    title = f"GEMM kernel: {made.head}"
-    return View(made.code, "recipe", title, words, {"words": words, "cases": [case]})
+    title = f"GEMM kernel: {kernel_pages.head}"
+    return View(kernel_pages.code, "recipe", title, words, {"words": words, "cases": [case]})
 
 
-def multiply(facts: Facts, made: Made) -> list[tuple[str, str]]:
+def multiply(facts: Facts, kernel_pages: KernelPages) -> list[tuple[str, str]]:
     """The page of the multiply of a kernel, on its arch and for its N."""
-    row = made.kernel.asked.instruction
+    row = kernel_pages.kernel.asked.instruction
     name = facts.named.get(row.id, "")
     n = f"&n={row.shape.n}" if name == for_every_n(row.id, row.shape) != row.id else ""
-    return [(row.id, f"{addresses.instruction(name)}?arch={made.arch}{n}")] if name else []
+    return [(row.id, f"{addresses.instruction(name)}?arch={kernel_pages.arch}{n}")] if name else []

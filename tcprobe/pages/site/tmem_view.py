@@ -52,11 +52,11 @@ def figures(facts: Facts) -> Iterator[Json]:
             yield from (_figure(form, int(m), vector) for m in form.stated["m_values"])
 
 
-def _figure(form: Instruction, m: int, vector: int) -> Json:
-    n = max(n for n in map(int, form.stated["n_values"]) if n <= MOST_N)
+def _figure(instruction: Instruction, m: int, vector: int) -> Json:
+    n = max(n for n in map(int, instruction.stated["n_values"]) if n <= MOST_N)
     drawn, start = list[Json](), 0
     ctas = 1
-    for operand in operands(form):
+    for operand in operands(instruction):
         found = _placed(operand, Wanted(m, n, 0, vector if operand.name.startswith("scale") else 0))
         if found is None:
             continue
@@ -68,24 +68,24 @@ def _figure(form: Instruction, m: int, vector: int) -> Json:
         start += -(-width // 4) * 4
     high = ctas * LANES * Y + (ctas - 1) * GAP
     return {
-        "head": f"{form.id.removeprefix('tcgen05.')}, M {m}, N {n}",
-        "anchor": addresses.slug(f"{form.id} m{m}"),
-        "page": addresses.instruction(form.id),
-        "form": form.id,
+        "head": f"{instruction.id.removeprefix('tcgen05.')}, M {m}, N {n}",
+        "anchor": addresses.slug(f"{instruction.id} m{m}"),
+        "page": addresses.instruction(instruction.id),
+        "instruction": instruction.id,
         "width": COLUMNS * X,
         "height": high,
         "rects": drawn,
         "legend": [one["key"] for one in drawn if "key" in one],
         "warps": [(cta * (LANES * Y + GAP) + warp * 32 * Y, cta, warp) for cta in range(ctas) for warp in range(4)],
-        "command": f"tcprobe show {form.id} --m {m} --n {n}",
+        "command": f"tcprobe show {instruction.id} --m {m} --n {n}",
     }
 
 
-def _placed(operand: MemoryOperand, wanted: Wanted) -> InTensorMemory | None:
+def _placed(in_memory: MemoryOperand, wanted: Wanted) -> InTensorMemory | None:
     """Where an operand is; None where nobody states it for this M and N."""
     try:
-        extent(operand.form, "m", wanted.m)
-        return placed(operand, wanted)
+        extent(in_memory.form, "m", wanted.m)
+        return placed(in_memory, wanted)
     except UsageError:
         return None
 

@@ -42,20 +42,20 @@ def ways(kernel: GemmKernel) -> Json:
     }
 
 
-def _steps(kernel: GemmKernel, operand: int, tile: At) -> list[list[Part]]:
+def _steps(kernel: GemmKernel, number: int, corner: At) -> list[list[Part]]:
     """The steps of A, B or D: of each its parts."""
 
-    def said(at: At) -> list[str]:
-        return list(explained(kernel, at)[operand]["steps"])
+    def said(element: At) -> list[str]:
+        return list(explained(kernel, element)[number]["steps"])
 
-    axes = AXES["abd"[operand]]
-    sides = [side if axis in axes else 1 for axis, side in zip("rck", tile, strict=True)]
+    axes = AXES["abd"[number]]
+    sides = [side if axis in axes else 1 for axis, side in zip("rck", corner, strict=True)]
     points = sorted({(row % sides[0], col % sides[1], k % sides[2]) for row, col, k in _sample()})
-    return [_step(partial(_nth, said, number), sides, points) for number in range(len(said((0, 0, 0))))]
+    return [_step(partial(_nth, said, step), sides, points) for step in range(len(said((0, 0, 0))))]
 
 
-def _nth(said: Callable[[At], list[str]], number: int, at: At) -> str:
-    return said(at)[number]
+def _nth(said: Callable[[At], list[str]], number: int, element: At) -> str:
+    return said(element)[number]
 
 
 def _sample() -> list[At]:
@@ -107,16 +107,18 @@ def _number(zero: int, images: list[list[int]], points: Sequence[At], expected: 
     raise ValueError(f"a number that is neither a sum nor an XOR of bits: {expected[:8]}")
 
 
-def value(op: str, zero: int, images: Sequence[Sequence[int]], at: Sequence[int]) -> int:
+def value(op: str, zero: int, images: Sequence[Sequence[int]], element: Sequence[int]) -> int:
     """The number of an element of the tile."""
-    chosen = [image for of, place in zip(images, at, strict=True) for bit, image in enumerate(of) if place >> bit & 1]
+    chosen = [
+        image for of, place in zip(images, element, strict=True) for bit, image in enumerate(of) if place >> bit & 1
+    ]
     return reduce(xor, chosen, zero) if op == "xor" else sum(chosen, zero)
 
 
-def _joined(parts: Sequence[Part]) -> list[Part]:
+def _joined(pieces: Sequence[Part]) -> list[Part]:
     """Texts that follow each other as one."""
     found: list[Part] = []
-    for part in parts:
+    for part in pieces:
         if isinstance(part, str) and found and isinstance(found[-1], str):
             found[-1] += part
         elif part != "":
