@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask.path import PathOptions, path, proven, request
-from tcprobe.ask.path.answer import advance, described
+from tcprobe.ask.path.answer import described
 from tcprobe.ask.path.cuda import source
+from tcprobe.ask.path.progress import advance
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.layout.expression import values
@@ -131,6 +132,7 @@ def test_the_transpose_of_f32_fills_without_conflicts(place, fill):
     check(answer, load(TF32 + ".a", "sm_90"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", path_cases.CASES, ids=str)
 def test_cases_of_the_gpu_are_gone_again(case):
     cell = load(case.fragment, "sm_90")

@@ -13,7 +13,7 @@ no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -21,11 +21,13 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
 from tcprobe.references.cost import Row, stated
-from tcprobe.store.choose import Layers, Sourced, whence
-from tcprobe.store.finding import how
+from tcprobe.store.finding import how, whence
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import quoted
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers, Sourced
 
 KIND = "cost"
 AGREES = 0.05  # relative

@@ -20,8 +20,8 @@ import numpy as np
 from tcprobe.ask.bank_access import Slots, slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
-from tcprobe.ask.path.registers import vector
 from tcprobe.ask.path.request import MOST_LD
+from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError

@@ -16,8 +16,8 @@ from tcprobe.isa.sparsity import emulated
 from tcprobe.references.numerics import Published, promised, published
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
-from tcprobe.store.choose import Layers, Sourced, whence
-from tcprobe.store.finding import how
+from tcprobe.store.choose import Layers, Sourced
+from tcprobe.store.finding import how, whence
 from tcprobe.values import Json
 
 

@@ -15,15 +15,17 @@ what a warp alone needs is not predicted: how many accesses it has in flight is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.ask import cost
-from tcprobe.ask.bank_rules import BankRules
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.bank_rules import BankRules
 
 # what a warp's cp.async of so many bytes a lane is timed as
 ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}
@@ -79,10 +81,10 @@ class PlanCycles(NamedTuple):
         return ", ".join(part for part in parts if part)
 
 
-def accesses_cost(name: str, issues: int, wavefronts: int, costs_on: MeasuredCosts) -> PlanCycles:
+def accesses_cost(name: str, issues: int, wavefronts: int | None, costs_on: MeasuredCosts) -> PlanCycles:
     """Of so many issues of an access to shared memory, as `tcprobe banks` or a path names it."""
     found = costs_on.cost(measured_name(name))
-    if found is None or not isinstance(found.body.interval, Point):
+    if found is None or wavefronts is None or not isinstance(found.body.interval, Point):
         return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
     body, each = found.body, free_wavefronts(name)
     if name.startswith("cp.async") and wavefronts > issues * each:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.choose import Layers, Sourced, layers_of, whence
+from tcprobe.store.choose import Layers, Sourced, layers_of
+from tcprobe.store.finding import whence
 from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.store.results import Results
 from tcprobe.values import Json
@@ -113,14 +114,18 @@ def _index(positions: list[int]) -> str:
     return f"index {positions[0]}" if positions else "multiplies nothing"
 
 
-def _outcome(form: Json) -> str:
-    if form["outcome"] == "runs":
-        return "taken, a map of its own" if form["as"] is None else f"taken, reads the lanes of selector {form['as']}"
+def _outcome(outcome: Json) -> str:
+    if outcome["outcome"] == "runs":
+        return (
+            "taken, a map of its own"
+            if outcome["as"] is None
+            else f"taken, reads the lanes of selector {outcome['as']}"
+        )
     words = {
         "refused": "refused by the compiler",
         "fault": "taken by the compiler, the GPU faults",
         "hangs": "taken by the compiler, the GPU hangs",
         "unsound": "taken, no product of A and B",
     }
-    said = f" ({form['words']})" if form["words"] and form["outcome"] != "refused" else ""
-    return words[form["outcome"]] + said
+    said = f" ({outcome['words']})" if outcome["words"] and outcome["outcome"] != "refused" else ""
+    return words[outcome["outcome"]] + said

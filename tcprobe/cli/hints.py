@@ -23,6 +23,7 @@ HINTS = {
     "no GPU": "`tcprobe doctor` says what that needs.",
     "nothing to measure": "`tcprobe why-not` says why.",
     "no code": "--json has all of them.",
+    "code in CUDA": "--code cuda prints the code.",
     "no whole bytes": "Load them by `tcprobe path` or the other way round (--global).",
     "function names": "Give each a --name of its own.",
     "two archs": "For example: tcprobe diff --numerics sm_80 sm_90.",

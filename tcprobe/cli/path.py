@@ -31,7 +31,9 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 )
 @MAJOR
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
-@click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
+@click.option(
+    "--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's; or s4, of s8."
+)
 @PLACE
 @SWIZZLE
 @click.option(
@@ -103,6 +105,8 @@ def _plan_text(plan: PathPlan) -> None:
         f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
         f"start aligned to {plan.alignment}"
     )
+    if asked.widens:
+        click.echo(f"{asked.cell.fragment.type} in registers; needs {plan.needs}")
     steps_table(plan.asked, plan.steps)
     for step in plan.steps:
         steps_words(plan.asked, step)
@@ -133,7 +137,7 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
 
 
 def _k_loop(plan: PathPlan) -> None:
-    from tcprobe.ask.path.answer import advance
+    from tcprobe.ask.path.progress import advance
 
     loop = advance(plan)
     if not loop:

@@ -17,8 +17,8 @@ from tcprobe.fit import Fit, Formula
 from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.store.choose import Found, whence
-from tcprobe.store.finding import Finding
+from tcprobe.store.choose import Found
+from tcprobe.store.finding import Finding, whence
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results

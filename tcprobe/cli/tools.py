@@ -207,7 +207,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
-    from tcprobe.store.lookup import side_by_side
+    from tcprobe.store.folders import side_by_side
 
     write.require_place(folder)
     with printing.working("making a page for every fact: some 15 seconds"):

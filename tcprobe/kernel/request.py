@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
-from tcprobe.ask.path.answer import advance
+from tcprobe.ask.path.progress import advance
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype

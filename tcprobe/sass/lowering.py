@@ -129,7 +129,7 @@ def count(instructions_read: Sequence[str], instruction: Instruction, routines: 
 def words(lowering: Lowering, instruction: Instruction) -> str:
     """A lowering on one line."""
     if lowering.refused:
-        return "refused"
+        return "not printed" if lowering.refused == UNREADABLE else "refused"
     text = ", ".join(f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items())
     if lowering.native(instruction):
         return text

@@ -21,8 +21,8 @@ from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
-from tcprobe.store.choose import PUBLISHED, Found, Layers, alone, layers_of, whence
-from tcprobe.store.finding import how
+from tcprobe.store.choose import Found, Layers, alone, layers_of
+from tcprobe.store.finding import PUBLISHED, how, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -221,7 +221,9 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     has any, else of all, the one with the strongest method, then the newest. UsageError as `known`, and where the name
     means no fragment or several.
     """
-    return cell(resolve(name).fragment, arch, lookup.layers(results, only))
+    from tcprobe.store import folders
+
+    return cell(resolve(name).fragment, arch, folders.layers(results, only))
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:

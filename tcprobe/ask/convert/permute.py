@@ -17,10 +17,7 @@ from itertools import product
 
 from tcprobe.ask.convert.units import Tiling
 from tcprobe.errors import UsageError
-from tcprobe.isa import inventory
 from tcprobe.isa.operand import Role
-from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell, cell
 
 Need = tuple[int, int]  # (lane, the index that is not k)
 
@@ -65,16 +62,3 @@ def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     matching = dict(pair for possible, places in groups.items() for pair in zip(places, possible, strict=False))
     order = [matching.get(place, -1) for place in range(len(choices))]
     return tuple(order) if sorted(order) == list(range(len(order))) else None
-
-
-def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
-    """The other factor of the target's multiply, and its table where k is in the order; None where that is not one."""
-    fragment = tiling.target.fragment
-    row = inventory.instructions().get(fragment.experiment)
-    if row is None or len(tiling.order) != row.shape.k:
-        return None
-    factor = next(f for f in row.factors if f.id != fragment.id)
-    other = cell(factor, tiling.target.arch, tiling.target.layers)
-    name = "row" if factor.operand == "b" else "col"
-    changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
-    return other, other.table.with_values({**other.table.values, name: changed})

@@ -30,9 +30,10 @@ from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
-from tcprobe.ask.path.answer import Advance, said
+from tcprobe.ask.path.answer import said
 from tcprobe.ask.path.memory import Memory
 from tcprobe.ask.path.nearest import MOST
+from tcprobe.ask.path.progress import Advance
 from tcprobe.ask.path.request import FILLS, TileRequest
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
 from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile

@@ -5,12 +5,15 @@ A warp goes along the lines of the tile, each lane a piece as wide as both memor
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tcprobe.ask.bank_access import TileAccess, addresses, parse_access, walk
-from tcprobe.ask.path.registers import vector
-from tcprobe.ask.path.request import TileRequest
-from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, LaneCopy
+from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, LaneCopy, vector
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import TileRequest
 
 WIDTHS = {"cp.async": (16, 8, 4), "plain": (16, 8, 4, 2, 1)}
 EVIDENCE = "PTX ISA 9.1, {}: bytes go as they are"

@@ -10,18 +10,25 @@ from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
     bare_views,
+    compare_view,
     data_files,
     diff_view,
     fact_view,
     guide_views,
     index_view,
     instruction_view,
+    kernels,
     layout_view,
     list_views,
     number_views,
+    package_views,
+    path_views,
     play_view,
+    recipe_views,
     search_table,
     shared_views,
+    thumbnails,
+    wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.pictures import picture
@@ -38,10 +45,16 @@ STATIC = (
     "fact.js",
     "instruction.js",
     "diff.js",
+    "compare.js",
+    "diagnose.js",
+    "explore.js",
+    "picture.js",
     "layout.js",
     "banks.js",
     "find.js",
     "home.js",
+    "way.js",
+    "wgmma.js",
 )
 
 
@@ -54,7 +67,8 @@ def build(facts: Facts) -> dict[str, str]:
 def views(facts: Facts) -> Iterator[View]:
     """Every page."""
     made, links = list_views.makers(facts)
-    yield index_view.view(facts, links)
+    beyond = [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
+    yield index_view.view(facts, links, beyond)
     yield from made
     yield from index_view.shapes(facts)
     yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
@@ -64,10 +78,16 @@ def views(facts: Facts) -> Iterator[View]:
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
+    yield compare_view.view(facts)
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
     yield play_view.view(facts)
+    yield from wgmma_view.views(facts)
     yield list_views.errata(facts)
+    yield from package_views.views(facts)
+    shown_kernels = kernels.kernels(facts.layers)
+    yield from recipe_views.views(facts, shown_kernels)
+    yield from path_views.views(facts, shown_kernels)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
@@ -95,6 +115,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
         yield from data_files.fragments(fact)
+    yield from thumbnails.files(facts)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 

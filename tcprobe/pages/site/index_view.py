@@ -9,7 +9,14 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
-from tcprobe.pages.site import addresses, markup, number_views, payload, words
+from tcprobe.pages.site import (
+    addresses,
+    markup,
+    number_views,
+    payload,
+    wgmma_view,
+    words,
+)
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import LinkList, ListPart, View
 from tcprobe.values import Json
@@ -27,8 +34,8 @@ EXAMPLES = (
 )
 
 
-def view(facts: Facts, makers: LinkList) -> View:
-    """The page."""
+def view(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
+    """The page; `makers` and `beyond` lead to what is no table."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown: Json = {
@@ -45,7 +52,9 @@ def view(facts: Facts, makers: LinkList) -> View:
     shown["data"] = markup.data(_live(facts))
     shown["live"] = _first(facts)
     there = [("Bank conflicts: a playground", addresses.PLAYGROUND)]
+    there += wgmma_view.links(facts)
     there += [("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.untold else []
+    there += beyond
     there += [(one.title, one.page) for one in number_views.views(facts)]
     shown["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
@@ -133,7 +142,7 @@ def _row(facts: Facts, members: list[Fact]) -> Json:
     return {
         "family": family,
         "types": " ".join(types),
-        "archs": " ".join(name for name in archs if name in first.cells),
+        "archs": " ".join(name.removeprefix("sm_") for name in archs if name in first.cells),
         "name": first.id if one else f"{family} {shape}",
         "count": len(members),
         "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],

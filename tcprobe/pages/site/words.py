@@ -11,8 +11,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.pages.site.facts import BADGES, Fact
 from tcprobe.store.cell import Cell
-from tcprobe.store.choose import whence
-from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by
+from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by, whence
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
@@ -30,7 +29,12 @@ SHORT = {
 
 def name(fragment: Fragment) -> str:
     """What a matrix is called: A, B, C, D, or the operand's name."""
-    return fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand
+    return name_of(fragment.operand)
+
+
+def name_of(operand: str) -> str:
+    """An operand's letter as matrices have it, or its name."""
+    return operand.upper() if len(operand) == 1 else operand
 
 
 def axis(fragment: Fragment) -> str:
