@@ -109,9 +109,9 @@ def _check_arch(assembler: Assembler, made: str) -> None:
         )
 
 
-def disassembled(tools: Toolchain, arch: Arch, kernels: dict[str, Content]) -> dict[str, Code]:
+def disassembled(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels of an arch; kernels with the same bytes and parameters share it."""
-    distinct = dict.fromkeys(kernels.values())
+    distinct = dict.fromkeys(contents.values())
     with Scratch() as scratch:
         lines = printed(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
@@ -119,7 +119,7 @@ def disassembled(tools: Toolchain, arch: Arch, kernels: dict[str, Content]) -> d
         end = start + len(kernel.raw)
         codes[kernel] = _code(lines[start // 16 : end // 16], start, kernel)
         start = end
-    return {name: codes[kernel] for name, kernel in kernels.items()}
+    return {name: codes[kernel] for name, kernel in contents.items()}
 
 
 def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:

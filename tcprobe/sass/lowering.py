@@ -109,11 +109,11 @@ def probe(instruction: Instruction) -> Kernel:
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
-def _lowering(instruction: Instruction, outcome: Code | str, target: str) -> Lowering:
+def _lowering(instruction: Instruction, code_or_refusal: Code | str, target: str) -> Lowering:
     """Of its code for a target, or of ptxas' words where it refuses it."""
-    if isinstance(outcome, str):
-        return Lowering(refused=outcome)
-    return replace(count(outcome.opcodes, instruction, outcome.routines), target=target)
+    if isinstance(code_or_refusal, str):
+        return Lowering(refused=code_or_refusal)
+    return replace(count(code_or_refusal.opcodes, instruction, code_or_refusal.routines), target=target)
 
 
 def count(instructions_read: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:

@@ -118,10 +118,10 @@ def save(results: Results, any_finding: Finding | Measurement) -> None:
         write(results, any_finding)
 
 
-def save_all(results: Results, found: Sequence[Finding | Measurement]) -> None:
+def save_all(results: Results, any_findings: Sequence[Finding | Measurement]) -> None:
     """As `save`, of many: those that one document holds are written together."""
     documents_of: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in found:
+    for finding in any_findings:
         if isinstance(finding, Finding) and kinds.documented(finding.kind):
             place = (finding.kind, finding.arch, finding.provenance["compiler"])
             documents_of.setdefault(place, []).append(finding)

@@ -74,8 +74,8 @@ def _side(fact: Fact, cell: Cell) -> Json:
     }
 
 
-def _count(sides: list[Cell]) -> str:
-    one, other = (side.table.inverse for side in sides)
+def _count(compared_cells: list[Cell]) -> str:
+    one, other = (side.table.inverse for side in compared_cells)
     both = set(one) & set(other)
     return f"{sum(one[at] != other[at] for at in both)} of {len(both)} elements have other holders."
 

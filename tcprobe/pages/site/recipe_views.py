@@ -33,12 +33,12 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", PAGE)] if facts.layers.with_published else []
 
 
-def _index(pages: Sequence[View]) -> View:
+def _index(recipe_pages: Sequence[View]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
-    listed: Links = [(page.title, page.page) for page in pages]
+    listed: Links = [(page.title, page.page) for page in recipe_pages]
     parts = [ListPart("Recipes", "recipes", links=listed)]
     shown = {"paragraphs": [about], "parts": parts}
     return View(PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", shown)
@@ -62,10 +62,10 @@ def _recipe(facts: Facts, recipe: Recipe) -> View | None:
     return View(page, "recipe", recipe.title, recipe.words, {"words": recipe.words, "cases": cases})
 
 
-def _named(facts: Facts, command: str, arch: str) -> list[tuple[str, str]]:
+def _named(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]:
     """The pages of what a command names, on its arch."""
     found = []
-    for id_ in dict.fromkeys(_NAME.findall(command)):
+    for id_ in dict.fromkeys(_NAME.findall(typed_command)):
         if fact := facts.of.get(id_):
             n = f"&n={fact.of_n(id_)}" if fact.grows else ""
             found.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
