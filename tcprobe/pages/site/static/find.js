@@ -124,7 +124,7 @@
     if (asked.arch && !asked.words.length) return [{ text: asked.arch, page: `a/${asked.arch}.html` }];
     const exact = entries(table).find((entry) => entry.id.toLowerCase() === query.toLowerCase().replace(/\.sync\.aligned|\.sync|\.aligned/g, ""));
     const ids = exact ? [exact, ...ranked(asked, table).filter((entry) => entry !== exact)] : ranked(asked, table);
-    const listed = pages(asked.words, table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
+    const listed = pages([...asked.words, ...asked.archs], table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
     return [...answers(ids, asked, table), ...(exact || idsFirst(ids, listed, asked, table) ? [...shown, ...listed] : [...listed, ...shown])].slice(0, MOST);
   }
 
