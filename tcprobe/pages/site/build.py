@@ -59,8 +59,8 @@ def build(facts: Facts) -> dict[str, str]:
     return {**fragments(), **written, **dict(search_table.files(facts, written))}
 
 
-def _rendered(made: Iterable[View]) -> dict[str, str]:
-    return {view.page: render(view) for view in made}
+def _rendered(some_views: Iterable[View]) -> dict[str, str]:
+    return {view.page: render(view) for view in some_views}
 
 
 def fragment_views(facts: Facts) -> Iterator[View]:

@@ -18,11 +18,11 @@ BOXES = (("row", "Row of A and D"), ("col", "Column of B and D"), ("k", "k"))
 _BYTE = re.compile(r"\bbyte (\d+)\b")
 
 
-def views(facts: Facts, made: Sequence[Made]) -> Iterator[View]:
+def views(facts: Facts, printed_kernels: Sequence[Made]) -> Iterator[View]:
     """A page for each kernel, and the page that leads to them."""
-    if made:
-        yield _index(made)
-    yield from (_way(facts, one) for one in made)
+    if printed_kernels:
+        yield _index(printed_kernels)
+    yield from (_way(facts, one) for one in printed_kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
@@ -30,7 +30,7 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("The way of one element through a kernel", PAGE)] if facts.layers.with_published else []
 
 
-def _index(made: Sequence[Made]) -> View:
+def _index(printed_kernels: Sequence[Made]) -> View:
     about = (
         "From global memory by TMA, cp.async or plain copies into shared memory, by ldmatrix into registers or "
         "straight "
@@ -40,25 +40,25 @@ def _index(made: Sequence[Made]) -> View:
     heads = ["Kernel", "A", "B", "D"]
     rows = [
         [[(one.head, one.way)], *([(" · ".join(map(_kind, way["steps"])), "")] for way in explained(one.kernel, SHOWN))]
-        for one in made
+        for one in printed_kernels
     ]
     parts = [ListPart("Kernels", "kernels", heads=heads, rows=rows)]
     shown = {"paragraphs": [about], "parts": parts}
     return View(PAGE, "list", "The way of one element", about, shown)
 
 
-def _kind(step: str) -> str:
+def _kind(step_words: str) -> str:
     """What a step is: its first word."""
-    return re.split(r"[: ,]", step, maxsplit=1)[0].replace("read", "read by wgmma")
+    return re.split(r"[: ,]", step_words, maxsplit=1)[0].replace("read", "read by wgmma")
 
 
-def _way(facts: Facts, made: Made) -> View:
-    kernel, title = made.kernel, f"One element's way: GEMM of {made.head}"
+def _way(facts: Facts, printed_kernel: Made) -> View:
+    kernel, title = printed_kernel.kernel, f"One element's way: GEMM of {printed_kernel.head}"
     words = (
         f"{kernel.name}: tiles of {'x'.join(map(str, kernel.asked.tile))}, {kernel.block[0]} threads, "
         f"{kernel.asked.stages} stages in shared memory."
     )
-    linked = [("The kernel's code", made.code), ("All kernels", PAGE), *multiply(facts, made)]
+    linked = [("The kernel's code", printed_kernel.code), ("All kernels", PAGE), *multiply(facts, printed_kernel)]
     row, col, k = SHOWN
     shown = {
         "words": words,
@@ -73,12 +73,12 @@ def _way(facts: Facts, made: Made) -> View:
             for operand, way in zip("abd", explained(kernel, SHOWN), strict=True)
         ],
         "product": f"D(row, col) gains A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
-        "command": f"{made.command} --explain {row} {col} {k}",
-        "data": markup.data({**ways(kernel), "command": made.command}),
+        "command": f"{printed_kernel.command} --explain {row} {col} {k}",
+        "data": markup.data({**ways(kernel), "command": printed_kernel.command}),
     }
-    return View(made.way, "way", title, f"{title}: from global memory to D", shown)
+    return View(printed_kernel.way, "way", title, f"{title}: from global memory to D", shown)
 
 
-def _bank(step: str) -> int | None:
+def _bank(step_words: str) -> int | None:
     """The bank of the byte of shared memory that a step names."""
-    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step)) else None
+    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step_words)) else None

@@ -68,15 +68,15 @@ def kernels(layers: Layers) -> tuple[Made, ...]:
     return tuple(found)
 
 
-def views(facts: Facts, made: Sequence[Made]) -> Iterator[View]:
+def views(facts: Facts, printed_kernels: Sequence[Made]) -> Iterator[View]:
     """The pages that have an answer, and the page that leads to them."""
     pages = [page for recipe in recipes() if (page := _recipe(facts, recipe))]
-    if made:
-        pages.append(_kernels(made))
+    if printed_kernels:
+        pages.append(_kernels(printed_kernels))
     if pages:
-        yield _index(pages)
+        yield _index(pages, printed_kernels)
     yield from pages
-    yield from (_kernel(facts, one) for one in made)
+    yield from (_kernel(facts, one) for one in printed_kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
@@ -84,13 +84,15 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", PAGE)] if facts.layers.with_published else []
 
 
-def _index(pages: Sequence[View]) -> View:
+def _index(listed_views: Sequence[View], printed_kernels: Sequence[Made]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
-    listed: Links = [(page.title, page.page) for page in pages]
+    listed: Links = [(page.title, page.page) for page in listed_views]
+    codes: Links = [(one.head, one.code) for one in printed_kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
+    parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
     shown = {"paragraphs": [about], "parts": parts}
     return View(PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", shown)
 
@@ -113,17 +115,17 @@ def _recipe(facts: Facts, recipe: Recipe) -> View | None:
     return View(page, "recipe", recipe.title, recipe.words, {"words": recipe.words, "cases": cases})
 
 
-def _named(facts: Facts, command: str, arch: str) -> list[tuple[str, str]]:
+def _named(facts: Facts, spoken: str, arch: str) -> list[tuple[str, str]]:
     """The pages of what a command names, on its arch."""
     found = []
-    for id_ in dict.fromkeys(_NAME.findall(command)):
+    for id_ in dict.fromkeys(_NAME.findall(spoken)):
         if fact := facts.of.get(id_):
             n = f"&n={fact.of_n(id_)}" if fact.grows else ""
             found.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
     return found
 
 
-def _kernels(made: Sequence[Made]) -> View:
+def _kernels(printed_kernels: Sequence[Made]) -> View:
     about = (
         "D = A B as one file that nvcc or NVRTC compiles alone. By hand stand the loop and the barriers; every address "
         "and register is that of a table."
@@ -138,9 +140,9 @@ def _kernels(made: Sequence[Made]) -> View:
             [(f"{one.kernel.shared_bytes} bytes", "")],
             [("step by step", one.way)],
         ]
-        for one in made
+        for one in printed_kernels
     ]
-    shell = "\n".join(one.command for one in made)
+    shell = "\n".join(one.command for one in printed_kernels)
     parts = [
         ListPart("Kernels", "kernels", heads=heads, rows=rows, sorts=True),
         ListPart("In the shell", "shell", code=shell),
@@ -148,8 +150,8 @@ def _kernels(made: Sequence[Made]) -> View:
     return View(KERNEL, "list", "Whole kernels: GEMM", about, {"paragraphs": [about], "parts": parts})
 
 
-def _kernel(facts: Facts, made: Made) -> View:
-    one = made.kernel
+def _kernel(facts: Facts, printed_kernel: Made) -> View:
+    one = printed_kernel.kernel
     said = one.to_json(None)
     words = f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory."
     lines = [
@@ -162,20 +164,24 @@ def _kernel(facts: Facts, made: Made) -> View:
         *said["evidence"],
     ]
     case: Json = {
-        "head": made.head,
+        "head": printed_kernel.head,
         "anchor": "code",
-        "command": made.command,
+        "command": printed_kernel.command,
         "lines": lines,
-        "links": [*multiply(facts, made), ("The way of one element, step by step", made.way), ("All kernels", KERNEL)],
+        "links": [
+            *multiply(facts, printed_kernel),
+            ("The way of one element, step by step", printed_kernel.way),
+            ("All kernels", KERNEL),
+        ],
         "code": one.source,
     }
-    title = f"GEMM kernel: {made.head}"
-    return View(made.code, "recipe", title, words, {"words": words, "cases": [case]})
+    title = f"GEMM kernel: {printed_kernel.head}"
+    return View(printed_kernel.code, "recipe", title, words, {"words": words, "cases": [case]})
 
 
-def multiply(facts: Facts, made: Made) -> list[tuple[str, str]]:
+def multiply(facts: Facts, printed_kernel: Made) -> list[tuple[str, str]]:
     """The page of the multiply of a kernel, on its arch and for its N."""
-    row = made.kernel.asked.instruction
+    row = printed_kernel.kernel.asked.instruction
     name = facts.named.get(row.id, "")
     n = f"&n={row.shape.n}" if name == for_every_n(row.id, row.shape) != row.id else ""
-    return [(row.id, f"{addresses.instruction(name)}?arch={made.arch}{n}")] if name else []
+    return [(row.id, f"{addresses.instruction(name)}?arch={printed_kernel.arch}{n}")] if name else []

@@ -40,20 +40,20 @@ LINE = "sw:3,4,3"  # the swizzle of lines of 128 bytes
 
 
 @dataclass(frozen=True)
-class Answer:
+class RecipeAnswer:
     """What a command says in lines, and the code that it prints."""
 
     lines: list[str]
     code: str
 
 
-class Asked(NamedTuple):
+class RecipeCase(NamedTuple):
     """A command on one arch, as a shell takes it, and what answers it."""
 
     head: str
     arch: str
     command: str
-    answer: Callable[[Layers], Answer]
+    answer: Callable[[Layers], RecipeAnswer]
 
 
 class Recipe(NamedTuple):
@@ -62,12 +62,12 @@ class Recipe(NamedTuple):
     name: str
     title: str
     words: str
-    asked: tuple[Asked, ...]
+    asked: tuple[RecipeCase, ...]
 
 
-def answered(asked: Iterable[Asked], layers: Layers) -> Iterator[tuple[Asked, Answer]]:
+def answered(recipe_cases: Iterable[RecipeCase], layers: Layers) -> Iterator[tuple[RecipeCase, RecipeAnswer]]:
     """What folders can answer; what they have no tables for is left out."""
-    for one in asked:
+    for one in recipe_cases:
         with suppress(UsageError, DataError):
             yield one, one.answer(layers)
 
@@ -76,39 +76,41 @@ def _cell(name: str, arch: str, layers: Layers) -> Cell:
     return meant(name, arch, layers).cell
 
 
-def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> Answer:
+def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
     source, target = (_cell(name, arch, layers) for name in pair)
     found = convert(held_as(source, None), target, permute_k=permuted)
     tiles = found.tiling
     lines = [
         f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
     ]
-    return Answer([*lines, *_moved(found), *_origins(tiles.source, tiles.target)], header([found]))
+    return RecipeAnswer([*lines, *_moved(found), *_origins(tiles.source, tiles.target)], header([found]))
 
 
-def _moved(found: Conversion) -> list[str]:
-    fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
-    lines = [found.summary, f"a lane: {found.words}{fewest}", *filter(None, [found.fills])]
-    return [*lines, f"order of k: {' '.join(map(str, found.tiling.order))}"] if found.tiling.order else lines
+def _moved(conversion: Conversion) -> list[str]:
+    fewest = (
+        "; no scheme of 32-bit words has fewer shuffles" if conversion.fewest and "shuffle" in conversion.costs else ""
+    )
+    lines = [conversion.summary, f"a lane: {conversion.words}{fewest}", *filter(None, [conversion.fills])]
+    return [*lines, f"order of k: {' '.join(map(str, conversion.tiling.order))}"] if conversion.tiling.order else lines
 
 
 def _origins(*cells: Cell) -> list[str]:
     return list(dict.fromkeys(map(origin, cells)))
 
 
-def _reduced(name: str, arch: str, op: str, layers: Layers) -> Answer:
+def _reduced(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
     found = reduce(cell, "row", op, "softmax" if op == "softmax" else "reduce")
-    return Answer([*found.words(), *_origins(cell)], found.code)
+    return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
 
 
-def _masked(name: str, arch: str, layers: Layers) -> Answer:
+def _masked(name: str, arch: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
     found = masked(cell, MASK, FILL, "mask")
-    return Answer([*found.words(), *_origins(cell)], found.code)
+    return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
 
 
-def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> Answer:
+def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> RecipeAnswer:
     found = coded(held_as(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert")
     tile = found.tile
     lines = [
@@ -117,19 +119,19 @@ def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> Ans
         f"{found.conversion.summary}; a lane: {found.conversion.words}",
         f"{len(found.addresses)} x {found.ptx}: {found.wavefronts} wavefronts of all warps, at least {found.ideal}",
     ]
-    return Answer([*lines, *found.evidence], header([found.conversion]))
+    return RecipeAnswer([*lines, *found.evidence], header([found.conversion]))
 
 
-def _repacked(name: str, arch: str, kind: str, language: str, layers: Layers) -> Answer:
+def _repacked(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
     weights = repack(_cell(name, arch, layers), kind, None, None, layers)
     code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
-    return Answer(described(weights), code)
+    return RecipeAnswer(described(weights), code)
 
 
-def _loaded(name: str, arch: str, contiguous: str, layers: Layers) -> Answer:
+def _loaded(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
     plan = path(request(cell, PathOptions("64x64", contiguous, _placed(cell), fill=_fill(arch))))
-    return Answer([*steps_of(plan), *plan.evidence], path_code.source(plan))
+    return RecipeAnswer([*steps_of(plan), *plan.evidence], path_code.source(plan))
 
 
 def _fill(arch: str) -> str | None:
@@ -151,7 +153,7 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
     yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements come to their places"
 
 
-def _p_as_a() -> Iterator[Asked]:
+def _p_as_a() -> Iterator[RecipeCase]:
     wide = [("f16", F16, F16), ("bf16", BF16, BF16), ("tf32", TF32, TF32)]
     ways = [(kind, arch, d, a, False) for (kind, d, a), arch in product(wide, ("sm_80", "sm_90"))]
     ways += [("fp8 (e4m3)", arch, F16, E4M3, how) for how in (False, True) for arch in ("sm_89", "sm_120")]
@@ -161,7 +163,7 @@ def _p_as_a() -> Iterator[Asked]:
         how = " --permute-k" if permuted else ""
         answer = partial(_converted, (f"{d}.d", f"{a}.a"), arch, permuted)
         said = f"{kind} on {arch}{', k permuted' if permuted else ''}"
-        yield Asked(said, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
+        yield RecipeCase(said, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
 
 
 ACCUMULATORS = (
@@ -173,42 +175,42 @@ ACCUMULATORS = (
 )
 
 
-def _softmax() -> Iterator[Asked]:
+def _softmax() -> Iterator[RecipeCase]:
     ways = [(said, name, arch, "softmax") for said, name, arch in ACCUMULATORS]
     ways += [("m16n8k16", f"{F16}.d", "sm_80", op) for op in ("max", "sum")]
     for said, name, arch, op in ways:
         command = f"tcprobe reduce {name} --over row --op {op} --arch {arch}"
-        yield Asked(f"{op}, {said} on {arch}", arch, command, partial(_reduced, name, arch, op))
+        yield RecipeCase(f"{op}, {said} on {arch}", arch, command, partial(_reduced, name, arch, op))
 
 
-def _causal() -> Iterator[Asked]:
+def _causal() -> Iterator[RecipeCase]:
     for said, name, arch in ACCUMULATORS:
         command = f"tcprobe reduce {name} --mask '{MASK}' --fill {FILL} --arch {arch}"
-        yield Asked(f"{said} on {arch}", arch, command, partial(_masked, name, arch))
+        yield RecipeCase(f"{said} on {arch}", arch, command, partial(_masked, name, arch))
 
 
-def _epilogue() -> Iterator[Asked]:
+def _epilogue() -> Iterator[RecipeCase]:
     names = [("m16n8k16", f"{F16}.d", "plain"), ("wgmma m64n64k16", f"{WGMMA.format('f16')}.d", LINE)]
     ways = [(*one, kind, "sm_90") for one in names for kind in ("f16", "bf16")]
     ways += [("m16n8k16", f"{F16}.d", "plain", "bf16", arch) for arch in ("sm_100", "sm_120")]
     for said, name, placed, kind, arch in ways:
         shared = "" if placed == "plain" else f" --shared {placed}"
         command = f"tcprobe convert {name} stmatrix --type {kind}{shared} --arch {arch}"
-        yield Asked(f"{said} to {kind} on {arch}", arch, command, partial(_stored, name, arch, kind, placed))
+        yield RecipeCase(f"{said} to {kind} on {arch}", arch, command, partial(_stored, name, arch, kind, placed))
 
 
-def _weights() -> Iterator[Asked]:
+def _weights() -> Iterator[RecipeCase]:
     ways = [(F16, kind, arch) for arch in ("sm_80", "sm_90") for kind in ("s4", "u4", "s8")]
     ways += [(BF16, "s4", "sm_80"), (F16, "e4m3", "sm_89"), (F16, "e2m1", "sm_120"), (S8, "s4", "sm_80")]
     for name, kind, arch in ways:
         wanted = name.split(".")[5]
         command = f"tcprobe load {name}.b --repack --type {kind} --code --arch {arch}"
-        yield Asked(
+        yield RecipeCase(
             f"{kind} for {wanted} on {arch}", arch, command, partial(_repacked, f"{name}.b", arch, kind, "cuda")
         )
     for language in ("numpy", "torch"):
         command = f"tcprobe load {F16}.b --repack --type s4 --packer {language} --arch sm_80"
-        yield Asked(
+        yield RecipeCase(
             f"s4: repacked by {language}", "sm_80", command, partial(_repacked, f"{F16}.b", "sm_80", "s4", language)
         )
 
@@ -221,14 +223,14 @@ HALVES = (
 OTHERS = tuple((name, *one, arch) for name, arch in ((TF32, "sm_80"), (S8, "sm_80"), (E4M3, "sm_89")) for one in WHOLE)
 
 
-def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[Asked]:
+def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeCase]:
     for name, operand, lines, arch in ways:
         kind = name.split(".")[5]
         shared = {"s8": "sw:2,4,3", "e4m3": "sw:2,4,3", "tf32": "sw:3,4,4"}.get(kind, LINE)
         fill = " --fill plain" if _fill(arch) else ""
         shown = f"tcprobe path {name}.{operand} --tile 64x64 --global {lines} --shared {shared}{fill} --code cuda"
         said = f"{operand.upper()} of {kind}, {lines}s contiguous, on {arch}"
-        yield Asked(said, arch, f"{shown} --arch {arch}", partial(_loaded, f"{name}.{operand}", arch, lines))
+        yield RecipeCase(said, arch, f"{shown} --arch {arch}", partial(_loaded, f"{name}.{operand}", arch, lines))
 
 
 def recipes() -> tuple[Recipe, ...]:
