@@ -10,6 +10,7 @@ from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
     bare_views,
+    compare_view,
     data_files,
     diff_view,
     fact_view,
@@ -43,6 +44,10 @@ STATIC = (
     "fact.js",
     "instruction.js",
     "diff.js",
+    "compare.js",
+    "diagnose.js",
+    "explore.js",
+    "picture.js",
     "layout.js",
     "banks.js",
     "find.js",
@@ -81,6 +86,7 @@ def other_views(facts: Facts) -> Iterator[View]:
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
+    yield compare_view.view(facts)
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
     yield play_view.view(facts)

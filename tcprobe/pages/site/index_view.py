@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -45,7 +44,7 @@ def view(facts: Facts, makers: Links) -> View:
     """The page."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    shown: dict[str, Any] = {
+    shown: Json = {
         "counted": facts.counted,
         "families": ", ".join(map(_said, families)),
         "archs": facts.archs,
@@ -149,7 +148,7 @@ def _row(facts: Facts, members: list[Fact]) -> Json:
     return {
         "family": family,
         "types": " ".join(types),
-        "archs": " ".join(name for name in archs if name in first.cells),
+        "archs": " ".join(name.removeprefix("sm_") for name in archs if name in first.cells),
         "name": first.id if one else f"{family} {shape}",
         "count": len(members),
         "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.kernel.explain import explained
 from tcprobe.pages.site import markup
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.recipe_views import Made, multiply
+from tcprobe.pages.site.recipe_views import KernelPages, multiply
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.pages.site.way import ways
 
@@ -18,11 +18,11 @@ BOXES = (("row", "Row of A and D"), ("col", "Column of B and D"), ("k", "k"))
 _BYTE = re.compile(r"\bbyte (\d+)\b")
 
 
-def views(facts: Facts, printed_kernels: Sequence[Made]) -> Iterator[View]:
+def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     """A page for each kernel, and the page that leads to them."""
-    if printed_kernels:
-        yield _index(printed_kernels)
-    yield from (_way(facts, one) for one in printed_kernels)
+    if kernels:
+        yield _index(kernels)
+    yield from (_way(facts, one) for one in kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
@@ -30,7 +30,7 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("The way of one element through a kernel", PAGE)] if facts.layers.with_published else []
 
 
-def _index(printed_kernels: Sequence[Made]) -> View:
+def _index(kernels: Sequence[KernelPages]) -> View:
     about = (
         "From global memory by TMA, cp.async or plain copies into shared memory, by ldmatrix into registers or "
         "straight "
@@ -40,25 +40,25 @@ def _index(printed_kernels: Sequence[Made]) -> View:
     heads = ["Kernel", "A", "B", "D"]
     rows = [
         [[(one.head, one.way)], *([(" · ".join(map(_kind, way["steps"])), "")] for way in explained(one.kernel, SHOWN))]
-        for one in printed_kernels
+        for one in kernels
     ]
     parts = [ListPart("Kernels", "kernels", heads=heads, rows=rows)]
     shown = {"paragraphs": [about], "parts": parts}
     return View(PAGE, "list", "The way of one element", about, shown)
 
 
-def _kind(step_words: str) -> str:
+def _kind(step: str) -> str:
     """What a step is: its first word."""
-    return re.split(r"[: ,]", step_words, maxsplit=1)[0].replace("read", "read by wgmma")
+    return re.split(r"[: ,]", step, maxsplit=1)[0].replace("read", "read by wgmma")
 
 
-def _way(facts: Facts, printed_kernel: Made) -> View:
-    kernel, title = printed_kernel.kernel, f"One element's way: GEMM of {printed_kernel.head}"
+def _way(facts: Facts, kernel_pages: KernelPages) -> View:
+    kernel, title = kernel_pages.kernel, f"One element's way: GEMM of {kernel_pages.head}"
     words = (
         f"{kernel.name}: tiles of {'x'.join(map(str, kernel.asked.tile))}, {kernel.block[0]} threads, "
         f"{kernel.asked.stages} stages in shared memory."
     )
-    linked = [("The kernel's code", printed_kernel.code), ("All kernels", PAGE), *multiply(facts, printed_kernel)]
+    linked = [("The kernel's code", kernel_pages.code), ("All kernels", PAGE), *multiply(facts, kernel_pages)]
     row, col, k = SHOWN
     shown = {
         "words": words,
@@ -73,12 +73,12 @@ def _way(facts: Facts, printed_kernel: Made) -> View:
             for operand, way in zip("abd", explained(kernel, SHOWN), strict=True)
         ],
         "product": f"D(row, col) gains A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
-        "command": f"{printed_kernel.command} --explain {row} {col} {k}",
-        "data": markup.data({**ways(kernel), "command": printed_kernel.command}),
+        "command": f"{kernel_pages.command} --explain {row} {col} {k}",
+        "data": markup.data({**ways(kernel), "command": kernel_pages.command}),
     }
-    return View(printed_kernel.way, "way", title, f"{title}: from global memory to D", shown)
+    return View(kernel_pages.way, "way", title, f"{title}: from global memory to D", shown)
 
 
-def _bank(step_words: str) -> int | None:
+def _bank(step: str) -> int | None:
     """The bank of the byte of shared memory that a step names."""
-    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step_words)) else None
+    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step)) else None

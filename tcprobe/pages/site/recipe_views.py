@@ -30,7 +30,7 @@ KERNELS = {
 _NAME = re.compile(r"\b(?:mma|wmma|wgmma|ldmatrix|stmatrix)\.[\w.:]+")
 
 
-class Made(NamedTuple):
+class KernelPages(NamedTuple):
     """A kernel by its arch and type, the command that prints it, and its pages: code and the way of an element."""
 
     kernel: GemmKernel
@@ -58,25 +58,25 @@ class Made(NamedTuple):
         return f"path/{self.arch}-{self.type}.html"
 
 
-def kernels(layers: Layers) -> tuple[Made, ...]:
+def kernels(layers: Layers) -> tuple[KernelPages, ...]:
     """Those that the folders have tables for."""
     found = []
     for arch, kinds in KERNELS.items():
         for kind in kinds:
             with suppress(UsageError, DataError):
-                found.append(Made(gemm(GemmOptions(arch, kind), layers), arch, kind))
+                found.append(KernelPages(gemm(GemmOptions(arch, kind), layers), arch, kind))
     return tuple(found)
 
 
-def views(facts: Facts, printed_kernels: Sequence[Made]) -> Iterator[View]:
+def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     """The pages that have an answer, and the page that leads to them."""
     pages = [page for recipe in recipes() if (page := _recipe(facts, recipe))]
-    if printed_kernels:
-        pages.append(_kernels(printed_kernels))
+    if kernels:
+        pages.append(_kernels(kernels))
     if pages:
-        yield _index(pages, printed_kernels)
+        yield _index(pages, kernels)
     yield from pages
-    yield from (_kernel(facts, one) for one in printed_kernels)
+    yield from (_kernel(facts, one) for one in kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
@@ -84,13 +84,13 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", PAGE)] if facts.layers.with_published else []
 
 
-def _index(listed_views: Sequence[View], printed_kernels: Sequence[Made]) -> View:
+def _index(pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
-    listed: Links = [(page.title, page.page) for page in listed_views]
-    codes: Links = [(one.head, one.code) for one in printed_kernels]
+    listed: Links = [(page.title, page.page) for page in pages]
+    codes: Links = [(one.head, one.code) for one in kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
     parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
     shown = {"paragraphs": [about], "parts": parts}
@@ -115,17 +115,17 @@ def _recipe(facts: Facts, recipe: Recipe) -> View | None:
     return View(page, "recipe", recipe.title, recipe.words, {"words": recipe.words, "cases": cases})
 
 
-def _named(facts: Facts, spoken: str, arch: str) -> list[tuple[str, str]]:
+def _named(facts: Facts, command: str, arch: str) -> list[tuple[str, str]]:
     """The pages of what a command names, on its arch."""
     found = []
-    for id_ in dict.fromkeys(_NAME.findall(spoken)):
+    for id_ in dict.fromkeys(_NAME.findall(command)):
         if fact := facts.of.get(id_):
             n = f"&n={fact.of_n(id_)}" if fact.grows else ""
             found.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
     return found
 
 
-def _kernels(printed_kernels: Sequence[Made]) -> View:
+def _kernels(kernels: Sequence[KernelPages]) -> View:
     about = (
         "D = A B as one file that nvcc or NVRTC compiles alone. By hand stand the loop and the barriers; every address "
         "and register is that of a table."
@@ -140,9 +140,9 @@ def _kernels(printed_kernels: Sequence[Made]) -> View:
             [(f"{one.kernel.shared_bytes} bytes", "")],
             [("step by step", one.way)],
         ]
-        for one in printed_kernels
+        for one in kernels
     ]
-    shell = "\n".join(one.command for one in printed_kernels)
+    shell = "\n".join(one.command for one in kernels)
     parts = [
         ListPart("Kernels", "kernels", heads=heads, rows=rows, sorts=True),
         ListPart("In the shell", "shell", code=shell),
@@ -150,8 +150,8 @@ def _kernels(printed_kernels: Sequence[Made]) -> View:
     return View(KERNEL, "list", "Whole kernels: GEMM", about, {"paragraphs": [about], "parts": parts})
 
 
-def _kernel(facts: Facts, printed_kernel: Made) -> View:
-    one = printed_kernel.kernel
+def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
+    one = kernel_pages.kernel
     said = one.to_json(None)
     words = f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory."
     lines = [
@@ -164,24 +164,24 @@ def _kernel(facts: Facts, printed_kernel: Made) -> View:
         *said["evidence"],
     ]
     case: Json = {
-        "head": printed_kernel.head,
+        "head": kernel_pages.head,
         "anchor": "code",
-        "command": printed_kernel.command,
+        "command": kernel_pages.command,
         "lines": lines,
         "links": [
-            *multiply(facts, printed_kernel),
-            ("The way of one element, step by step", printed_kernel.way),
+            *multiply(facts, kernel_pages),
+            ("The way of one element, step by step", kernel_pages.way),
             ("All kernels", KERNEL),
         ],
         "code": one.source,
     }
-    title = f"GEMM kernel: {printed_kernel.head}"
-    return View(printed_kernel.code, "recipe", title, words, {"words": words, "cases": [case]})
+    title = f"GEMM kernel: {kernel_pages.head}"
+    return View(kernel_pages.code, "recipe", title, words, {"words": words, "cases": [case]})
 
 
-def multiply(facts: Facts, printed_kernel: Made) -> list[tuple[str, str]]:
+def multiply(facts: Facts, kernel_pages: KernelPages) -> list[tuple[str, str]]:
     """The page of the multiply of a kernel, on its arch and for its N."""
-    row = printed_kernel.kernel.asked.instruction
+    row = kernel_pages.kernel.asked.instruction
     name = facts.named.get(row.id, "")
     n = f"&n={row.shape.n}" if name == for_every_n(row.id, row.shape) != row.id else ""
-    return [(row.id, f"{addresses.instruction(name)}?arch={printed_kernel.arch}{n}")] if name else []
+    return [(row.id, f"{addresses.instruction(name)}?arch={kernel_pages.arch}{n}")] if name else []

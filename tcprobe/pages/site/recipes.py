@@ -47,7 +47,7 @@ class RecipeAnswer:
     code: str
 
 
-class RecipeCase(NamedTuple):
+class RecipeCommand(NamedTuple):
     """A command on one arch, as a shell takes it, and what answers it."""
 
     head: str
@@ -62,12 +62,12 @@ class Recipe(NamedTuple):
     name: str
     title: str
     words: str
-    asked: tuple[RecipeCase, ...]
+    asked: tuple[RecipeCommand, ...]
 
 
-def answered(recipe_cases: Iterable[RecipeCase], layers: Layers) -> Iterator[tuple[RecipeCase, RecipeAnswer]]:
+def answered(asked: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
     """What folders can answer; what they have no tables for is left out."""
-    for one in recipe_cases:
+    for one in asked:
         with suppress(UsageError, DataError):
             yield one, one.answer(layers)
 
@@ -86,12 +86,10 @@ def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers)
     return RecipeAnswer([*lines, *_moved(found), *_origins(tiles.source, tiles.target)], header([found]))
 
 
-def _moved(conversion: Conversion) -> list[str]:
-    fewest = (
-        "; no scheme of 32-bit words has fewer shuffles" if conversion.fewest and "shuffle" in conversion.costs else ""
-    )
-    lines = [conversion.summary, f"a lane: {conversion.words}{fewest}", *filter(None, [conversion.fills])]
-    return [*lines, f"order of k: {' '.join(map(str, conversion.tiling.order))}"] if conversion.tiling.order else lines
+def _moved(found: Conversion) -> list[str]:
+    fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
+    lines = [found.summary, f"a lane: {found.words}{fewest}", *filter(None, [found.fills])]
+    return [*lines, f"order of k: {' '.join(map(str, found.tiling.order))}"] if found.tiling.order else lines
 
 
 def _origins(*cells: Cell) -> list[str]:
@@ -153,7 +151,7 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
     yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements come to their places"
 
 
-def _p_as_a() -> Iterator[RecipeCase]:
+def _p_as_a() -> Iterator[RecipeCommand]:
     wide = [("f16", F16, F16), ("bf16", BF16, BF16), ("tf32", TF32, TF32)]
     ways = [(kind, arch, d, a, False) for (kind, d, a), arch in product(wide, ("sm_80", "sm_90"))]
     ways += [("fp8 (e4m3)", arch, F16, E4M3, how) for how in (False, True) for arch in ("sm_89", "sm_120")]
@@ -163,7 +161,7 @@ def _p_as_a() -> Iterator[RecipeCase]:
         how = " --permute-k" if permuted else ""
         answer = partial(_converted, (f"{d}.d", f"{a}.a"), arch, permuted)
         said = f"{kind} on {arch}{', k permuted' if permuted else ''}"
-        yield RecipeCase(said, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
+        yield RecipeCommand(said, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
 
 
 ACCUMULATORS = (
@@ -175,42 +173,42 @@ ACCUMULATORS = (
 )
 
 
-def _softmax() -> Iterator[RecipeCase]:
+def _softmax() -> Iterator[RecipeCommand]:
     ways = [(said, name, arch, "softmax") for said, name, arch in ACCUMULATORS]
     ways += [("m16n8k16", f"{F16}.d", "sm_80", op) for op in ("max", "sum")]
     for said, name, arch, op in ways:
         command = f"tcprobe reduce {name} --over row --op {op} --arch {arch}"
-        yield RecipeCase(f"{op}, {said} on {arch}", arch, command, partial(_reduced, name, arch, op))
+        yield RecipeCommand(f"{op}, {said} on {arch}", arch, command, partial(_reduced, name, arch, op))
 
 
-def _causal() -> Iterator[RecipeCase]:
+def _causal() -> Iterator[RecipeCommand]:
     for said, name, arch in ACCUMULATORS:
         command = f"tcprobe reduce {name} --mask '{MASK}' --fill {FILL} --arch {arch}"
-        yield RecipeCase(f"{said} on {arch}", arch, command, partial(_masked, name, arch))
+        yield RecipeCommand(f"{said} on {arch}", arch, command, partial(_masked, name, arch))
 
 
-def _epilogue() -> Iterator[RecipeCase]:
+def _epilogue() -> Iterator[RecipeCommand]:
     names = [("m16n8k16", f"{F16}.d", "plain"), ("wgmma m64n64k16", f"{WGMMA.format('f16')}.d", LINE)]
     ways = [(*one, kind, "sm_90") for one in names for kind in ("f16", "bf16")]
     ways += [("m16n8k16", f"{F16}.d", "plain", "bf16", arch) for arch in ("sm_100", "sm_120")]
     for said, name, placed, kind, arch in ways:
         shared = "" if placed == "plain" else f" --shared {placed}"
         command = f"tcprobe convert {name} stmatrix --type {kind}{shared} --arch {arch}"
-        yield RecipeCase(f"{said} to {kind} on {arch}", arch, command, partial(_stored, name, arch, kind, placed))
+        yield RecipeCommand(f"{said} to {kind} on {arch}", arch, command, partial(_stored, name, arch, kind, placed))
 
 
-def _weights() -> Iterator[RecipeCase]:
+def _weights() -> Iterator[RecipeCommand]:
     ways = [(F16, kind, arch) for arch in ("sm_80", "sm_90") for kind in ("s4", "u4", "s8")]
     ways += [(BF16, "s4", "sm_80"), (F16, "e4m3", "sm_89"), (F16, "e2m1", "sm_120"), (S8, "s4", "sm_80")]
     for name, kind, arch in ways:
         wanted = name.split(".")[5]
         command = f"tcprobe load {name}.b --repack --type {kind} --code --arch {arch}"
-        yield RecipeCase(
+        yield RecipeCommand(
             f"{kind} for {wanted} on {arch}", arch, command, partial(_repacked, f"{name}.b", arch, kind, "cuda")
         )
     for language in ("numpy", "torch"):
         command = f"tcprobe load {F16}.b --repack --type s4 --packer {language} --arch sm_80"
-        yield RecipeCase(
+        yield RecipeCommand(
             f"s4: repacked by {language}", "sm_80", command, partial(_repacked, f"{F16}.b", "sm_80", "s4", language)
         )
 
@@ -223,14 +221,14 @@ HALVES = (
 OTHERS = tuple((name, *one, arch) for name, arch in ((TF32, "sm_80"), (S8, "sm_80"), (E4M3, "sm_89")) for one in WHOLE)
 
 
-def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeCase]:
+def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeCommand]:
     for name, operand, lines, arch in ways:
         kind = name.split(".")[5]
         shared = {"s8": "sw:2,4,3", "e4m3": "sw:2,4,3", "tf32": "sw:3,4,4"}.get(kind, LINE)
         fill = " --fill plain" if _fill(arch) else ""
         shown = f"tcprobe path {name}.{operand} --tile 64x64 --global {lines} --shared {shared}{fill} --code cuda"
         said = f"{operand.upper()} of {kind}, {lines}s contiguous, on {arch}"
-        yield RecipeCase(said, arch, f"{shown} --arch {arch}", partial(_loaded, f"{name}.{operand}", arch, lines))
+        yield RecipeCommand(said, arch, f"{shown} --arch {arch}", partial(_loaded, f"{name}.{operand}", arch, lines))
 
 
 def recipes() -> tuple[Recipe, ...]:

@@ -52,11 +52,11 @@ def figures(facts: Facts) -> Iterator[Json]:
             yield from (_figure(form, int(m), vector) for m in form.stated["m_values"])
 
 
-def _figure(multiply_form: Instruction, m: int, vector: int) -> Json:
-    n = max(n for n in map(int, multiply_form.stated["n_values"]) if n <= MOST_N)
+def _figure(instruction: Instruction, m: int, vector: int) -> Json:
+    n = max(n for n in map(int, instruction.stated["n_values"]) if n <= MOST_N)
     drawn, start = list[Json](), 0
     ctas = 1
-    for operand in operands(multiply_form):
+    for operand in operands(instruction):
         found = _placed(operand, Wanted(m, n, 0, vector if operand.name.startswith("scale") else 0))
         if found is None:
             continue
@@ -68,42 +68,42 @@ def _figure(multiply_form: Instruction, m: int, vector: int) -> Json:
         start += -(-width // 4) * 4
     high = ctas * LANES * Y + (ctas - 1) * GAP
     return {
-        "head": f"{multiply_form.id.removeprefix('tcgen05.')}, M {m}, N {n}",
-        "anchor": addresses.slug(f"{multiply_form.id} m{m}"),
-        "page": addresses.instruction(multiply_form.id),
-        "form": multiply_form.id,
+        "head": f"{instruction.id.removeprefix('tcgen05.')}, M {m}, N {n}",
+        "anchor": addresses.slug(f"{instruction.id} m{m}"),
+        "page": addresses.instruction(instruction.id),
+        "instruction": instruction.id,
         "width": COLUMNS * X,
         "height": high,
         "rects": drawn,
         "legend": [one["key"] for one in drawn if "key" in one],
         "warps": [(cta * (LANES * Y + GAP) + warp * 32 * Y, cta, warp) for cta in range(ctas) for warp in range(4)],
-        "command": f"tcprobe show {multiply_form.id} --m {m} --n {n}",
+        "command": f"tcprobe show {instruction.id} --m {m} --n {n}",
     }
 
 
-def _placed(kept: MemoryOperand, asked_with: Wanted) -> InTensorMemory | None:
+def _placed(in_memory: MemoryOperand, wanted: Wanted) -> InTensorMemory | None:
     """Where an operand is; None where nobody states it for this M and N."""
     try:
-        extent(kept.form, "m", asked_with.m)
-        return placed(kept, asked_with)
+        extent(in_memory.form, "m", wanted.m)
+        return placed(in_memory, wanted)
     except UsageError:
         return None
 
 
-def _said(lying: InTensorMemory) -> str:
-    said = lying.statement
-    times = f", each held {lying.held} times" if lying.held > 1 else ""
-    letter = f", layout {lying.letter}" if lying.letter and lying.operand.name == "d" else ""
+def _said(found: InTensorMemory) -> str:
+    said = found.statement
+    times = f", each held {found.held} times" if found.held > 1 else ""
+    letter = f", layout {found.letter}" if found.letter and found.operand.name == "d" else ""
     return f"{said.rows} x {said.cols} of {said.bits} bits{letter}{times}; {said.source}"
 
 
-def _regions(lying: InTensorMemory) -> Iterator[Region]:
+def _regions(found: InTensorMemory) -> Iterator[Region]:
     """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
-    said, across = lying.statement, lying.operand.name == "scale_b"
+    said, across = found.statement, found.operand.name == "scale_b"
     cells: dict[tuple[int, int], dict[int, int]] = {}
     for row, col in product(range(said.rows), range(said.cols)):
         line = col if across else row
-        for place in lying.places(row, col):
+        for place in found.places(row, col):
             of = cells.setdefault((place.cta, place.lane), {})
             of[place.column] = min(line, of.get(place.column, line))
     runs = sorted(run for (cta, lane), of in cells.items() for run in _runs(cta, lane, of))
@@ -132,20 +132,20 @@ def _runs(cta: int, lane: int, line_of: Mapping[int, int]) -> Iterator[tuple[int
         yield cta, first, count, lane, line
 
 
-def _drawn(name: str, region: Region, start: int) -> Json:
+def _drawn(name: str, one: Region, start: int) -> Json:
     """A rectangle: where, its colour by the first row, and what it holds."""
     axis = "column" if name == "scale_b" else "row"
-    rows = f"{axis}s {region.row} to {region.row + region.lanes - 1}" if region.lanes > 1 else f"{axis} {region.row}"
-    first = start + region.column
+    rows = f"{axis}s {one.row} to {one.row + one.lanes - 1}" if one.lanes > 1 else f"{axis} {one.row}"
+    first = start + one.column
     return {
         "x": first * X,
-        "y": region.cta * (LANES * Y + GAP) + region.lane * Y,
-        "w": region.columns * X,
-        "h": region.lanes * Y,
-        "of": f"c{region.row // 16 % 8}",
-        "text": f"{words.name_of(name)}: {rows}" if region.columns * X >= 100 and region.lanes >= 8 else "",
-        "said": f"{words.name_of(name)}: {rows}; cta {region.cta}, "
-        f"lanes {region.lane} to {region.lane + region.lanes - 1}, columns {first} to {first + region.columns - 1}",
+        "y": one.cta * (LANES * Y + GAP) + one.lane * Y,
+        "w": one.columns * X,
+        "h": one.lanes * Y,
+        "of": f"c{one.row // 16 % 8}",
+        "text": f"{words.name_of(name)}: {rows}" if one.columns * X >= 100 and one.lanes >= 8 else "",
+        "said": f"{words.name_of(name)}: {rows}; cta {one.cta}, lanes {one.lane} to {one.lane + one.lanes - 1}, "
+        f"columns {first} to {first + one.columns - 1}",
     }
 
 

@@ -42,43 +42,43 @@ def ways(kernel: GemmKernel) -> Json:
     }
 
 
-def _steps(kernel: GemmKernel, operand: int, block_tile: At) -> list[list[Part]]:
+def _steps(kernel: GemmKernel, number: int, corner: At) -> list[list[Part]]:
     """The steps of A, B or D: of each its parts."""
 
-    def lines_at(spot: At) -> list[str]:
-        return list(explained(kernel, spot)[operand]["steps"])
+    def said(element: At) -> list[str]:
+        return list(explained(kernel, element)[number]["steps"])
 
-    axes = AXES["abd"[operand]]
-    extents = [side if axis in axes else 1 for axis, side in zip("rck", block_tile, strict=True)]
-    sampled = sorted({(row % extents[0], col % extents[1], k % extents[2]) for row, col, k in _sample()})
-    return [_step(partial(_nth, lines_at, number), extents, sampled) for number in range(len(lines_at((0, 0, 0))))]
+    axes = AXES["abd"[number]]
+    sides = [side if axis in axes else 1 for axis, side in zip("rck", corner, strict=True)]
+    points = sorted({(row % sides[0], col % sides[1], k % sides[2]) for row, col, k in _sample()})
+    return [_step(partial(_nth, said, step), sides, points) for step in range(len(said((0, 0, 0))))]
 
 
-def _nth(lines_at: Callable[[At], list[str]], number: int, spot: At) -> str:
-    return lines_at(spot)[number]
+def _nth(said: Callable[[At], list[str]], number: int, element: At) -> str:
+    return said(element)[number]
 
 
 def _sample() -> list[At]:
     return [*product(SAMPLED[::2], SAMPLED[1::2], SAMPLED[::3])]
 
 
-def _step(line_at: Callable[[At], str], extents: Sequence[int], sampled: Sequence[At]) -> list[Part]:
-    if line_at((0, 0, 0)).startswith("global: "):
-        return [{"global": line_at((0, 0, 0))[len("global: ")]}]
-    texts = _NUMBER.split(_outside(line_at((0, 0, 0))))
-    spoken = [_outside(line_at(spot)) for spot in sampled]
+def _step(said: Callable[[At], str], sides: Sequence[int], points: Sequence[At]) -> list[Part]:
+    if said((0, 0, 0)).startswith("global: "):
+        return [{"global": said((0, 0, 0))[len("global: ")]}]
+    texts = _NUMBER.split(_outside(said((0, 0, 0))))
+    spoken = [_outside(said(at)) for at in points]
     if any(_NUMBER.split(words) != texts for words in spoken):
         raise ValueError(f"elements whose ways differ in more than numbers: {spoken[0]}")
     numbers = [_numbers(words) for words in spoken]
     images = [
-        [_numbers(_outside(line_at(_one(axis, bit)))) for bit in range(side.bit_length() - 1)]
-        for axis, side in enumerate(extents)
+        [_numbers(_outside(said(_one(axis, bit)))) for bit in range(side.bit_length() - 1)]
+        for axis, side in enumerate(sides)
     ]
-    zero = _numbers(_outside(line_at((0, 0, 0))))
+    zero = _numbers(_outside(said((0, 0, 0))))
     parts: list[Part] = [texts[0]]
     for place, after in enumerate(texts[1:]):
         column = [[image[place] for image in of] for of in images]
-        parts += [_number(zero[place], column, sampled, [each[place] for each in numbers]), after]
+        parts += [_number(zero[place], column, points, [at[place] for at in numbers]), after]
     return _joined(parts)
 
 
@@ -97,28 +97,28 @@ def _one(axis: int, bit: int) -> At:
     return at[0], at[1], at[2]
 
 
-def _number(zero: int, of_bits: list[list[int]], sampled: Sequence[At], expected: list[int]) -> Part:
+def _number(zero: int, images: list[list[int]], points: Sequence[At], expected: list[int]) -> Part:
     """How a number follows from an element's place; ValueError where neither way gives what is expected."""
-    by_xor = [[image ^ zero for image in of] for of in of_bits]
-    by_sum = [[image - zero for image in of] for of in of_bits]
+    by_xor = [[image ^ zero for image in of] for of in images]
+    by_sum = [[image - zero for image in of] for of in images]
     for op, of in (("xor", by_xor), ("sum", by_sum)):
-        if [value(op, zero, of, spot) for spot in sampled] == expected:
+        if [value(op, zero, of, at) for at in points] == expected:
             return str(zero) if not any(map(any, of)) else {"op": op, "zero": zero, "images": of}
     raise ValueError(f"a number that is neither a sum nor an XOR of bits: {expected[:8]}")
 
 
-def value(op: str, zero: int, of_bits: Sequence[Sequence[int]], spot: Sequence[int]) -> int:
+def value(op: str, zero: int, images: Sequence[Sequence[int]], element: Sequence[int]) -> int:
     """The number of an element of the tile."""
     chosen = [
-        image for of, place in zip(of_bits, spot, strict=True) for bit, image in enumerate(of) if place >> bit & 1
+        image for of, place in zip(images, element, strict=True) for bit, image in enumerate(of) if place >> bit & 1
     ]
     return reduce(xor, chosen, zero) if op == "xor" else sum(chosen, zero)
 
 
-def _joined(way_parts: Sequence[Part]) -> list[Part]:
+def _joined(pieces: Sequence[Part]) -> list[Part]:
     """Texts that follow each other as one."""
     found: list[Part] = []
-    for part in way_parts:
+    for part in pieces:
         if isinstance(part, str) and found and isinstance(found[-1], str):
             found[-1] += part
         elif part != "":

@@ -88,7 +88,7 @@
     const rows = all("tbody tr[data-family]"), count = one("#filtered");
     const apply = () => {
       rows.forEach((row) => {
-        row.hidden = !boxes.every((box) => !box.value || (" " + row.dataset[box.dataset.filter] + " ").includes(" " + box.value + " "));
+        row.hidden = !boxes.every((box) => !box.value || (" " + row.dataset[box.dataset.filter] + " ").includes(" " + box.value.replace("sm_", "") + " "));
       });
       if (count) count.textContent = rows.filter((row) => !row.hidden).length + " of " + rows.length + " rows";
     };
