@@ -129,6 +129,7 @@ CALLS = {
         ("descriptor", "0x6020404000010000"),
         ("descriptor", "--idesc", "--kind", "tf32", "--m", "64", "--n", "24"),
         ("descriptor", "--idesc", "0x08c00490"),
+        ("descriptor", "--zero-mask", "--m", "64", "--n", "128", "--set", "skip_span=3", "--set", "use_span=4"),
     ],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],

@@ -254,14 +254,17 @@ def descriptor(value: str | None, as_json: bool, **asked: Any) -> None:
     """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
 
     With a value of 64 bits: what it says, to wgmma or, by its version bits, to tcgen05. --idesc: the 32 bits of a
-    tcgen05.mma, both ways.
+    tcgen05.mma, both ways. --zero-mask: the 64 bits by which tcgen05.mma.ws leaves columns of B out, both ways.
     """
     from tcprobe.ask import descriptor as ask
 
     if asked["idesc"]:
-        if asked["tcgen05"] or asked["size"]:
-            raise UsageError("--idesc is of an instruction: leave --tile and --tcgen05 out.")
+        if asked["tcgen05"] or asked["size"] or asked["zero_mask"]:
+            raise UsageError("--idesc is of an instruction: leave --tile, --tcgen05 and --zero-mask out.")
         tcgen05.instruction(value, asked, as_json)
+        return
+    if asked["zero_mask"]:
+        tcgen05.zero_mask(value, asked, as_json)
         return
     tcgen05.check_none(asked)
     if (value is None) == (asked["size"] is None):
