@@ -57,6 +57,7 @@ CALLS = {
         ("trace", SPARSE, "--row", "3", "--col", "2", "--selector", "1"),
         ("trace", WGMMA, "--row", "3", "--col", "5", "--swizzle", "128"),
         ("trace", WGMMA, "--operand", "a_smem", "--byte", "9"),
+        ("trace", "tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4", "--row", "3", "--col", "5", "--a-in", "tensor"),
         ("trace", WGMMA, "--operand", "a", "--lane", "9", "--i", "1"),
     ],
     "convert": [

@@ -137,15 +137,15 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
     }
 
 
-def _number(bits: Sequence[int]) -> int:
-    return sum(bit << place for place, bit in enumerate(bits))
+def _number(zero: Sequence[int]) -> int:
+    return sum(bit << place for place, bit in enumerate(zero))
 
 
-def _runs(mask: Sequence[int]) -> list[list[int]]:
+def _runs(zero: Sequence[int]) -> list[list[int]]:
     """First and last of each run of columns that count as zero."""
-    places = [place for place, bit in enumerate(mask) if bit]
-    firsts = [p for p in places if not p or not mask[p - 1]]
-    lasts = [p for p in places if p + 1 == len(mask) or not mask[p + 1]]
+    places = [place for place, bit in enumerate(zero) if bit]
+    firsts = [p for p in places if not p or not zero[p - 1]]
+    lasts = [p for p in places if p + 1 == len(zero) or not zero[p + 1]]
     return [list(pair) for pair in zip(firsts, lasts, strict=True)]
 
 

@@ -110,6 +110,10 @@ def _check_traced(instruction: Instruction, params: dict[str, Any]) -> None:
         raise UsageError(f"{instruction.metadata.id} has no selector {params['selector']}: it has {known}.")
     if params["operand"] == "a_smem" and params["a_in"] == "registers":
         raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
+    if params["a_in"] == "tensor":
+        raise UsageError(
+            f"{instruction.id} has A in registers or in shared memory; tcgen05.mma has it in tensor memory."
+        )
 
 
 def traced(instruction: Instruction, tables: Mapping[str, Cell], params: dict[str, Any]) -> Iterator[SharedTrace]:
