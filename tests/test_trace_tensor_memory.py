@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.trace_tensor_memory import Asked, traced
+from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 
@@ -74,7 +74,9 @@ def test_every_product_by_hand(form):
 
 def test_swizzled_bytes():
     """A row of 128 bytes, whose 16-byte pieces are exchanged by the number of the line."""
-    found = traced(inventory.instructions()["tcgen05.mma.cta_group::1.kind::f16"], Asked(swizzle=128), 11, 77)
+    found = traced(
+        inventory.instructions()["tcgen05.mma.cta_group::1.kind::f16"], TensorTraceRequest(swizzle=128), 11, 77
+    )
     for k, one in enumerate(found.meetings):
         for offsets, line in (((one.a_byte,), 11), (one.b_bytes, 77)):
             byte = line * 128 + 2 * k

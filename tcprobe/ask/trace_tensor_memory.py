@@ -2,7 +2,7 @@
 
 >>> from tcprobe.isa import inventory
 >>> form = inventory.instructions()["tcgen05.mma.cta_group::2.kind::f16"]
->>> found = traced(form, Asked(m=128, n=256), 70, 200)
+>>> found = traced(form, TensorTraceRequest(m=128, n=256), 70, 200)
 >>> found.d[0], found.meetings[9].a_byte, found.meetings[9].b_bytes, found.b_cta
 (TensorCell(cta=1, lane=70, column=72, bit=0), 226, (2434,), 1)
 
@@ -28,7 +28,7 @@ CHUNKS = {"tf32": (1, 2), "mxf4": (4, 8), "mxf4nvf4": (4, 8)}
 OTHER_CHUNK = (2, 4)
 
 
-class Asked(NamedTuple):
+class TensorTraceRequest(NamedTuple):
     """M and N, the usual by default; the swizzle of A and B; A in tensor memory; selector and scales of a row."""
 
     m: int | None = None
@@ -93,17 +93,17 @@ class TensorTrace(NamedTuple):
         }
 
 
-def traced(form: Instruction, asked_with: Asked, row: int, col: int) -> TensorTrace:
+def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, col: int) -> TensorTrace:
     """What feeds D[row][col]; UsageError for an element, sizes, scales or a selector that the form does not have."""
-    whole = _Placed(form, asked_with)
+    whole = _Placed(instruction, asked_with)
     whole.d.places(row, col)
-    paired = "cta_group::2" in form.id
+    paired = "cta_group::2" in instruction.id
     a_cta, line = divmod(row, whole.d.m // 2) if paired else (0, row)
     b_cta, column = divmod(col, whole.d.n // 2) if paired else (0, col)
-    stored = next(o.cols for o in form.operands if o.name == "a")
+    stored = next(o.cols for o in instruction.operands if o.name == "a")
     meetings = []
     for at in range(stored):
-        k = _candidates(form, at)
+        k = _candidates(instruction, at)
         meetings.append(
             TensorMeeting(
                 at,
@@ -115,31 +115,33 @@ def traced(form: Instruction, asked_with: Asked, row: int, col: int) -> TensorTr
                 whole.scales(row, col, k[0]),
             )
         )
-    return TensorTrace(form, whole.d, row, col, whole.descriptors, a_cta, b_cta, tuple(meetings), whole.sources)
+    return TensorTrace(instruction, whole.d, row, col, whole.descriptors, a_cta, b_cta, tuple(meetings), whole.sources)
 
 
 class _Placed:
     """The operands of a form, as they are asked for."""
 
-    def __init__(self, form: Instruction, asked_with: Asked) -> None:
-        self.form, self.bits = form, WIDTHS.get(form.kind or "", BYTE)
-        names = {operand.name for operand in form.operands}
+    def __init__(self, instruction: Instruction, asked_with: TensorTraceRequest) -> None:
+        self.form, self.bits = instruction, WIDTHS.get(instruction.kind or "", BYTE)
+        names = {operand.name for operand in instruction.operands}
         self.scaled = tuple(name for name in ("scale_a", "scale_b") if name in names)
-        self.vector = _vector(form, asked_with.vector) if self.scaled else 0
+        self.vector = _vector(instruction, asked_with.vector) if self.scaled else 0
         selected = asked_with.selector or 0
         if asked_with.selector is not None and not (self.scaled or "e" in names):
-            raise UsageError(f"no selector changes {form.id}: leave --selector out.")
+            raise UsageError(f"no selector changes {instruction.id}: leave --selector out.")
 
         def operand(name: str, vector: int = 0) -> InTensorMemory:
-            selector = selected if selected in selectors(form, name, vector) or name == self._chosen else 0
-            return placed(MemoryOperand(form, name), Wanted(asked_with.m, asked_with.n, selector, vector))
+            selector = selected if selected in selectors(instruction, name, vector) or name == self._chosen else 0
+            return placed(MemoryOperand(instruction, name), Wanted(asked_with.m, asked_with.n, selector, vector))
 
         self._chosen = self.scaled[0] if self.scaled else "e"
         self.d = operand("d")
         self.a = operand("a") if asked_with.a_in_tensor else None
         self.e = operand("e") if "e" in names else None
         self._scales = {name: operand(name, self.vector) for name in self.scaled}
-        a, b = ((o.cols if o.name == "a" else o.rows) * self.bits // 8 for o in form.operands if o.name in ("a", "b"))
+        a, b = (
+            (o.cols if o.name == "a" else o.rows) * self.bits // 8 for o in instruction.operands if o.name in ("a", "b")
+        )
         self.descriptors = (_descriptor(a, asked_with.swizzle), _descriptor(b, asked_with.swizzle))
 
     @property
@@ -174,39 +176,42 @@ def _descriptor(k_bytes: int, swizzle: int) -> Descriptor:
     return Descriptor(16, 8 * swizzle, swizzle)
 
 
-def _vector(form: Instruction, asked_for: int | None) -> int:
+def _vector(instruction: Instruction, asked_for: int | None) -> int:
     """How many scales a row has; UsageError where that is not said and not plain."""
-    known = vectors(form)
+    known = vectors(instruction)
     if asked_for is None and len(known) == 1:
         return known[0]
     if asked_for not in known:
-        raise UsageError(f"{form.id} has {' or '.join(map(str, known))} scales a row: say --scale-vec {known[-1]}.")
+        raise UsageError(
+            f"{instruction.id} has {' or '.join(map(str, known))} scales a row: say --scale-vec {known[-1]}."
+        )
     return asked_for
 
 
-def _candidates(form: Instruction, stored: int) -> tuple[int, ...]:
+def _candidates(instruction: Instruction, stored: int) -> tuple[int, ...]:
     """The k that a stored element of A can stand for: its chunk; of 4-bit types, stored in pairs, of its parity."""
-    if not any(operand.name == "e" for operand in form.operands):
+    if not any(operand.name == "e" for operand in instruction.operands):
         return (stored,)
-    kept, whole = CHUNKS.get(form.kind or "", OTHER_CHUNK)
+    kept, whole = CHUNKS.get(instruction.kind or "", OTHER_CHUNK)
     first = stored // kept * whole
     step = 2 if kept > OTHER_CHUNK[0] else 1
     return tuple(range(first + stored % step, first + whole, step))
 
 
-def _plain(cells: tuple[TensorCell, ...]) -> list[Json]:
-    return [dict(cell._asdict()) for cell in cells]
+def _plain(tensor_cells: tuple[TensorCell, ...]) -> list[Json]:
+    return [dict(cell._asdict()) for cell in tensor_cells]
 
 
-def _meeting(one: TensorMeeting) -> Json:
+def _meeting(tensor_meeting: TensorMeeting) -> Json:
     return {
-        "stored": one.stored,
-        "k": list(one.k),
-        "a_offset": one.a_byte,
-        "a": _plain(one.a),
-        "b_offsets": list(one.b_bytes),
-        "e": _plain(one.e),
+        "stored": tensor_meeting.stored,
+        "k": list(tensor_meeting.k),
+        "a_offset": tensor_meeting.a_byte,
+        "a": _plain(tensor_meeting.a),
+        "b_offsets": list(tensor_meeting.b_bytes),
+        "e": _plain(tensor_meeting.e),
         "scales": {
-            name: {"row": row, "col": col, "tmem": _plain(cells)} for name, (row, col, cells) in one.scales.items()
+            name: {"row": row, "col": col, "tmem": _plain(cells)}
+            for name, (row, col, cells) in tensor_meeting.scales.items()
         },
     }

@@ -13,7 +13,7 @@ from tcprobe.cli.tensor_memory import SIZES, check_arch
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tcprobe.ask.trace_tensor_memory import TensorMeeting, TensorTrace
     from tcprobe.isa.instruction import Instruction
@@ -29,24 +29,24 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def answer(form: Instruction, name: str | None, params: dict[str, Any], as_json: bool) -> None:
+def answer(instruction: Instruction, name: str | None, params: dict[str, Any], as_json: bool) -> None:
     """Answers for every element that is asked about; UsageError for what a tcgen05.mma does not have."""
-    from tcprobe.ask.trace_tensor_memory import Asked, traced
+    from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
 
-    check_arch(form, name)
+    check_arch(instruction, name)
     if wrong := [option for option in ELSEWHERE if params[option] is not None]:
-        raise UsageError(f"{form.id}: give --row and --col of D; --{wrong[0].replace('_', '-')} is for others.")
+        raise UsageError(f"{instruction.id}: give --row and --col of D; --{wrong[0].replace('_', '-')} is for others.")
     if None in (params["row"], params["col"]):
-        raise UsageError(f"{form.id}: give --row and --col of D.")
+        raise UsageError(f"{instruction.id}: give --row and --col of D.")
     if params["major"] == "mn":
         raise UsageError("trace of tcgen05.mma has A and B with k contiguous: leave --major out.")
     if params["a_in"] == "registers":
-        raise UsageError(f"{form.id} has A in shared or in tensor memory: --a-in shared or tensor.")
+        raise UsageError(f"{instruction.id} has A in shared or in tensor memory: --a-in shared or tensor.")
     span = params["swizzle"].span if params["swizzle"] else 0
     in_tensor = params["a_in"] == "tensor"
-    asked = Asked(params["m"], params["n"], span, in_tensor, params["selector"], params["vector"])
+    asked = TensorTraceRequest(params["m"], params["n"], span, in_tensor, params["selector"], params["vector"])
     for row, col in product(params["row"], params["col"]):
-        found = traced(form, asked, row, col)
+        found = traced(instruction, asked, row, col)
         if as_json:
             click.echo(json.dumps(found.to_json()))
         else:
@@ -56,29 +56,31 @@ def answer(form: Instruction, name: str | None, params: dict[str, Any], as_json:
 def _print(trace: TensorTrace) -> None:
     at, size = f"D[{trace.row}][{trace.col}]", trace.placed_d
     wrapping.line(f"{at} in {trace.form.id}, M {size.m}, N {size.n}: {_cells(trace.d)}", at, bold=True)
-    pair = "cta_group::2" in trace.form.id
+    two_ctas = "cta_group::2" in trace.form.id
     for one in trace.meetings:
-        a = f"at byte {one.a_byte}{_of(trace.a_cta, pair)}" if one.a_byte is not None else _cells(one.a)
+        a = f"at byte {one.a_byte}{_of(trace.a_cta, two_ctas)}" if one.a_byte is not None else _cells(one.a)
         b = ", ".join(f"B[{k}][{trace.col}] at byte {at}" for k, at in zip(one.k, one.b_bytes, strict=True))
-        click.echo(f"  A[{trace.row}][{one.stored}] {a}  x  {b}{_of(trace.b_cta, pair)}{_beside(one)}")
+        click.echo(f"  A[{trace.row}][{one.stored}] {a}  x  {b}{_of(trace.b_cta, two_ctas)}{_beside(one)}")
     a, b = trace.to_json()["descriptors"]
     shared = f"B behind {b}" if trace.meetings[0].a else f"A behind {a}, B behind {b}"
     wrapping.line(f"{shared} with start addresses added, k contiguous")
     wrapping.line(f"documented only, by {'; '.join(trace.sources)}")
 
 
-def _of(cta: int, pair: bool) -> str:
-    return f" of cta {cta}" if pair else ""
+def _of(cta: int, two_ctas: bool) -> str:
+    return f" of cta {cta}" if two_ctas else ""
 
 
-def _beside(one: TensorMeeting) -> str:
+def _beside(tensor_meeting: TensorMeeting) -> str:
     """The index and the scales of a product, the first place of each: warps have the same."""
-    said = [f"index {_cells(one.e[:1])}"] if one.e else []
-    said += [f"{name.upper()}[{row}][{col}] {_cells(cells[:1])}" for name, (row, col, cells) in one.scales.items()]
+    said = [f"index {_cells(tensor_meeting.e[:1])}"] if tensor_meeting.e else []
+    said += [
+        f"{name.upper()}[{row}][{col}] {_cells(cells[:1])}" for name, (row, col, cells) in tensor_meeting.scales.items()
+    ]
     return f"  ({'; '.join(said)})" if said else ""
 
 
-def _cells(cells: Sequence[TensorCell]) -> str:
+def _cells(tensor_cells: tuple[TensorCell, ...]) -> str:
     return "; ".join(
-        f"cta {c.cta}, lane {c.lane}, column {c.column}" + (f", bit {c.bit}" if c.bit else "") for c in cells
+        f"cta {c.cta}, lane {c.lane}, column {c.column}" + (f", bit {c.bit}" if c.bit else "") for c in tensor_cells
     )
