@@ -17,9 +17,8 @@ what `st.shared` of that width costs. The last instruction of a sweep may have i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -90,9 +89,8 @@ def slots_of(cell: Cell) -> Slots:
         raise UsageError(f"{fragment.id} holds {', '.join(table.outputs)}, not rows and columns of a tile.")
     if "product" in table.outputs:
         raise UsageError(f"{fragment.id} holds {fragment.products} products in a warp; a tile is one matrix.")
-    values: Mapping[str, Any] = table.values
     row, col = (
-        np.array([-1 if v is None else v for v in values[name]], np.int64).reshape(table.threads, -1)
+        np.array([-1 if v is None else v for v in table.values[name]], np.int64).reshape(table.threads, -1)
         for name in ("row", "col")
     )
     return Slots(fragment.id, row, col, (fragment.rows, fragment.cols), fragment.slot_bits)

@@ -4,48 +4,50 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.cli import wrapping
+from tcprobe.cli.options import Command, together
 from tcprobe.cli.tensor_memory import SIZES, check_arch
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from tcprobe.ask.trace_tensor_memory import TensorMeeting, TensorTrace
+    from tcprobe.cli.requests import TraceAsked
     from tcprobe.isa.instruction import Instruction
     from tcprobe.references.memory_operand import TensorCell
 
 ELSEWHERE = ("product", "operand", "lane", "element", "byte", "lbo", "sbo", "base_offset", "start")
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def options(command: Command) -> Command:
     """The options that say which sizes and scales are meant."""
-    for option in reversed(SIZES[:3]):
-        command = option(command)
-    return command
+    return together(SIZES[:3], command)
 
 
-def answer(instruction: Instruction, name: str | None, params: dict[str, Any], as_json: bool) -> None:
+def answer(instruction: Instruction, name: str | None, trace: TraceAsked, as_json: bool) -> None:
     """Answers for every element that is asked about; UsageError for what a tcgen05.mma does not have."""
     from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
 
     check_arch(instruction, name)
-    if wrong := [option for option in ELSEWHERE if params[option] is not None]:
+    options: Mapping[str, object] = trace
+    if wrong := [option for option in ELSEWHERE if options[option] is not None]:
         raise UsageError(f"{instruction.id}: give --row and --col of D; --{wrong[0].replace('_', '-')} is for others.")
-    if None in (params["row"], params["col"]):
+    rows, cols = trace["row"], trace["col"]
+    if rows is None or cols is None:
         raise UsageError(f"{instruction.id}: give --row and --col of D.")
-    if params["major"] == "mn":
+    if trace["major"] == "mn":
         raise UsageError("trace of tcgen05.mma has A and B with k contiguous: leave --major out.")
-    if params["a_in"] == "registers":
+    if trace["a_in"] == "registers":
         raise UsageError(f"{instruction.id} has A in shared or in tensor memory: --a-in shared or tensor.")
-    span = params["swizzle"].span if params["swizzle"] else 0
-    in_tensor = params["a_in"] == "tensor"
-    asked = TensorTraceRequest(params["m"], params["n"], span, in_tensor, params["selector"], params["vector"])
-    for row, col in product(params["row"], params["col"]):
+    span = trace["swizzle"].span if trace["swizzle"] else 0
+    in_tensor = trace["a_in"] == "tensor"
+    asked = TensorTraceRequest(trace["m"], trace["n"], span, in_tensor, trace["selector"], trace["vector"])
+    for row, col in product(rows, cols):
         found = traced(instruction, asked, row, col)
         if as_json:
             click.echo(json.dumps(found.to_json()))

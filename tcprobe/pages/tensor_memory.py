@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from tcprobe.ask.tensor_memory import Wanted, operands, placed
 from tcprobe.errors import UsageError
@@ -31,7 +32,13 @@ PLACED = (
 )
 
 
-def page() -> Iterator[str]:
+@cache
+def page() -> tuple[str, ...]:
+    """The page's lines: no results change them."""
+    return tuple(_lines())
+
+
+def _lines() -> Iterator[str]:
     """Registers of loads and stores, lanes of copies, and what multiplies keep there."""
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
