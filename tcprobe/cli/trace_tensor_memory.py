@@ -55,18 +55,20 @@ def answer(instruction: Instruction, name: str | None, trace: TraceAsked, as_jso
             _print(found)
 
 
-def _print(trace: TensorTrace) -> None:
-    at, size = f"D[{trace.row}][{trace.col}]", trace.placed_d
-    wrapping.line(f"{at} in {trace.form.id}, M {size.m}, N {size.n}: {_cells(trace.d)}", at, bold=True)
-    two_ctas = "cta_group::2" in trace.form.id
-    for one in trace.meetings:
-        a = f"at byte {one.a_byte}{_of(trace.a_cta, two_ctas)}" if one.a_byte is not None else _cells(one.a)
-        b = ", ".join(f"B[{k}][{trace.col}] at byte {at}" for k, at in zip(one.k, one.b_bytes, strict=True))
-        click.echo(f"  A[{trace.row}][{one.stored}] {a}  x  {b}{_of(trace.b_cta, two_ctas)}{_beside(one)}")
-    a, b = trace.to_json()["descriptors"]
-    shared = f"B behind {b}" if trace.meetings[0].a else f"A behind {a}, B behind {b}"
+def _print(tensor_trace: TensorTrace) -> None:
+    at, size = f"D[{tensor_trace.row}][{tensor_trace.col}]", tensor_trace.placed_d
+    wrapping.line(f"{at} in {tensor_trace.form.id}, M {size.m}, N {size.n}: {_cells(tensor_trace.d)}", at, bold=True)
+    two_ctas = "cta_group::2" in tensor_trace.form.id
+    for one in tensor_trace.meetings:
+        a = f"at byte {one.a_byte}{_of(tensor_trace.a_cta, two_ctas)}" if one.a_byte is not None else _cells(one.a)
+        b = ", ".join(f"B[{k}][{tensor_trace.col}] at byte {at}" for k, at in zip(one.k, one.b_bytes, strict=True))
+        click.echo(
+            f"  A[{tensor_trace.row}][{one.stored}] {a}  x  {b}{_of(tensor_trace.b_cta, two_ctas)}{_beside(one)}"
+        )
+    a, b = tensor_trace.to_json()["descriptors"]
+    shared = f"B behind {b}" if tensor_trace.meetings[0].a else f"A behind {a}, B behind {b}"
     wrapping.line(f"{shared} with start addresses added, k contiguous")
-    wrapping.line(f"documented only, by {'; '.join(trace.sources)}")
+    wrapping.line(f"documented only, by {'; '.join(tensor_trace.sources)}")
 
 
 def _of(cta: int, two_ctas: bool) -> str:

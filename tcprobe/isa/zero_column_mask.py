@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle, islice
-from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
 from tcprobe.isa.bit_fields import DecodedWord, Field
+from tcprobe.values import Json
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.4.3"
 EXAMPLES, DESCRIBED = f"{SOURCE}, examples 2 to 4", f"{SOURCE}, table 45, descriptions of the spans"
@@ -40,7 +40,7 @@ WORD = (
 USUAL = {field.name: field.values[0] for field in WORD} | {"non_zero_mask": 1}
 
 
-def encode(said: Mapping[str, Any]) -> int:
+def encode(said: Json) -> int:
     """The 64 bits of these fields, of others the usual: UsageError for a field that there is not, or its value."""
     if unknown := sorted(said.keys() - USUAL.keys()):
         raise UsageError(f"a zero-column mask has no {unknown[0][:40]}: it has {', '.join(USUAL)}.")
@@ -54,7 +54,7 @@ def read(bits: int) -> DecodedWord:
     return bit_fields.decode(WORD, bits, WIDTH)
 
 
-def zeroed(said: Mapping[str, Any], m: int, n: int, exchanged: bool = False) -> list[int]:
+def zeroed(said: Json, m: int, n: int, exchanged: bool = False) -> list[int]:
     """Of every column of B whether it counts as zero; `exchanged`: the spans as the table describes them.
 
     UsageError for an M that .ws does not have, and for a shift beyond what this M allows.
@@ -72,7 +72,7 @@ def zeroed(said: Mapping[str, Any], m: int, n: int, exchanged: bool = False) -> 
     return [bit for part in range(PARTS[m]) for bit in _part(said, part, spans, n // PARTS[m])]
 
 
-def _part(said: Mapping[str, Any], part: int, spans: Mapping[int, int], size: int) -> list[int]:
+def _part(said: Json, part: int, spans: Mapping[int, int], size: int) -> list[int]:
     """Spans in turn from the first one on, without the bits that the start count skips."""
     first, start = said[f"first_span_{part}"], said[f"start_count_{part}"]
     period = [first] * spans[first] + [1 - first] * spans[1 - first]
