@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory
+from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -125,7 +125,12 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
 @click.option("--byte", type=Numbers(), help="With --operand a_smem or b_smem: bytes from the start address.")
-@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
+@click.option(
+    "--a-in",
+    type=click.Choice(["registers", "shared", "tensor"]),
+    help="Where A is, of a wgmma registers by default, of tcgen05.mma shared.",
+)
+@trace_tensor_memory.options
 @shared_operand.fields
 @SELECTOR
 @ARCHS
@@ -138,7 +143,8 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
     a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say, and
     of A with --a-in shared, behind one that says the same; or what a byte of them feeds.
-    Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
+    Of tcgen05.mma the cells of D, of A with --a-in tensor, of metadata and scales, and the bytes of A and B.
+    Other scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
     With ranges one answer after the other; --json: one object a line.
     """
     from tcprobe.ask import trace
@@ -146,6 +152,10 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     from tcprobe.isa.operand import Role
     from tcprobe.store import names
 
+    if (form := tensor_memory.form(instruction)) and form.multiplies:
+        trace_tensor_memory.answer(form, name, sought, as_json)
+        return
+    tensor_memory.require_none(sought)
     multiply, tables, note = names.multiply(instruction, name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)

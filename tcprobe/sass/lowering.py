@@ -80,7 +80,8 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
 def saved(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     """What is saved of an instruction on an arch, with the target that it was compiled for."""
     lowering = Lowering(**body)
-    return lowering if lowering.refused else replace(lowering, target=instruction.target.own(arch))
+    taken = lowering.refused in (None, UNREADABLE)
+    return replace(lowering, target=instruction.target.own(arch)) if taken else lowering
 
 
 def _compiled(

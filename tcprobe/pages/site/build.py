@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from tcprobe.emit import svg
@@ -34,6 +34,7 @@ from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
+from tcprobe.system.beside import beside
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = (
@@ -59,19 +60,29 @@ STATIC = (
 
 
 def build(facts: Facts) -> dict[str, str]:
-    """Text by address."""
-    written = {view.page: render(view) for view in views(facts)}
-    return written | dict(_others(facts)) | dict(search_table.files(facts, written))
+    """Text by address; a second process makes the pages of fragments and the data, where it can."""
+    fragments = beside(lambda: {**_rendered(fragment_views(facts)), **dict(_others(facts))})
+    written = _rendered(other_views(facts))
+    return {**fragments(), **written, **dict(search_table.files(facts, written))}
 
 
-def views(facts: Facts) -> Iterator[View]:
-    """Every page."""
+def _rendered(some_views: Iterable[View]) -> dict[str, str]:
+    return {view.page: render(view) for view in some_views}
+
+
+def fragment_views(facts: Facts) -> Iterator[View]:
+    """The pages of fragments, those that have moved among them."""
+    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
+    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+
+
+def other_views(facts: Facts) -> Iterator[View]:
+    """All other pages."""
     made, links = list_views.makers(facts)
     beyond = [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
     yield index_view.view(facts, links, beyond)
     yield from made
     yield from index_view.shapes(facts)
-    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
     yield from (instruction_view.view(facts, name) for name in facts.instructions)
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (list_views.arch(facts, name) for name in facts.archs)
@@ -88,7 +99,6 @@ def views(facts: Facts) -> Iterator[View]:
     shown_kernels = kernels.kernels(facts.layers)
     yield from recipe_views.views(facts, shown_kernels)
     yield from path_views.views(facts, shown_kernels)
-    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
 def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:

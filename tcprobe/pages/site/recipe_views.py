@@ -23,7 +23,7 @@ def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     if kernels:
         pages.append(_kernels(kernels))
     if pages:
-        yield _index(pages)
+        yield _index(pages, kernels)
     yield from pages
     yield from (_kernel(facts, one) for one in kernels)
 
@@ -33,13 +33,15 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", PAGE)] if facts.layers.with_published else []
 
 
-def _index(recipe_pages: Sequence[View]) -> View:
+def _index(recipe_pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
     listed: Links = [(page.title, page.page) for page in recipe_pages]
+    codes: Links = [(one.head, one.code) for one in kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
+    parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
     shown = {"paragraphs": [about], "parts": parts}
     return View(PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", shown)
 

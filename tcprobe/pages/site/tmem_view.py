@@ -25,7 +25,7 @@ FORMS = (
     *((f"tcgen05.mma.cta_group::{group}.kind::f16", 0) for group in (1, 2)),
     ("tcgen05.mma.ws.cta_group::1.kind::f16", 0),
     ("tcgen05.mma.sp.cta_group::1.kind::f16", 0),
-    *((f"tcgen05.mma.cta_group::{group}.kind::mxf8f6f4", 1) for group in (1, 2)),
+    ("tcgen05.mma.cta_group::1.kind::mxf8f6f4", 1),
     ("tcgen05.mma.cta_group::1.kind::mxf4nvf4", 4),
 )
 MOST_N = 128  # columns of D, so that all operands stand side by side
