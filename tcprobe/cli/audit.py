@@ -59,25 +59,26 @@ def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: La
 
 
 def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator[PackageAudit | TcprobeError]:
-    """What came of each package, in order."""
+    """What came of each package, in order; while one is read, a terminal says which, and how many there are."""
     from tcprobe.audit import ask_package
     from tcprobe.audit.adapters import adapters
     from tcprobe.audit.package_audit import audit as audited
     from tcprobe.audit.package_audit import of_files
+    from tcprobe.cli import terminal
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
     names = [package if package in files else ask_package.known(package) for package in packages]
     installed = [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"none is installed: pip install {' '.join(adapters())}")
-    for name in dict.fromkeys(names or installed):
+    asked = list(dict.fromkeys(names or installed))
+    for number, name in enumerate(asked, 1):
         try:
-            if name in files:
-                yield of_files(files[name], layers)
-            elif name in installed:
-                yield audited(name, layers, limit)
-            else:
-                yield EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
+            if name not in files and name not in installed:
+                raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
+            with terminal.working(f"reading layouts of {name}: {number} of {len(asked)}"):
+                answer = of_files(files[name], layers) if name in files else audited(name, layers, limit)
+            yield answer
         except TcprobeError as error:
             yield error
 

@@ -34,9 +34,11 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
     Said are the archs of each version, how much all agree in, what differs, what some versions show and others do not,
     and what they refuse. FRAGMENT: only the tables of these. Exit code 1 where something differs.
     """
+    from tcprobe.cli import terminal
     from tcprobe.run.survey import survey
 
-    found = survey(folders, name, split(patterns))
+    with terminal.progress("reading machine code") as tick:
+        found = survey(folders, name, split(patterns), tick)
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:

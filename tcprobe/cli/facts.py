@@ -59,12 +59,13 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
-    from tcprobe.cli import printing, summaries
+    from tcprobe.cli import printing, summaries, terminal
 
-    if patterns or name or family:
-        printing.fragments(fragments, shared, forms)
-    else:
-        summaries.families(fragments, shared, forms)
+    with terminal.paged():
+        if patterns or name or family:
+            printing.fragments(fragments, shared, forms)
+        else:
+            summaries.families(fragments, shared, forms)
 
 
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")
@@ -100,7 +101,7 @@ def show(
         return
     from tcprobe.ask import why
     from tcprobe.ask.describe import shown as described
-    from tcprobe.cli import printing, showing
+    from tcprobe.cli import printing, showing, terminal
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere, selections
 
@@ -128,7 +129,8 @@ def show(
         for cell in shown:
             printing.reasons(cell, why.lines(cell))
     else:
-        showing.show(shown, showing.ShowView(**wanted))
+        with terminal.paged(any(wanted.values())):
+            showing.show(shown, showing.ShowView(**wanted))
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 

@@ -103,14 +103,14 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
 
     with ended_by_errors(process, *early.values()):
-        from tcprobe.cli import printing
+        from tcprobe.cli import printing, terminal
         from tcprobe.run import runner
         from tcprobe.run.campaign import Campaign, Request
         from tcprobe.store.results import Results
 
         session = runner.Session(worker, process) if process else None
         Results(folder).sweep()
-        with printing.progress() as tick:
+        with terminal.progress("compiling") as tick:
             reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
         others, conflicts = _read_beside(toolkits[1:], Request(**asked), folder)
         reports += others

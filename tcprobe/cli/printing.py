@@ -1,12 +1,10 @@
-"""What the commands print. Results go to stdout, all talk to stderr; only the progress bar needs rich."""
+"""What the commands print. Results go to stdout, all talk to stderr."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,40 +95,6 @@ def _aligned(rows: Sequence[Sequence[str]], columns: int | None) -> Iterator[str
     for row in rows:
         rest = "  ".join(cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)).rstrip()
         yield f"{row[0]}\n  {rest}" if apart else f"{row[0].ljust(widths[0])}  {rest}".rstrip()
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[int, str | None], None]]:
-    """A bar on stderr, on a terminal only; yields the function that adds to its total, or advances it."""
-    if not sys.stderr.isatty():
-        yield lambda _more, _finished: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task("compiling", total=0)
-
-        def tick(more: int, finished: str | None) -> None:
-            if finished is None:
-                bar.update(task, total=(bar.tasks[0].total or 0) + more)
-            else:
-                bar.update(task, advance=1, description=finished)
-
-        yield tick
-
-
-@contextmanager
-def working(words: str) -> Iterator[None]:
-    """What takes long, with a sign that it goes on: on stderr, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True, highlight=False).status(words):
-        yield
 
 
 def run_summary(report: Report, results: Results) -> None:

@@ -89,9 +89,9 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
-    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes: counts by arch, or
-    with --arch each. For an arch that ptxas does not know: what is saved in ./results or published, and by which
-    compiler; with --cuda or --save a mistake in the call.
+    INSTRUCTION is a name, a shortened one, or a pattern. Without one it is all that a warp executes: counts by arch, or
+    with --arch counts by family, then each. An arch that ptxas does not know is answered from ./results or the
+    published tables, with the compiler that was used; with --cuda or --save that is an error.
     """
     from tcprobe.ask.lowered import lowered
     from tcprobe.isa import inventory
@@ -101,14 +101,23 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 
     rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
     rows = rows or dict.fromkeys(inventory.executed_by(WARP))
-    answers = lowered(list(rows), name, cuda, save)
-    if not (patterns or name or as_json):
-        from tcprobe.cli import summaries
-
-        summaries.lowerings(answers, len(rows))
+    answers = list(lowered(list(rows), name, cuda, save))
+    if as_json:
+        for answer in answers:
+            click.echo(json.dumps(answer.to_json()))
         return
-    for answer in answers:
-        click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
+    from tcprobe.cli import summaries, terminal, wrapping
+
+    with terminal.paged():
+        if not patterns:
+            summaries.lowerings(answers, list(rows), by_family=name not in (None, "all"))
+        if patterns or name:
+            for answer in answers:
+                wrapping.line(str(answer))
+        else:
+            wrapping.line(
+                "`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch"
+            )
 
 
 @click.command(short_help="What of this machine can be used.")
@@ -203,14 +212,14 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all; one with files of others stays as it is (exit code 2).
     """
-    from tcprobe.cli import printing
+    from tcprobe.cli import terminal
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
     from tcprobe.store.lookup import side_by_side
 
     write.require_place(folder)
-    with printing.working("making a page for every fact: some 15 seconds"):
+    with terminal.working("making a page for every fact: some 15 seconds"):
         pages = build(gather(side_by_side(sources)))
         write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

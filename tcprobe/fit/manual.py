@@ -30,5 +30,11 @@ def manual_names(formulas: Iterable[Formula | None]) -> str:
     )
 
 
+def in_manual(formulas: Iterable[Formula | None]) -> str:
+    """The same as a sentence, empty where no part is a groupID."""
+    names = manual_names(formulas)
+    return f"In the PTX manual's words: {names}." if names else ""
+
+
 def _of_lane(term: Term) -> bool:
     return term.variable == "lane"

@@ -7,7 +7,7 @@ from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col, spans
+from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, named, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
@@ -91,6 +91,7 @@ def _layouts(results: Results) -> Iterator[str]:
         yield "low bits of its first register. wmma.load, the instruction and wmma.store anchor it in memory addresses."
         yield "HMMA.884 stands for all its STEPs, which share A and B; its .ROW and .COL are on the operands A and B. A"
         yield "warp does four such products at a time, one for each quad pair."
+        yield MANUAL
         yield ""
         rows = (
             [fitting(code(dict.fromkeys(o for o, _ in of))), spans(a for _, a in of), *key]
