@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Named, Seconds, read_results
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError
 from tcprobe.text import escaped, message
@@ -89,13 +90,13 @@ def _print(audited: PackageAudit) -> None:
 
     agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
     counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
-    click.echo(f"{audited.package} {audited.version}: {counts}")
+    wrapping.line(f"{audited.package} {audited.version}: {counts}")
     for words, many in audited.reasons.most_common():
-        click.echo(escaped(f"  not covered, {many}: {words}"))
+        wrapping.line(escaped(f"  not covered, {many}: {words}"))
     for ruling in audited.findings:
         click.echo("")
         click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
-        click.echo(escaped(f"Reported: {reported(audited.package, ruling)}."))
+        wrapping.line(escaped(f"Reported: {reported(audited.package, ruling)}."))
 
 
 COMMANDS = (audit,)

@@ -286,7 +286,7 @@ def _tile_text(answered: TileAnswer) -> None:
     wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
     for line in told(answered.cycles):
-        click.echo(f"cycles, {line}")
+        wrapping.line(f"cycles, {line}")
     for cost in costs:
         if cost.wavefronts > cost.ideal:
             wrapping.line(f"{cost.access}, instruction {cost.worst}, one of the worst:")

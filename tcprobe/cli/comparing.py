@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -75,7 +76,10 @@ def _compare_costs(names: Sequence[str], name: str | None, layers: Layers, as_js
     for one in pairs:
         verdict = "agrees" if one.agrees else f"differs by more than {AGREES:.0%}: {one.why}"
         text = f"{one.id}: {one.row.number} {one.measured:g}, stated {one.row.comparable:g} on {one.row.device} "
-        click.echo(json.dumps(one.to_json()) if as_json else f"{text}({one.row.source}): {verdict}")
+        if as_json:
+            click.echo(json.dumps(one.to_json()))
+        else:
+            wrapping.line(f"{text}({one.row.source}): {verdict}")
     return all(one.agrees for one in pairs)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import split
 from tcprobe.cli.options import JSON, Given, Named
 from tcprobe.text import escaped
@@ -48,16 +49,16 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
 
 def _print(found: Survey) -> None:
     for compiler, archs in found.archs.items():
-        click.echo(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
-    click.echo(f"the same in all that show them: {found.alike('table')} tables, {found.alike('lowering')} lowerings")
+        wrapping.line(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
+    wrapping.line(f"the same in all that show them: {found.alike('table')} tables, {found.alike('lowering')} lowerings")
     for fact, said in found.differing.items():
         words = "; ".join(f"{content} by {compiler}" for compiler, content in said.items())
-        click.echo(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))
+        wrapping.line(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))
     for fact, versions in found.since.items():
-        click.echo(f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}")
+        wrapping.line(f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}")
     for fact, refusals in sorted(found.refused.items()):
         by = "; ".join(f"{compiler}: {reason}" for compiler, reason in refusals.items())
-        click.echo(escaped(f"{fact.id} on {fact.arch} is refused by {by}"))
+        wrapping.line(escaped(f"{fact.id} on {fact.arch} is refused by {by}"))
 
 
 COMMANDS = (compilers,)

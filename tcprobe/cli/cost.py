@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
+
+WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
 
 
 @click.command(short_help="What an instruction costs: latency, interval, overlap.")
@@ -45,11 +48,20 @@ def cost(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
         raise UsageError("--with goes with an INSTRUCTION, not with --table.")
     found = costs(patterns, name, layers)
     if as_table:
+        columns = wrapping.stated_width()
         for line in table(found):
-            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}) if as_json else str(line))
+            if as_json:
+                click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+            else:
+                name, _, rest = str(line).partition(" ")
+                click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
         return
     for one in found:
-        click.echo(json.dumps(one.to_json(partner)) if as_json else "\n".join(words(one, partner)))
+        if as_json:
+            click.echo(json.dumps(one.to_json(partner)))
+            continue
+        for text in words(one, partner):
+            wrapping.line(text)
 
 
 COMMANDS = (cost,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli import descriptor, tensor_memory
+from tcprobe.cli import descriptor, tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -240,7 +240,7 @@ def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> N
         same = answer.words if len(answers) < MANY else (answer.allowed, answer.measured)
         groups.setdefault(same, []).append(answer)
     for alike in groups.values():
-        click.echo(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
+        wrapping.line(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
 
 
 COMMANDS = (

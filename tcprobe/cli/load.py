@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, table, write
@@ -125,7 +126,7 @@ def _load_text(plan: StraightLoad) -> None:
     from tcprobe.ask.plan_cost import told
 
     tile, fragment = plan.tile, plan.cell.fragment
-    click.echo(
+    wrapping.line(
         f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
         f"{plan.ld_bytes} bytes apart"
     )
@@ -136,18 +137,18 @@ def _load_text(plan: StraightLoad) -> None:
         lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
     for cost in told(plan.cycles):
-        click.echo(f"cycles, {cost}")
+        wrapping.line(f"cycles, {cost}")
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
-        click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
-    click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")
-    click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
+        wrapping.line(f"  {where:<11} {text or 'no closed form; --json has them all'}")
+    wrapping.line(f"proven: all {plan.cell.table.points} slots' elements come to their places")
+    wrapping.line(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
 
 
 def _repack_text(weights: Repacking) -> None:
     from tcprobe.ask.repack.words import described, words_of
 
     head, *rest = described(weights)
-    click.echo(head)
+    wrapping.line(head)
     order = [("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)]
     for cells in order:
         click.echo(f"{cells[0]:<4}  {cells[1]:<{max(len(row[1]) for row in order)}}  {cells[2]}")

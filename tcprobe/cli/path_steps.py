@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import Output, told
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -59,7 +60,7 @@ def write(text: str, params: Mapping[str, Any]) -> None:
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
-        click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
+        wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
 
 
 def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
@@ -69,7 +70,7 @@ def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
 
     table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
     for line in told(path_cycles(request, steps)):
-        click.echo(f"cycles, {line}")
+        wrapping.line(f"cycles, {line}")
 
 
 def steps_words(request: TileRequest, step: PathStep) -> None:
@@ -77,11 +78,11 @@ def steps_words(request: TileRequest, step: PathStep) -> None:
     from tcprobe.ask.path.answer import formulas
     from tcprobe.ask.path.boxes import BoxCopy
 
-    click.echo(f"{step.kind}: {', '.join(step.ptx)}")
+    wrapping.line(f"{step.kind}: {', '.join(step.ptx)}")
     if isinstance(step, BoxCopy):
-        click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
+        wrapping.line(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
     for where, text in formulas(request, step).items():
-        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
+        wrapping.line(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 
 
 def table(lines: Sequence[Sequence[str]]) -> None:

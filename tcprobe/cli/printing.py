@@ -52,7 +52,7 @@ def bold(text: str) -> str:
 
 def say(text: str) -> None:
     """A line of talk."""
-    click.echo(escaped(text), err=True)
+    line(escaped(text), err=True)
 
 
 def fragments(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.answers import bold
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_names, read_results, redirected, told
@@ -80,7 +81,7 @@ def _say(answer: Reduction | Masked) -> None:
     """What the code does, on stdout where that is a terminal, else on stderr."""
     from tcprobe.code.origin import origin
 
-    say = partial(click.echo, err=redirected())
+    say = partial(wrapping.line, err=redirected())
     fragment = answer.cell.fragment
     say(f"{bold(fragment.id)} on {answer.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
     for line in answer.words():

@@ -64,12 +64,16 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 
 def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
     from tcprobe.ask.numeric_diff import differences
+    from tcprobe.cli import wrapping
 
     same = True
     for one in differences(names, layers):
         same = same and not one.parameters
         if one.parameters or not changed:
-            click.echo(json.dumps(one.to_json()) if as_json else str(one))
+            if as_json:
+                click.echo(json.dumps(one.to_json()))
+            else:
+                wrapping.line(str(one))
     sys.exit(0 if same else 1)
 
 
