@@ -175,7 +175,7 @@ def test_addresses_from_a_file(tmp_path):
         assert answer["phases"] == [1, 1]
     for text, words in (
         ("1 2 3", "3 numbers"),
-        ("x " * 32, "'x' is no number"),
+        ("x " * 32, "'x' is not a number"),
         ("-1 " * 32, "'-1'"),
         ("9" * 70000, "at most 65536"),
     ):
@@ -216,7 +216,7 @@ GOOD = {"op": "ld.shared.b32", "address": [4 * i for i in range(32)]}
         (GOOD | {"address": [0.0] * 32}, "lane 0 has '0.0'"),
         (GOOD | {"address": [0] * 31 + ["0"]}, "lane 31 has '0'"),
         (GOOD | {"address": [0] * 31 + [[]]}, "lane 31 has '[]'"),
-        (GOOD | {"address": [0] * 31 + [2]}, "lane 31 has 2, which is no multiple of 4"),
+        (GOOD | {"address": [0] * 31 + [2]}, "lane 31 has 2, which is not a multiple of 4"),
         (GOOD | {"address": [-4] * 32}, "outside 0 to 233471"),
         (GOOD | {"address": [4 << 900] * 32}, "a number of 903 bits, which is outside"),
         (GOOD | {"address": [233472] * 32}, "outside"),

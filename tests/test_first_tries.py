@@ -120,7 +120,7 @@ def test_no_line_is_wider_than_the_terminal(words):
 
 
 def documented():
-    """Commands of the README and docs whose answer is no code and no data."""
+    """Commands of the README and docs whose answer is not code and no data."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for command in re.findall(r"```console\n\$ tcprobe (.*)", page.read_text("utf-8")):
             if command.split()[0] not in CODE and "--json" not in command and not re.search("--(help|full)", command):

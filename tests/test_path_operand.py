@@ -183,7 +183,7 @@ REFUSED = [
     (("SWIZZLE_128B",), {"fill": "tma", "ld": 65}, "no multiple of 16"),
     (("SWIZZLE_128B",), {"arch": "sm_100"}, "does not have it"),
     (("SWIZZLE_128B",), {"arch": "sm_80"}, "does not have it"),
-    (("SWIZZLE_128B",), {"fill": "dma"}, "is none of cp.async, tma, plain"),
+    (("SWIZZLE_128B",), {"fill": "dma"}, "is not one of cp.async, tma, plain"),
 ]
 
 

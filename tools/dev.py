@@ -60,7 +60,7 @@ def call(command: list[str], **how: Any) -> None:
     try:
         code = subprocess.run(command, check=False, **how).returncode
     except OSError as error:
-        sys.exit(f"{command[0]} cannot be run: {error.strerror}. Remove {VENV} to have it made anew.")
+        sys.exit(f"{command[0]} cannot be run: {error.strerror}. Remove {VENV}, and it is made again.")
     if code:
         sys.exit(code if code > 0 else 128 - code)
 

@@ -101,7 +101,7 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     _, order = of_writers or of_readers or (0, np.zeros(0, np.int64))
     matrix = copied_bytes.source if of_writers else copied_bytes.to
     if len(set((matrix // BYTES).tolist())) > 1:
-        raise UnreadError("its matrix lies in several memories")
+        raise UnreadError("its matrix is in several memories")
     return Offsets((matrix % BYTES)[order], of_writers is not None)
 
 
@@ -119,7 +119,7 @@ def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> HeldTable | str:
         every = dict.fromkeys(id_ for _, ids in exact.values() for id_ in ids)
         return HeldTable(cell, tuple(every), cell.table, leading)
     if best is None or best[0] < LEAST_ALIKE * best[1].table.points:
-        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes a lane that lie like this"
+        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes a lane in this order"
     return _differing(best[1], lane_bytes.places, best[2], best[3])
 
 

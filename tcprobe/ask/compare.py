@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
     @property
     def unexplained(self) -> bool:
-        """A difference that is no stated erratum."""
+        """A difference that is not a stated erratum."""
         return self.verdict == DIFFERS and self.erratum is None
 
     def to_json(self) -> dict[str, str]:
@@ -187,7 +187,7 @@ def _slot(table: Table, lane: int, i: int) -> str:
 
 
 def numbered(fragment: Fragment) -> bool:
-    """Whether it is of a sparse multiply: index fields say which k a slot stands for, so numbers are no convention."""
+    """Whether it belongs to a sparse multiply: index fields fix k, so its numbers are not a convention."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.metadata is not None
 

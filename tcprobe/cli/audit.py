@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-@click.command(short_help="What other people's packages state, against the tables.")
+@click.command(short_help="Compare layouts in other people's packages with the tables.")
 @click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
 @click.option(
     "--limit",
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: Layers, as_json: bool) -> None:
     """Compare every layout that installed packages state with the measured tables.
 
-    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file
-    or a folder of them, FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col. Without one: all packages
-    that are installed. Each is imported in a process of its own. What differs is printed as a report for its
-    maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json: one object a package.
+    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file,
+    FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col; or a folder of them. Without one it takes all
+    packages that are installed. Each is imported in its own process. Every difference is printed as a report for the
+    package's maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json prints one
+    object a package.
     """
     differs, fault = False, None
     for answer in _audits(packages, layers, limit):

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say where saved tables agree with what others published.
 
-    `compare FILE FRAGMENT` checks somebody's own table of lane,i,row,col (- is standard input), and says what is wrong
-    with it as a whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table; of metadata
-    that of one --selector. Exit code 1 when something differs that is not a stated erratum.
+    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input). It says what is wrong as a
+    whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. For metadata give the
+    --selector. Exit code 1 if something differs that is not a known erratum.
     """
     from tcprobe.store import lookup
 

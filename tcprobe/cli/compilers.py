@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tcprobe.run.survey import Survey
 
 
-@click.command(short_help="What several compilers agree in, and the exceptions.")
+@click.command(short_help="Where several compilers agree, and the exceptions.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
 @click.option(
     "--cuda",
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit; give it several times. Default: the installed one.",
 )
-@click.option("--arch", "name", type=Given(), metavar="sm_XX|all", help="Only this arch. Default: all that they know.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Only this arch. Default: all that the compilers know."
+)
 @JSON
 def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | None, as_json: bool) -> None:
     """Compare what the toolkits of several folders make of the probes: tables and matrix instructions, arch by arch.
 
-    Said are the archs of each version, how much all agree in, what differs, what some versions show and others do not,
-    and what they refuse. FRAGMENT: only the tables of these. Exit code 1 where something differs.
+    The answer lists the archs of each version, how much all agree in, what differs, what only some versions show, and
+    what they refuse. FRAGMENT limits the tables to these. Exit code 1 if something differs.
     """
     from tcprobe.cli import terminal
     from tcprobe.run.survey import survey

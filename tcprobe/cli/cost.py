@@ -27,7 +27,7 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
     help="How much of both is hidden when they overlap: ldmatrix.x4, fma.rn.f32.",
 )
 @click.option(
-    "--table", "as_table", is_flag=True, help="Multiplies by rate, and their share of the best of their type."
+    "--table", "as_table", is_flag=True, help="List multiplies by rate, with their share of the best of their type."
 )
 @ARCH
 @read_results
@@ -36,8 +36,8 @@ def cost(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: b
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
-    it. INSTRUCTION may be shortened, a pattern, or an opcode such as HMMA.16816.F32; without one --table shows all
-    multiplies. --json: one object a line.
+    it. INSTRUCTION may be a shortened name, a pattern, or an opcode such as HMMA.16816.F32. Without one, --table shows
+    all multiplies. --json prints one object a line.
     """
     from tcprobe.ask.cost import costs, table, words
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
-MANY = 9  # fragments, from which on only one of a kind is named
+MANY = 9  # from so many fragments on, only one of a kind is named
 FAMILY = click.option(
     "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
 )
@@ -40,9 +40,9 @@ FAMILY = click.option(
 @JSON
 @named("patterns", "list")
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
-    """List fragments: those that PATTERN means, that an arch has, or of a family; without any of these the families.
+    """List fragments by PATTERN, arch or family; without any of these, the families with their shapes.
 
-    Operands in shared memory behind descriptors, and instructions that hold nothing in registers, follow them.
+    Operands in shared memory behind descriptors, and instructions that hold nothing in registers, come last.
     """
     from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
@@ -84,14 +84,16 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 def show(
     patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
 ) -> None:
-    """Show fragments: formulas, one picture, where else it is so, the evidence. Several are outlined.
+    """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
+    each.
 
-    Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
-    then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
+    Without --arch it takes the arch with the strongest method, then the newest, of those measured in ./results, or else
+    of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side. What nobody measured on an
     arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
-    in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
-    --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m, --n,
-    --scale-vec, --multicast. --why: probe, code, anchor, assumption, and how sure it is. --json: one object a line.
+    in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given by --swizzle, --major, --lbo,
+    --sbo, --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m,
+    --n, --scale-vec, --multicast. --why lists the probe, the code, the anchor, the assumption, and how sure it is.
+    --json prints one object a line.
     """
     explained = asked.pop("why")
     wanted = _drawings(asked, "--json has everything" if as_json else "--why draws nothing" if explained else None)
@@ -215,7 +217,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, params: dict[str
 @JSON
 @named("fragment", count="one")
 def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
-    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
     from tcprobe.isa import arch
@@ -223,7 +225,7 @@ def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> N
     from tcprobe.store.names import resolve
 
     if name is None:
-        raise UsageError("which arch? Say it by --arch, for example sm_75, or a GPU's name.")
+        raise UsageError("which arch? Give it with --arch, for example sm_75, or a GPU's name.")
     row, meaning = arch.arch(name), resolve(fragment, layers)
     held = [meaning.shared_operand] if descriptor.in_shared_memory(fragment) else []
     fragments = meaning.fragments if held or meaning.bare else meaning.some_fragments

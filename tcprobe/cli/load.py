@@ -30,7 +30,9 @@ OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packe
 @click.option(
     "--from", "source", type=click.Choice(["global"]), default="global", show_default=True, help="Where the matrix is."
 )
-@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
+@click.option(
+    "--ld", type=Number(1), metavar="ELEMENTS", help="Stride from line to line. Default: the fragment's own lines."
+)
 @MAJOR
 @click.option(
     "--repack",
@@ -43,20 +45,20 @@ OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packe
     "stored",
     type=ElementType(),
     metavar="T",
-    help="With --repack: what weights are stored as: s4, u4, s8, e4m3 or e2m1.",
+    help="With --repack: type of the stored weights: s4, u4, s8, e4m3 or e2m1.",
 )
 @click.option(
     "--as",
     "wanted",
     type=ElementType(),
     metavar="T",
-    help="With --repack: what they are converted to. Default: FRAGMENT's own type, and there is no other.",
+    help="With --repack: type that they are converted to. Only FRAGMENT's own type, the default, works.",
 )
 @click.option(
     "--group",
     type=Number(1),
     metavar="K",
-    help="With --repack: a scale for each K elements of k, of a column of B or row of A.",
+    help="With --repack: one scale for each K elements along k, in each column of B or row of A.",
 )
 @click.option("--packer", type=click.Choice(["numpy", "torch"]), help="With --repack: print the Python that repacks.")
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
@@ -68,10 +70,10 @@ OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packe
 @JSON
 @named("fragment", count="one")
 def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
-    """Load FRAGMENT straight from global memory by the widest vectors that its table allows.
+    """Load FRAGMENT straight from global memory with the widest vectors that its table allows.
 
-    With --repack: an order of storage for quantised weights in which a lane's elements of several k steps are one load,
-    the code that brings a matrix into that order (--packer), and the code that loads and converts it (--code).
+    With --repack: store quantised weights in an order in which one load brings a lane's elements of several k steps.
+    --packer prints the code that brings a matrix into that order, --code the code that loads and converts it.
     """
     only_one(asked)
     if asked["repacked"]:
@@ -79,7 +81,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
         return
     given = [option for key, option in OF_REPACKING.items() if asked[key] is not None]
     if given:
-        raise UsageError(f"{', '.join(given)}: of weights that are repacked; give --repack too.")
+        raise UsageError(f"{', '.join(given)}: only for repacked weights; give --repack too.")
     _straight(cell_of(fragment, name, layers), asked)
 
 
@@ -140,7 +142,7 @@ def _load_text(plan: StraightLoad) -> None:
         wrapping.line(f"cycles, {cost}")
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         wrapping.line(f"  {where:<11} {text or 'no closed form; --json has them all'}")
-    wrapping.line(f"proven: all {plan.cell.table.points} slots' elements come to their places")
+    wrapping.line(f"proven: all {plan.cell.table.points} slots' elements arrive at their places")
     wrapping.line(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
 
 

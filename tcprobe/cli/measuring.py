@@ -74,10 +74,10 @@ if TYPE_CHECKING:
 def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Any) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
-    Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
-    GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended. With --cuda probes are assembled by that ptxas, on a GPU as well, which measures what the
-    driver's compiler is too old for. --json: one object a device or arch.
+    Without FRAGMENT: on a GPU every form; from machine code every wmma fragment and what follows from it. Without
+    --arch: your GPU, or without one the machine code of all archs. What is already measured is kept, so a run that was
+    stopped continues where it ended. With --cuda that toolkit's ptxas assembles the probes, on a GPU too, where the
+    driver's compiler may be too old for a form. --json prints one object a device or arch.
     """
     from tcprobe.isa import arch
     from tcprobe.run.process import ended_by_errors, sass_worker
@@ -158,7 +158,7 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     if not known:
         raise EnvironmentUnfitError(f"nothing was measured for a report; {path} is not written.")
     report.write(path, known)
-    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` takes them in."), err=True)
+    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` adds them."), err=True)
 
 
 def _live(cuda: Path | None, limit: float) -> Worker:
@@ -189,8 +189,8 @@ def _check_family(family: str | None) -> None:
 def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     """Fit closed formulas to saved tables.
 
-    PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and
-    the published ones.
+    PATHS are results folders, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and the
+    published ones.
     """
     from tcprobe.ask.saved import tables
     from tcprobe.fit import fit as fit_table

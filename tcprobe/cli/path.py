@@ -28,7 +28,9 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
     "--tile", "size", type=Given(), required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns."
 )
 @MAJOR
-@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
+@click.option(
+    "--ld", type=Number(1), metavar="ELEMENTS", help="Stride from line to line in global memory. Default: no gaps."
+)
 @click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
 @PLACE
 @SWIZZLE
@@ -58,8 +60,8 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
 
-    Each step with its addresses, wavefronts and evidence; proven by going it, element by element. --code prints a CUDA
-    header, or CuTe's text. Where there is no such path, the reason and the nearest that there is.
+    Each step has its addresses, wavefronts and evidence, and the path is proven element by element. --code prints a
+    CUDA header, or CuTe's text. If there is no such path, the answer is the reason and the nearest one that exists.
     """
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
@@ -106,7 +108,7 @@ def _plan_text(plan: PathPlan) -> None:
         if step is plan.registers:
             _order(plan, plan.registers)
     _k_loop(plan)
-    wrapping.line(f"proven: {_count(plan)} come to their places")
+    wrapping.line(f"proven: {_count(plan)} arrive at their places")
     for words in plan.evidence:
         wrapping.line(escaped(words))
 

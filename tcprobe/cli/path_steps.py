@@ -37,7 +37,7 @@ def only_one(params: Mapping[str, Any]) -> None:
     if params["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
     if not coded and (params["called"] or params["namespace"]):
-        raise UsageError("--name and --namespace are of code: give --code or -o too.")
+        raise UsageError("--name and --namespace are for code: give --code or -o too.")
 
 
 def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:

@@ -109,7 +109,7 @@ def run_summary(report: Report, results: Results) -> None:
         say(f"measured again, not trusted: {complaint}")
     if report.beside:
         count = f"{len(report.beside)} {'tables' if report.kind == TABLE else 'findings'}"
-        say(f"{count} measured before stay; what happened now is recorded beside them: {report.beside[0]}")
+        say(f"{count} measured before stay; the new outcome is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
         click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:

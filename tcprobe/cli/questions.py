@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 @click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
 @click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
-@click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
+@click.option("--lane", "lanes", type=Numbers(), help="Say what this lane, or range of lanes, holds instead.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
-@click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
+@click.option("--byte", type=Numbers(), help="Say what is at this byte of an operand in shared memory.")
 @tensor_memory.options
 @descriptor.fields
 @SELECTOR
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
-    Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
-    behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
+    For an operand of wgmma in shared memory (a_smem, b_smem): at which bytes an element is, or what is at --byte. The
+    descriptor is given by --swizzle, --major, --lbo, --sbo, --base-offset, --start.
 
-    Of an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp) the cells of an
-    element, or what the cell --lane, --column of --cta holds; of D also the register that --ld leaves it in.
+    For an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp): the cells of an
+    element, or what the cell --lane, --column of --cta holds. For d also the register that --ld reads it into.
 
-    --arch sm_70,sm_90: one answer after the other; --json: one object a line.
+    --arch sm_70,sm_90 gives one answer after the other; --json prints one object a line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
@@ -124,12 +124,12 @@ def _holders(cell: Cell, params: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option(
     "--operand",
     type=click.Choice(["a", "b", "c", "e", "a_smem", "b_smem"]),
-    help="What a slot of this operand feeds instead, or a byte of it.",
+    help="Say what a slot, or a byte, of this operand feeds instead.",
 )
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
 @click.option("--byte", type=Numbers(), help="With --operand a_smem or b_smem: bytes from the start address.")
-@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
+@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="With wgmma: where A is. Default: registers.")
 @descriptor.fields
 @SELECTOR
 @ARCHS
@@ -139,11 +139,10 @@ def _holders(cell: Cell, params: dict[str, Any]) -> tuple[bool, list[Holder]]:
 def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
-    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
-    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say, and
-    of A with --a-in shared, behind one that says the same; or what a byte of them feeds.
-    Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
-    With ranges one answer after the other; --json: one object a line.
+    For a sparse multiply also the metadata field (E) that picks one of the rows of B that an A slot can meet. For wgmma
+    the bytes of B behind a descriptor (--swizzle, --major, --lbo, --sbo, --base-offset, --start), and with --a-in
+    shared those of A behind the same one; or what a byte of them feeds. Scales are left out: `where` of scale_a and
+    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object a line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
@@ -211,8 +210,8 @@ ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the fo
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
     """Write fragments as code or data for other programs.
 
-    Patterns may mean several fragments; an instruction means its operands. Without --arch: the arch whose
-    measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
+    A pattern may mean several fragments; an instruction means its operands. Without --arch it takes the arch that
+    `show` takes; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
     from tcprobe.code.scope import scoped
@@ -260,10 +259,10 @@ def _arithmetic(patterns: tuple[str, ...], output: Path | None, params: dict[str
 
     unfit = {"called": "--name", "namespace": "--namespace", "selector": "--selector"}
     if wrong := [option for key, option in unfit.items() if params[key] is not None]:
-        raise UsageError(f"{', '.join(wrong)}: of fragments; numerics is of whole multiplies.")
+        raise UsageError(f"{', '.join(wrong)}: fragments; numerics takes whole multiplies.")
     multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
     if not multiplies:
-        raise UsageError(f"numerics is of multiplies; {patterns[0]} is none. `tcprobe list` has their names.")
+        raise UsageError(f"numerics takes multiplies; {patterns[0]} is not one. `tcprobe list` has their names.")
     text = texts(list(dict.fromkeys(multiplies)), params["name"], params["layers"])
     if output is None:
         click.echo(text, nl=False)
@@ -282,28 +281,27 @@ def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
     ids = list(dict.fromkeys(cell.fragment.id for cell in cells))
     rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
     if len(ids) > 1 and len(rows) != 1:
-        raise UsageError(f"--name is of one fragment, or of one instruction: this is of {len(ids)} fragments.")
+        raise UsageError(f"--name is for one fragment, or one instruction, not {len(ids)} fragments.")
     return renamed(text, made(ids[0] if len(ids) == 1 else rows.pop()), name)
 
 
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
+@click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the random matrices.")
 @read_results
 @JSON
 @named("patterns")
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
-    """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
+    """Check the tables on a live GPU: the emitted code loads and stores operands, and D is compared with a model.
 
-    D of whole numbers is compared with NumPy, D of random floats with the model of the form's arithmetic, bit by bit,
-    where it was measured (`tcprobe numerics`).
+    NumPy gives D of whole numbers. The measured arithmetic (`tcprobe numerics`) gives D of random floats, bit by bit.
 
-    Fragments go by the CUDA header; factors in shared memory by the formula and the line of `tcprobe descriptor`, with
-    every swizzle and major, A in registers and in shared memory. INSTRUCTION is shortened or a pattern; without one
-    every form that the GPU has (of a warpgroup's N 8, 24, 64, 128 and 256), sparse ones under each selector with
-    metadata at random. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when
-    something is wrong.
+    The CUDA header moves fragments. Factors in shared memory are written by the formula and the line of `tcprobe
+    descriptor`, with every swizzle and major; A is tried in registers and in shared memory. INSTRUCTION is a shortened
+    name or a pattern. Without one, every form that the GPU has is tried (warpgroup forms with N 8, 24, 64, 128 and
+    256), sparse forms under each selector with random metadata. It also shows which slots are never read, and that a
+    wrong layout fails. Exit code 1 if something is wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch

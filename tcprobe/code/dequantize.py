@@ -52,7 +52,7 @@ E2M1 = Target("sm_100a", "8.6", (("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_11
 class Decoding(NamedTuple):
     """`lines` make `registers` registers, the array `to`, from a `word` whose codes lie at `places`.
 
-    A code is stored with the bits of `flip` turned over. `words` say how it goes; `needs` is the target of an
+    A code is stored with the bits of `flip` inverted. `words` say how it is done; `needs` is the target of an
     instruction that not every arch has.
     """
 

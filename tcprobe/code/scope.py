@@ -51,7 +51,7 @@ def guarded(text: str, namespace: str) -> str:
 def renamed(text: str, made: str, name: str | None) -> str:
     """The code with `name` for the name that was made for it, and for the beginning of the names that go on from it.
 
-    UsageError where it is no name, or the code does not have the other.
+    UsageError where it is not a name, or the code does not have the other.
     """
     if not name:
         return text

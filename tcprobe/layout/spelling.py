@@ -88,7 +88,7 @@ def swizzle(text: str) -> SwizzleName:
         return SwizzleName(Swizzle(bits, 4, 3), is_mode=True)
     if numbers := _three(text):
         return SwizzleName(Swizzle(*numbers), is_mode=False)
-    raise UsageError(f"{text.strip()[:40]!r} is no swizzle; there are {SPELLINGS}.")
+    raise UsageError(f"{text.strip()[:40]!r} is not a swizzle; there are {SPELLINGS}.")
 
 
 def _three(text: str) -> tuple[int, int, int] | None:

@@ -100,7 +100,7 @@ def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
 def _positions(instruction: Instruction, tables: Mapping[str, Table], words: NDArray[np.uint32]) -> Ints:
     """By image and A slot the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
 
-    An answer spells one slot of B; where an A slot meets several, D is no one, which sets the sign.
+    An answer encodes one slot of B. Where an A slot meets several, D is not one, and the sign is set.
     """
     rule, images = sparsity(instruction.fragment("e")), b_images(instruction)
     (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")

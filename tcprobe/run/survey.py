@@ -1,7 +1,7 @@
 """Several compilers: what is the same in the machine code of all of them, and what is not.
 
 Of every version and arch: the tables that its code shows, and the matrix instructions that each form becomes. A version
-that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is no refusal.
+that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is not a refusal.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@
 >>> found.measured.method, found.source
 ('live', 'published')
 
-Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
-strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that lies over the
-others, and of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else
-decides which table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only
+Folders have an order: what was measured here takes precedence over what tcprobe publishes. Of the measurements with a
+table the strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that comes
+before the others, and of several archs the newest; who names no arch means those that the uppermost folder has. Nothing
+else decides which table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only
 explains why there is none.
 """
 
@@ -37,7 +37,7 @@ from tcprobe.store.results import Results, published
 from tcprobe.values import Json
 
 PUBLISHED = "published"
-MANY = 32  # files looked for in a folder, from which on it is listed
+MANY = 32  # from so many files on, the folder is listed instead
 T = TypeVar("T")
 Place = tuple[str, str, str, str]  # layer, arch, method, experiment
 
@@ -73,7 +73,8 @@ class Sourced(NamedTuple):
 
 
 class Layers:
-    """Folders of measurements, each lying over those after it. Short-lived: it takes the folders as they are.
+    """Folders of measurements, each taking precedence over those after it. Short-lived: it takes the folders as they
+    are.
 
     A file that cannot be trusted is left out, and `say` told so once, where a layer below may take its place; in the
     last layer, and where no table is left, it is a DataError.

@@ -95,7 +95,7 @@ def _check_way(request: PathRequest, slots: Slots) -> None:
     if ways:
         instead = "without .trans" if wanted else "with .trans"
         raise UsageError(f"{name}: {along} the matrices of {slots.name} lie so that they need it {instead}.")
-    why = "its registers are no 8 x 8 matrices of b16, whose rows are 16 bytes in one piece"
+    why = "its registers are not 8 x 8 matrices of b16, whose rows are 16 bytes in one piece"
     if tile.bits != 16 and wanted:
         why = f".trans exchanges elements of 16 bits, not the {tile.bits} of {tile.type}"
     elif tile.bits != 16 and _other_way(request, slots):

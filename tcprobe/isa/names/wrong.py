@@ -125,7 +125,7 @@ def no_multiply(instruction: Instruction) -> UsageError:
     """What is wrong with asking for the product of something that has none, or none in registers."""
     if instruction.multiplies:
         return no_registers(instruction)
-    return UsageError(f"{instruction.id} is no multiply: it moves a matrix.", "a move")
+    return UsageError(f"{instruction.id} is not a multiply: it moves a matrix.", "a move")
 
 
 def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:

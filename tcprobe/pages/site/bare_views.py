@@ -34,7 +34,7 @@ def _all(facts: Facts) -> View:
     ]
     about = (
         "Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
-        "32 w + 31. None of this is measured: no GPU with tensor memory was at hand, and machine code shows no "
+        "32 w + 31. None of this is measured: no GPU with tensor memory was available, and machine code shows no "
         "layout."
     )
     return View(

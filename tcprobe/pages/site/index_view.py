@@ -16,7 +16,7 @@ from tcprobe.pages.site.render import ListPart, View
 from tcprobe.values import Json
 
 Links = list[tuple[str, str]]
-CLASSES = {"-": "n", "?": "u"}  # letters that are no names
+CLASSES = {"-": "n", "?": "u"}  # letters that are not names
 MOST_MATRIX = 12_000  # characters
 LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
 EXAMPLES = (

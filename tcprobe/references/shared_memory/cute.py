@@ -83,7 +83,7 @@ def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
     if not match or (match[1] == "K" and match[2] == "SW128_32B"):
         return None
     if match[3] and match[3] not in TYPES:
-        raise UsageError(f"{name}: {match[3]!r} is no type of known width; known are {', '.join(TYPES)}.")
+        raise UsageError(f"{name}: {match[3]!r} is not a type of known width; known are {', '.join(TYPES)}.")
     wide = TYPES[match[3]] if match[3] else bits
     if wide is None or bits not in (None, wide):
         raise UsageError(f"{name}: --bits gives the width of an element" + (f", here {wide}." if wide else "."))
