@@ -106,7 +106,7 @@ def test_names_may_be_written_as_in_code():
         ("Layout_K_SW128_Atom<half_t>", (8, 64), {"stride": 64}, "side by side"),
         ("Layout_K_INTER_Atom", (8, 1), {"bits": 256}, "do not fit"),
         ("Layout_K_SW128_32B_Atom<float>", (8, 32), {}, "no address map"),
-        ("Sw<3,4,2>", (8, 64), {}, "no swizzle"),
+        ("Sw<3,4,2>", (8, 64), {}, "not a swizzle"),
     ],
 )
 def test_what_no_definition_allows_is_refused(name, extent, options, words):

@@ -74,7 +74,7 @@ class Offsets(NamedTuple):
 
 
 def held(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[HeldTable | str]:
-    """Of each function what it holds, or why that is not seen."""
+    """What each function holds, or why its code does not show it."""
     simple = [f for f in functions if f.parameters and len(f.code) <= MOST_CODE]
     kernels = {str(number): Content(f.code, 0, 0) for number, f in enumerate(simple)}
     codes = disassembled(tools, arch, kernels) if kernels else {}
@@ -140,7 +140,7 @@ def _fits(fragment: Fragment, lane_bytes: Offsets) -> bool:
 
 
 def _numbers(cell: Cell, by_row: bool) -> tuple[Ints, Ints]:
-    """Of each slot the coordinate that the leading dimension multiplies, and the other."""
+    """For each slot the coordinate that the leading dimension multiplies, and the other."""
     row, col = (
         np.array([-1 if v is None else v for v in cell.table.values[name]], np.int64) for name in ("row", "col")
     )

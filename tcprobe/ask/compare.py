@@ -68,7 +68,9 @@ def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
 
 
 def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
-    """Of how many slots that `stated` gives how many agree, and the first that do not. DataError if shapes differ."""
+    """How many of the slots that `stated` gives agree, how many it gives, and the first that differ. DataError if
+    shapes differ.
+    """
     if stated.outputs != measured.outputs and set(stated.outputs) != {"row", "col"}:
         raise DataError(f"the table has {', '.join(stated.outputs)}; the fragment has {', '.join(measured.outputs)}.")
     if stated.threads > measured.threads or stated.elements > measured.elements:

@@ -76,7 +76,7 @@ class LoadedScales:
     vector: int
 
     def reads(self, block: int) -> ScaleRead:
-        """Of a block of k."""
+        """Where a multiply reads a block of k."""
         return ScaleRead(
             block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
         )
@@ -101,7 +101,7 @@ class CopiedScales:
 
     @property
     def atoms(self) -> int:
-        """Of 128 lines, the last one filled up."""
+        """Atoms of 128 lines, the last one filled up."""
         return -(-self.lines // LINES)
 
     def cells(self, line: int, block: int) -> tuple[TensorCell, ...]:
@@ -113,7 +113,7 @@ class CopiedScales:
         return tuple(TensorCell(0, line % 32 + 32 * warp, column, 8 * inside) for warp in range(4))
 
     def reads(self, block: int) -> ScaleRead:
-        """Of a block of k; byte_id is the ID in the instruction descriptor."""
+        """Where a multiply reads a block of k; byte_id is the ID in the instruction descriptor."""
         return ScaleRead(
             block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
         )

@@ -141,12 +141,12 @@ def stored(answer: Stored, aside: bool) -> None:
     _say_cycles(say, {answer.access: answer.cycles})
     threads = cell.fragment.threads
     said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
-    say(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}")
+    click.echo(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}", err=aside)
     say("  issue, warp: bytes of its lanes")
     for issue, row in enumerate(answer.addresses.tolist()):
         for warp in range(len(row) // 32):
             given = [str(at) for at in row[32 * warp : 32 * warp + 32] if at >= 0]
-            say(f"  {issue:3} {warp}: {' '.join(given)}")
+            click.echo(f"  {issue:3} {warp}: {' '.join(given)}", err=aside)
     if not aside:
         click.echo(f"\n{answer.conversion.code}\n")
     for words in answer.evidence:

@@ -141,7 +141,7 @@ def _load_text(plan: StraightLoad) -> None:
     for cost in told(plan.cycles):
         wrapping.line(f"cycles, {cost}")
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
-        wrapping.line(f"  {where:<11} {text or 'no closed form; --json has them all'}")
+        click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
     wrapping.line(f"proven: all {plan.cell.table.points} slots' elements arrive at their places")
     wrapping.line(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
 

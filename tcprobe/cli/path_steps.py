@@ -82,7 +82,7 @@ def steps_words(request: TileRequest, step: PathStep) -> None:
     if isinstance(step, BoxCopy):
         wrapping.line(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
     for where, text in formulas(request, step).items():
-        wrapping.line(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
+        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 
 
 def table(lines: Sequence[Sequence[str]]) -> None:

@@ -135,7 +135,7 @@ def run_summary(report: Report, results: Results) -> None:
 
 
 def _documented(why: Mapping[str, str]) -> None:
-    """Of how many mma forms nothing follows, one line for each kind of reason."""
+    """How many mma forms are documented only, one line for each kind of reason."""
     kinds: dict[str, dict[str, None]] = {}
     forms = Counter(words.partition(": ")[0] for words in why.values())
     for words in why.values():

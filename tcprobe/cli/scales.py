@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcprobe.cli import tensor_memory, wrapping
+from tcprobe.cli import tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
 
@@ -77,7 +77,7 @@ def _say(located: dict[str, Any]) -> None:
     else:
         where = f"lanes {', '.join(map(str, located['lanes']))}, bits {located['bit']}..{located['bit'] + 7}"
     read = f"multiply {located['multiply']}, ID {located['byte_id']}, its scale {located['scale']}"
-    wrapping.line(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; {read}")
+    click.echo(f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; {read}")
 
 
 COMMANDS = (scales,)

@@ -72,7 +72,7 @@ def _written(dims: Tile) -> str:
 
 
 def shape(cell: Cell) -> Tile:
-    """Of the matrix, after the number of products where a warp holds several."""
+    """The sides of the matrix, after the number of products if a warp holds several."""
     fragment = cell.fragment
     return (*((fragment.products,) if fragment.products > 1 else ()), fragment.rows, fragment.cols)
 

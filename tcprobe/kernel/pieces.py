@@ -29,7 +29,7 @@ __device__ inline void place(unsigned& row, unsigned& col) {
 
 
 def conversion(source: str, target: str, device: Arch) -> Cast:
-    """Of two elements into a word."""
+    """How two elements become a word."""
     pair = (source, target)
     return CASTS[pair] if device.number >= CASTS[pair].target else OLDER[pair]
 

@@ -59,7 +59,7 @@ class SwizzleName(NamedTuple):
     is_mode: bool
 
     def __str__(self) -> str:
-        """The one spelling that stands for all."""
+        """The one canonical spelling."""
         if self.is_mode:
             return f"SWIZZLE_{f'{self.span}B' if self.span else 'NONE'}"
         return f"sw:{','.join(map(str, self.swizzle.to_json()))}"
@@ -107,6 +107,6 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
 
 
 def element_type(text: str) -> str:
-    """PTX's name of an element type, where `text` is another one of it; else as it is, in small letters."""
+    """PTX's name of an element type that `text` names in another way; any other text in small letters."""
     small = text.strip().lower()
     return _TYPES.get(small, small)

@@ -58,7 +58,7 @@ def _families(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Lines]:
 
 
 def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """(archs, words), archs of which the same is said together."""
+    """(archs, words); archs with the same words share an entry."""
     archs: dict[str, list[str]] = {}
     for name, words in said.items():
         archs.setdefault(words, []).append(name)
@@ -78,7 +78,7 @@ def _rows(lines: Lines) -> Iterator[list[str]]:
 
 
 def _layouts(results: Results) -> Iterator[str]:
-    """The layouts of tensor-core machine instructions; opcodes of which all is the same share a line."""
+    """The layouts of tensor-core machine instructions; opcodes that are alike share a line."""
     lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for name in results.archs():
         for opcode, saved in results.opcodes(name).items():

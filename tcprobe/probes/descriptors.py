@@ -162,7 +162,7 @@ def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
 
 
 class Judged(NamedTuple):
-    """Of how many elements of a case the formula says the very number; the readings of the base offset beside it."""
+    """For how many elements of a case the formula gives the exact number; beside it the readings of the base offset."""
 
     case: Case
     elements: int

@@ -174,7 +174,7 @@ def _rows(instruction: Instruction, places: Ints, addresses: NDArray[np.uint32])
 
 
 def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, Ints, str]:
-    """Of every slot the lane whose row it is in and the column there, and where in the slot its element is, in words.
+    """For every slot the lane whose row it is in and the column there; and in words where in the slot its element is.
 
     ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots;
     above it there is nothing of memory, or in all slots its highest bit again.

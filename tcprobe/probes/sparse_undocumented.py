@@ -204,7 +204,7 @@ def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
 
 
 def experiments() -> list[Any]:
-    """Of each sparse multiply of a warp its values, then, as they may cost the device, undocumented selectors."""
+    """For each sparse multiply of a warp its values; then undocumented selectors, which may cost the device."""
     rows = [row for row in inventory.executed_by(WARP) if row.metadata and not row.scales]
     tried = [SelectorExperiment(row, number) for row in rows for number in undocumented(row)]
     return [*map(NibblesExperiment, rows), *tried]

@@ -235,7 +235,7 @@ def offsets(case: BoxCase) -> Ints:
 
 
 def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
-    """Of each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
+    """For each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
 
     A store does not say where shared memory begins: `window` does.
     """

@@ -174,6 +174,6 @@ def _storing(moved: str, moved_registers: Fragment) -> list[str]:
 
 
 def experiments() -> list[TensorMove]:
-    """Of every shape the load and the store of the least repetitions."""
+    """For every shape the load and the store with the fewest repetitions."""
     rows = inventory.of_family(*FAMILIES)
     return [TensorMove(row) for row in rows if row.fragments and not row.id.startswith("tcgen05.ld.red")]

@@ -124,7 +124,7 @@ def held_bytes(operand: Operand) -> int:
 
 
 def uniform(instruction: Instruction, values: Sequence[int]) -> Bytes | None:
-    """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
+    """Images of metadata whose every four bits are one of `values`; None if A is not sparse."""
     if instruction.metadata is None:
         return None
     return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * instruction.threads, axis=1)

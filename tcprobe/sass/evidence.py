@@ -36,7 +36,7 @@ class ContradictedError(Exception):
 
 @dataclass(frozen=True)
 class Pending:
-    """A form of which nothing follows on its arch alone, and why.
+    """A form that its arch alone says nothing about, and why.
 
     `opcode` is the one that the form is, registers in order, or "".
     """

@@ -240,7 +240,7 @@ class Layers:
         return Sourced(*nearest) if nearest else None
 
     def _archs_of(self, layer: Layer, fragment: Fragment) -> list[str]:
-        """The archs of which a layer has a table of a fragment, ascending."""
+        """The archs for which a layer has a table of a fragment, ascending."""
 
         def has(name: str, method: str) -> bool:
             measurement = self._read(layer, (name, method, fragment.experiment))

@@ -160,7 +160,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _is_open(path: str) -> bool:
-    """Whether a link on the way is one of /proc: it stands for a file that is open, as /dev/stdout does."""
+    """Whether a link on the way is one of /proc: it represents an open file, as /dev/stdout does."""
     while os.path.islink(path):
         folder = os.path.dirname(path)
         if os.path.realpath(folder).startswith("/proc/"):
@@ -176,7 +176,7 @@ def _write_through(path: Path, data: bytes) -> None:
 
 
 def _with_reader(path: str, flags: int) -> int:
-    """Open what is there for writing; OSError for a FIFO that nobody reads within `MOST_WAIT` seconds."""
+    """Open an existing file for writing; OSError for a FIFO that nobody reads within `MOST_WAIT` seconds."""
     end = time.monotonic() + MOST_WAIT
     while True:
         try:

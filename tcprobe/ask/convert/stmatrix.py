@@ -128,7 +128,7 @@ class Stored:
 
     @property
     def ideal(self) -> int:
-        """What they would be if no lanes collided."""
+        """Wavefronts if no lanes collided."""
         return ideal(self.judge, self.addresses.reshape(-1, WARP))
 
     @property

@@ -26,7 +26,7 @@ _BITS = {
 
 
 def value(token: str) -> float:
-    """Of a token without a sign."""
+    """The value of a token without a sign."""
     return float(token.rstrip("fF") if token[0] in ".0123456789" else token)
 
 

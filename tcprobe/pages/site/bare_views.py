@@ -1,4 +1,4 @@
-"""Pages of what has no table: instructions without registers, and fragments of which nobody says anything."""
+"""Pages of what has no table: instructions without registers, and fragments that no source describes."""
 
 from __future__ import annotations
 
