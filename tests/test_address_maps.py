@@ -104,7 +104,7 @@ def test_names_may_be_written_as_in_code():
         ("Layout_K_SW128_Atom<what_t>", (8, 64), {}, "'what_t' is not a type"),
         ("Layout_K_SW128_Atom<half_t>", (8, 32), {}, "8 x 64 elements; 8 x 32"),
         ("Layout_K_SW128_Atom<half_t>", (8, 64), {"stride": 64}, "side by side"),
-        ("Layout_K_INTER_Atom", (8, 1), {"bits": 256}, "do not fit"),
+        ("Layout_K_INTER_Atom", (8, 1), {"bits": 256}, "too wide"),
         ("Layout_K_SW128_32B_Atom<float>", (8, 32), {}, "no address map"),
         ("Sw<3,4,2>", (8, 64), {}, "not a swizzle"),
     ],

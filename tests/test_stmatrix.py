@@ -52,7 +52,7 @@ CASES = [
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x4",), None, "do not fill", None),
     ("wgmma.m64n24k32.f32.e4m3.e4m3.d", ("stmatrix", "e4m3", "row", "pad:8"), None, "stmatrix: a warp holds", None),
     (HALF, ("stmatrix", None, "row", "SWIZZLE_128B"), "stmatrix.x2", RENAMED, {}),
-    (HALF, ("stmatrix", None, "row", "SWIZZLE_48B"), None, "boxes:BYTES, and no swizzle", None),
+    (HALF, ("stmatrix", None, "row", "SWIZZLE_48B"), None, "boxes:BYTES or a swizzle", None),
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x3",), None, "is not one of stmatrix", None),
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix", "bf16"), None, "no conversion from f16 to bf16", None),
     ("mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc.a", ("stmatrix",), None, "8, 16 or 32 bits", None),

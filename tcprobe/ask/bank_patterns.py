@@ -75,7 +75,7 @@ def _check(access: SharedAccess, counted: Sequence[Lane], what: str) -> None:
     step, end = access.bytes, ENDS[what]
     for lane, value in enumerate(counted):
         if value is not None and (value % step or not 0 <= value < end):
-            why = f"no multiple of {step}" if value % step else f"outside 0 to {end - 1}"
+            why = f"not a multiple of {step}" if value % step else f"outside 0 to {end - 1}"
             raise UsageError(f"{what}: lane {lane} has {_short(value)}, which is {why}.")
 
 

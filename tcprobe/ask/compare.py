@@ -246,7 +246,7 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
 def _agreement(
     instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
 ) -> tuple[int, int, tuple[str, ...]]:
-    """(matched triples, predicted triples, the first that do not fit)."""
+    """(matched triples, predicted triples, the first that disagree)."""
     if all(stated[operand] == measured[operand] for operand in "abd"):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
         return count, count, ()  # the same layouts predict the same structure tensor

@@ -28,7 +28,7 @@ _TOP = re.compile(r"(?:(?://|#pragma|#include).*\n|\n)*")
 
 
 def scoped(text: str, namespace: str | None) -> str:
-    """The code in a namespace, which may be nested (a::b); as it is without one. UsageError if it is not a namespace."""
+    """The code in a namespace, which may be nested (a::b); or without one. UsageError if it is not a namespace."""
     if not namespace:
         return text
     text = guarded(text, namespace)

@@ -90,7 +90,7 @@ def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
     swizzle, span, runs = SPANS[match[2]]
     own = swizzle.in_elements(wide)
     if own is None or span * 8 % wide:
-        raise UsageError(f"{name}: elements of {wide} bits do not fit into what it swizzles.")
+        raise UsageError(f"{name}: elements of {wide} bits are too wide for what it swizzles.")
     run = span * 8 // wide
     return CuteAtom(text, wide, own, (runs, run) if match[1] == "K" else (run, runs), 1 if match[1] == "K" else 0)
 

@@ -62,7 +62,7 @@ def check(finding: Finding) -> None:
         if not all(0 < n <= WARP and not WARP % n for n in (rule.phase, rule.joined)) or rule.joined < rule.phase:
             raise DataError(f"{row.name} has no phases of 1 to {WARP} lanes.")
     if body.misfits > body.patterns:
-        raise DataError(f"{row.name}: more patterns do not fit than were timed.")
+        raise DataError(f"{row.name}: more misfits than timed patterns.")
     if body.tags:
         try:
             from_json({"masks": body.tags.masks})
