@@ -39,7 +39,7 @@ class Triples:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Tables predict `needed` triples, and `matched` of them were measured; `first` shows measured ones that disagree."""
+    """Tables predict `needed` triples; `matched` of them were measured; `first` shows measured ones that disagree."""
 
     matched: int
     needed: int
