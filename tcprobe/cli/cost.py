@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +12,9 @@ from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from tcprobe.cli.requests import CostAsked
     from tcprobe.store.choose import Layers
 
 WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
@@ -32,7 +35,9 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
 @ARCH
 @read_results
 @JSON
-def cost(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def cost(
+    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CostAsked]
+) -> None:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside

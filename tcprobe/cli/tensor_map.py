@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,10 @@ from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.tensor_map import MapPlan
+    from tcprobe.cli.requests import MapAsked
     from tcprobe.store.choose import Layers
 
 
@@ -62,7 +65,7 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
     """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
     What the driver would refuse is refused here, with every rule that is broken and what that rule rests on.

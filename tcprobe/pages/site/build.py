@@ -10,6 +10,7 @@ from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
     bare_views,
+    compare_view,
     data_files,
     diff_view,
     fact_view,
@@ -19,9 +20,14 @@ from tcprobe.pages.site import (
     layout_view,
     list_views,
     number_views,
+    package_views,
+    path_views,
     play_view,
+    recipe_views,
     search_table,
     shared_views,
+    thumbnails,
+    wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
@@ -37,10 +43,16 @@ STATIC = (
     "fact.js",
     "instruction.js",
     "diff.js",
+    "compare.js",
+    "diagnose.js",
+    "explore.js",
+    "picture.js",
     "layout.js",
     "banks.js",
     "find.js",
     "home.js",
+    "way.js",
+    "wgmma.js",
 )
 
 
@@ -63,10 +75,16 @@ def views(facts: Facts) -> Iterator[View]:
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
+    yield compare_view.view(facts)
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
     yield play_view.view(facts)
+    yield from wgmma_view.views(facts)
     yield list_views.errata(facts)
+    yield from package_views.views(facts)
+    kernels = recipe_views.kernels(facts.layers)
+    yield from recipe_views.views(facts, kernels)
+    yield from path_views.views(facts, kernels)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
@@ -94,6 +112,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
         yield from data_files.fragments(fact)
+    yield from thumbnails.files(facts)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 
