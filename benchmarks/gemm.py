@@ -122,12 +122,12 @@ def ok(code: int) -> None:
 
 
 def compiled(kernel: GemmKernel, folder: Path) -> bytes:
-    """The machine code for the GPU at hand."""
+    """The machine code for this GPU."""
     return cubin(kernel.source, folder / f"{kernel.name}_{abs(hash(kernel.source))}", "a" if kernel.maps else "")
 
 
 def cubin(source: str, stem: Path, variant: str) -> bytes:
-    """The machine code of CUDA C++ for the GPU at hand."""
+    """The machine code of CUDA C++ for this GPU."""
     number = "".join(map(str, torch.cuda.get_device_capability())) + variant
     stem.with_suffix(".cu").write_text(source)
     command = [

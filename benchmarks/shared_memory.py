@@ -57,7 +57,7 @@ def milliseconds(work: Callable[[], object], repeats: int) -> float:
 
 def main(repeats: int) -> None:
     for what, address in TABLES.items():
-        fresh = lambda a=address: fit_address(  # noqa: E731, what a map keeps for itself is made anew
+        fresh = lambda a=address: fit_address(  # noqa: E731, what a map keeps for itself is made again
             AddressMap(a.first, a.second, a.offsets, a.low, a.high)
         )
         cost = milliseconds(fresh, repeats)

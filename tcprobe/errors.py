@@ -145,7 +145,7 @@ def starved(error: BaseException | None) -> bool:
 
 
 def _is_want(error: BaseException) -> bool:
-    """EAGAIN: a process or thread cannot be started; but of a stream that nobody reads, which counts characters."""
+    """EAGAIN: a process or thread cannot be started. A stream that nobody reads gives it too, and counts characters."""
     if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN):
         return not hasattr(error, "characters_written")
     if isinstance(error, OSError | RuntimeError | ImportError | SystemError):

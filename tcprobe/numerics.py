@@ -132,7 +132,7 @@ def bits_in(kinds: ElementTypes, operand: str, values: Array) -> Array:
     least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
     wrong = (values < least) | (values > most) | (values != np.floor(values))
     if wrong.any():
-        raise UsageError(f"{values[wrong].flat[0]} is no number of type {kind}.")
+        raise UsageError(f"{values[wrong].flat[0]} is not a number of type {kind}.")
     return values.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
 
 
@@ -144,5 +144,5 @@ def values_of_d(kinds: ElementTypes, bits: Array) -> Array:
 def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, Array]) -> Array:
     a, b, c = (array.astype(np.int64) for array in given.values())
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
-        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product.")
+        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are not a product.")
     return integers.multiplied(kinds, rule, (a, b.T, c)).astype(np.int32)

@@ -15,7 +15,7 @@ from tcprobe.errors import RowError, TcprobeError
 
 
 def found(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
-    """Names of the package's modules, sorted, without importing them; those `apart` are no plug-ins."""
+    """Names of the package's modules, sorted, without importing them; those `apart` are not plug-ins."""
     path = importlib.import_module(package).__path__
     return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if m.name not in apart))
 

@@ -57,7 +57,7 @@ def comment(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """The text for a Markdown page, where it shows as it is; a table escapes its own bars."""
+    """The text for a Markdown page, which shows it unchanged; a table escapes its own bars."""
     return escaped(text).translate(_SYNTAX)
 
 

@@ -122,7 +122,7 @@ def pytest_collection_modifyitems(items, config):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
 
 
 @pytest.fixture

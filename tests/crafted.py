@@ -1,4 +1,4 @@
-"""Saved files that were changed and sealed anew: whole by their checksum, and not to be believed for that."""
+"""Saved files that were changed and sealed again: whole by their checksum, and not to be believed for that."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ def files():
 
 
 def rewrite(path, change):
-    """Change a file's content and seal it anew."""
+    """Change a file's content and seal it again."""
     content = json.loads(path.read_text())
     kind = content.pop("kind")
     del content["schema"], content["sha256"]

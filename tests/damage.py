@@ -1,7 +1,7 @@
 """Cubins and disassemblies damaged at random, and what the reader of machine code makes of them.
 
 A damaged one is refused, or read as what it was; what is read as something else must be found out by the run, as any
-other change of code (see `mutations`). It is never an exception that is no refusal, nor does it take long.
+other change of code (see `mutations`). It is never an exception that is not a refusal, nor does it take long.
 """
 
 import random

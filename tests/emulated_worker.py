@@ -1,6 +1,6 @@
 """A worker that can go wrong on demand: python emulated_worker.py MODE [EXPERIMENT PART [COMPILER [MACHINE]]].
 
-MODE: fine; die (by SIGSEGV), killed (by SIGKILL, as for want of memory), starved (which is such want), hang, fault or
+MODE: fine; die (by SIGSEGV), killed (by SIGKILL, as when memory runs out), starved (out of memory), hang, fault or
 bug (an error that nobody expects) when an experiment whose id contains PART runs; load-die, load-bug or refuse while
 compiling it; data or usage (such an error) when it starts; slow (a pause before every experiment, for killing the tool
 in between). COMPILER is what provenance says, "none" by default. MACHINE is one of `bench`, "Clock"; by default the

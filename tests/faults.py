@@ -27,7 +27,7 @@ class Fault:
     """`program` is replaced by a shell script in which $REAL is the real one; or the shell runs `around`.
 
     `around` is a shell command with the tool's own as "$@"; {trial} is a folder of the trial. `codes` are the exit
-    codes that are right; `refuses` says that refusals are no error of tcprobe's, since the tool states them.
+    codes that are right; `refuses` says that refusals are not an error of tcprobe's, since the tool states them.
     """
 
     name: str
@@ -143,7 +143,7 @@ ENVIRONMENTS = (
     Fault("ASCII only", environment={"PYTHONIOENCODING": "ascii"}, codes=(0,)),
     Fault("TMPDIR is missing", environment={"TMPDIR": "/nowhere"}, codes=(0,)),
     Fault("TMPDIR cannot be written", environment={"TMPDIR": "/proc"}, codes=(0,)),
-    Fault("COLUMNS is no number", environment={"COLUMNS": "abc"}, codes=(0,)),
+    Fault("COLUMNS is not a number", environment={"COLUMNS": "abc"}, codes=(0,)),
     Fault("COLUMNS is 0", environment={"COLUMNS": "0"}, codes=(0,)),
     Fault("a full standard output", around='"$@" > /dev/full'),
     Fault("a closed standard output", around='"$@" >&-'),

@@ -97,7 +97,7 @@ def _again(command: list[str], environment: dict[str, str], trial: Path, whole: 
 
 
 def digests(trial: Path) -> dict[str, str]:
-    """SHA-256 of every file that is no part file, by name."""
+    """SHA-256 of every file that is not a part file, by name."""
     files = [p for p in trial.rglob("*") if p.is_file() and "tmp" not in p.relative_to(trial).parts]
     return {
         str(p.relative_to(trial)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if ".part" not in p.name

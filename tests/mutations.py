@@ -248,7 +248,7 @@ class Run:
     # forms that are shown by their own code
 
     def changes_of_emulated(self):
-        """Every change of the code of a form that is no single opcode."""
+        """Every change of the code of a form that is not a single opcode."""
         rng = random.Random(0)
         for id_, (_, code) in self.emulated.items():
             for at, step in code.instructions.items():

@@ -100,17 +100,17 @@ CHANGES = [
     (MULTIPLY, lambda c: c["structure"].update(sha256="0" * 63), "and sha256"),
     (MULTIPLY, lambda c: c["structure"].update(sha256="G" * 64), "and sha256"),
     (MMA, lambda c: c["structure"].update(triples=256), "256 triples; mma.*forms 1024"),
-    (LOAD, lambda c: c.update(unread={"a": [[]] * 32}), "is no factor of a multiply"),
-    (MULTIPLY, lambda c: c["unread"].update(d=[[]] * 32), "d is no factor of a multiply"),
-    (MULTIPLY, lambda c: c["unread"].update(x=[[]] * 32), "no factor"),
+    (LOAD, lambda c: c.update(unread={"a": [[]] * 32}), "is not a factor of a multiply"),
+    (MULTIPLY, lambda c: c["unread"].update(d=[[]] * 32), "d is not a factor of a multiply"),
+    (MULTIPLY, lambda c: c["unread"].update(x=[[]] * 32), "not a factor"),
     (MULTIPLY, lambda c: c["unread"]["a"].pop(), "a needs 32 lanes of ascending numbers below 16"),
     (MULTIPLY, lambda c: c["unread"]["a"].append([]), "a needs 32 lanes"),
     (MULTIPLY, lambda c: first(c).reverse(), "ascending"),
     (MULTIPLY, lambda c: first(c).append(first(c)[-1]), "ascending"),
     (MULTIPLY, lambda c: first(c).append(16), "ascending"),
     (MULTIPLY, lambda c: first(c).insert(0, -1), "ascending"),
-    (MULTIPLY, lambda c: first(c).append(True), "no number"),
-    (MULTIPLY, lambda c: first(c).append("1"), "no number"),
+    (MULTIPLY, lambda c: first(c).append(True), "not a number"),
+    (MULTIPLY, lambda c: first(c).append("1"), "not a number"),
     (MULTIPLY, lambda c: c["unread"].update(a=[list(range(16))] * 32), "no holder would be read"),
     (MULTIPLY, lambda c: first(c).insert(0, 0), "no holder would be read"),
     (MMA, lambda c: c.update(unread={"a": [[0]] + [[]] * 31}), "no holder would be read"),
@@ -165,7 +165,7 @@ def test_a_key_that_stands_twice_is_refused(root, key, twice):
 def test_what_is_no_number_is_refused(root, number):
     path = Results(root).path("sm_90", "live", MULTIPLY)
     path.write_text(resealed(path.read_text().replace('"triples": 4096', f'"triples": {number}')))
-    assert re.search("is no number|a number above 0", refusal(root, MULTIPLY))
+    assert re.search("is not a number|a number above 0", refusal(root, MULTIPLY))
 
 
 def test_what_a_later_tcprobe_wrote_is_left_alone_unless_it_is_asked_for(root):
@@ -239,7 +239,7 @@ def test_addresses_that_cannot_be_a_moves_are_refused(tmp_path, address, words):
     ("change", "words"),
     [
         (lambda c: c.update(structure={"triples": 64, "sha256": "0" * 64}), "of a multiply, and is none"),
-        (lambda c: c.update(unread={"d": [[]] * 32}), "d is no factor of a multiply"),
+        (lambda c: c.update(unread={"d": [[]] * 32}), "d is not a factor of a multiply"),
         (lambda c: c["fragments"].pop("address"), "it needs the tables of address, d, not of d"),
         (lambda c: c["fragments"].update(address=c["fragments"]["d"]), "32 threads x 2 elements, not 32 threads x 1"),
     ],

@@ -101,12 +101,12 @@ def test_names_may_be_written_as_in_code():
         ("TensorOpMultiplicand<16,64>", (10**6, 10**6), {}, "`extent` 1000000"),
         ("Layout_K_SW128_Atom", (8, 64), {}, "`bits` gives the width"),
         ("Layout_K_SW128_Atom<half_t>", (8, 64), {"bits": 8}, "here 16"),
-        ("Layout_K_SW128_Atom<what_t>", (8, 64), {}, "'what_t' is no type"),
+        ("Layout_K_SW128_Atom<what_t>", (8, 64), {}, "'what_t' is not a type"),
         ("Layout_K_SW128_Atom<half_t>", (8, 32), {}, "8 x 64 elements; 8 x 32"),
         ("Layout_K_SW128_Atom<half_t>", (8, 64), {"stride": 64}, "side by side"),
-        ("Layout_K_INTER_Atom", (8, 1), {"bits": 256}, "do not fit"),
+        ("Layout_K_INTER_Atom", (8, 1), {"bits": 256}, "too wide"),
         ("Layout_K_SW128_32B_Atom<float>", (8, 32), {}, "no address map"),
-        ("Sw<3,4,2>", (8, 64), {}, "no swizzle"),
+        ("Sw<3,4,2>", (8, 64), {}, "not a swizzle"),
     ],
 )
 def test_what_no_definition_allows_is_refused(name, extent, options, words):
@@ -265,7 +265,7 @@ def test_boxes_are_called_by_their_mode(mode, bits):
 
 
 def test_no_name_for_what_is_another_layout():
-    """A pitch beyond the span is no box, one element elsewhere no layout of CUTLASS."""
+    """A pitch beyond the span is not a box, one element elsewhere no layout of CUTLASS."""
     address = stated("Sw<3,3,3>", (64, 16), stride=128)
     assert names_of(address, fit_address(address), 16) == ["Sw<2,4,3>"]
     first, second = (axis.ravel() for axis in np.indices((64, 16)))

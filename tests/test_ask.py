@@ -111,7 +111,7 @@ def test_where_prints_lines_and_json():
         (["where", "wmma.m16n16k16.d.f32", "--row", "0", "--lane", "0"], "give --row and --col, or --lane and --i"),
         (["where", "wmma.m16n16k16.d.f32", "--row", "16"], "row 16 is outside 0 to 15"),
         (["where", "wmma.m16n16k16.d.f32", "--lane", "32"], "lane 32 is outside 0 to 31"),
-        (["where", "wmma.m16n16k16.d.f32", "--row", "7-3"], "is no number such as 3, nor a range"),
+        (["where", "wmma.m16n16k16.d.f32", "--row", "7-3"], "is not a number such as 3, nor a range"),
         (["where", "wmma.m16n16k16.d", "--row", "0"], "means"),
         (["trace", "wmma.mma.row.col.m16n16k16.f32.f32", "--row", "0"], "give --row and --col, or"),
         (["trace", "mma.m8n8k4.row.col.f32.f16.f16.f32", "--row", "0", "--col", "0"], "say which with --product"),

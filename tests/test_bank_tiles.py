@@ -162,7 +162,7 @@ def test_matrices_are_found_where_ldmatrix_can_bring_them(name, contiguous, matr
     fragment, table = cell.fragment, cell.table
     by = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     if matrices is None:
-        with pytest.raises(UsageError, match="no 8 x 8 matrix"):
+        with pytest.raises(UsageError, match="not an 8 x 8 matrix"):
             walk(parse_access("ldmatrix.x1"), by, slots_of(cell))
         return
     walked = walk(parse_access("ldmatrix.x1"), by, slots_of(cell))

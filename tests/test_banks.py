@@ -175,7 +175,7 @@ def test_addresses_from_a_file(tmp_path):
         assert answer["phases"] == [1, 1]
     for text, words in (
         ("1 2 3", "3 numbers"),
-        ("x " * 32, "'x' is no number"),
+        ("x " * 32, "'x' is not a number"),
         ("-1 " * 32, "'-1'"),
         ("9" * 70000, "at most 65536"),
     ):
@@ -216,7 +216,7 @@ GOOD = {"op": "ld.shared.b32", "address": [4 * i for i in range(32)]}
         (GOOD | {"address": [0.0] * 32}, "lane 0 has '0.0'"),
         (GOOD | {"address": [0] * 31 + ["0"]}, "lane 31 has '0'"),
         (GOOD | {"address": [0] * 31 + [[]]}, "lane 31 has '[]'"),
-        (GOOD | {"address": [0] * 31 + [2]}, "lane 31 has 2, which is no multiple of 4"),
+        (GOOD | {"address": [0] * 31 + [2]}, "lane 31 has 2, which is not a multiple of 4"),
         (GOOD | {"address": [-4] * 32}, "outside 0 to 233471"),
         (GOOD | {"address": [4 << 900] * 32}, "a number of 903 bits, which is outside"),
         (GOOD | {"address": [233472] * 32}, "outside"),
@@ -305,8 +305,8 @@ def test_files_that_are_no_patterns(tmp_path):
         (["--tile", "8x8", "--type", "f32", "--with", "cp.async.16@cols"], "only @rows"),
         (["--tile", "8x3", "--type", "f16", "--with", "ld.shared.b32@rows"], "whole pieces of 4 bytes"),
         (["--tile", "8x3", "--type", "s4", "--with", "ld.shared.b32@rows"], "not whole bytes"),
-        (["--tile", "9x8", "--type", "f16", "--with", "ldmatrix.x4@rows"], "no multiple of 32"),
-        (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "odd"], "none of plain"),
+        (["--tile", "9x8", "--type", "f16", "--with", "ldmatrix.x4@rows"], "not a multiple of 32"),
+        (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "odd"], "is not plain"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "sw:3,4,2"], "at least B"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "pad:2"], "multiples of 4"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b128@rows", "--shared", "sw:2,3,3"], "tears"),
@@ -314,8 +314,8 @@ def test_files_that_are_no_patterns(tmp_path):
         ([A + ".a", "--tile", "64x64", "--type", "f32", "--with", "ldmatrix.x4"], "elements of 16 bits"),
         ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b64"], "do not lie side by side"),
         ([A + ".b", "--tile", "64x64", "--global", "row", "--with", "ld.shared.b32"], "do not lie side by side"),
-        ([A + ".d", "--tile", "64x64", "--with", "stmatrix.x4"], "no 8 x 8 matrix"),
-        ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b8"], "no part of"),
+        ([A + ".d", "--tile", "64x64", "--with", "stmatrix.x4"], "not an 8 x 8 matrix"),
+        ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b8"], "not part of"),
         ([A + ".b", "--tile", "16x8", "--global", "col", "--with", "ldmatrix.x4"], "2 matrices"),
         (
             ["m16n8k32.row.col.s32.s8.s8.s32.a", "--tile", "64x64", "--global", "col", "--with", "ldmatrix.x4.trans"],

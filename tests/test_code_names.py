@@ -73,10 +73,10 @@ def test_a_name_that_is_taken_is_refused_with_the_reason(name):
     assert f"'{name}' is one of the names that cannot be arguments: " in done.stderr
     if name not in OWN:
         done = tcprobe("reduce", D, "--over", "row", "--name", name, code=2)
-        assert f"'{name}' is no name of a function: " in done.stderr
+        assert f"'{name}' is not a name of a function: " in done.stderr
     if name not in (*OWN, "T"):
         tcprobe("convert", D, D, "--name", name, code=2)
-        assert "is no namespace" in tcprobe("convert", D, D, "--namespace", f"a::{name}", "-o", "x.h", code=2).stderr
+        assert "is not a namespace" in tcprobe("convert", D, D, "--namespace", f"a::{name}", "-o", "x.h", code=2).stderr
 
 
 def test_keywords_of_both_languages_are_refused():
@@ -176,9 +176,9 @@ def test_a_number_to_fill_with_has_its_type(fill, text):
     [
         (D, "1e39", "out of the range of f32"),
         (D, "1e-60", "out of the range of f32"),
-        (S32, "-inf", "is no s32"),
-        (S32, "1e30", "is no s32"),
-        (S32, "0.5", "is no s32"),
+        (S32, "-inf", "is not of type s32"),
+        (S32, "1e30", "is not of type s32"),
+        (S32, "0.5", "is not of type s32"),
         (D, "row * 0.5", "no whole number"),
         (D, "row + 1e30", "a number above"),
         (D, "row + inf", "a number above"),

@@ -1,4 +1,4 @@
-"""`tcprobe compilers`: what several ptxas agree in; what differs is found; too old for a form is no refusal."""
+"""`tcprobe compilers`: what several ptxas agree in; what differs is found; too old for a form is not a refusal."""
 
 import json
 import sys

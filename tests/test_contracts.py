@@ -65,7 +65,7 @@ def fitted(folder, text):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_two_swizzles_over_any_strides_are_found(seed, tmp_path):
-    """Where strides are no powers of two, a map is no XOR of images of coordinate bits."""
+    """Where strides are not powers of two, a map is not an XOR of images of coordinate bits."""
     rng = random.Random(seed)
     rows, pitch, base = rng.randrange(5, 30), 3 * rng.randrange(5, 20), rng.randrange(2) * 37
     first, last = ((bits, rng.randrange(4), bits + rng.randrange(4)) for bits in rng.choices((1, 2, 3), k=2))

@@ -289,8 +289,8 @@ def test_headers_go_together_in_every_compiler(tmp_path):
     [
         ([D], "1 fragment: each FROM needs a TO"),
         ([D, D, "--name", "a", "--name", "b"], "2 fragments and 2 --name"),
-        ([D, D, "--name", "a b"], "is no name of a function"),
-        ([D, D, "--namespace", "a;b", "-o", "x.h"], "is no namespace"),
+        ([D, D, "--name", "a b"], "is not a name of a function"),
+        ([D, D, "--namespace", "a;b", "-o", "x.h"], "is not a namespace"),
         ([D, D, "--arch", "all"], "one arch is needed"),
     ],
 )

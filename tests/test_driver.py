@@ -1,4 +1,4 @@
-"""The driver's linker, by a stand-in for its library: what is refused, and what cannot compile at all."""
+"""The driver's linker, by a stub of its library: what is refused, and what cannot compile at all."""
 
 import ctypes
 

@@ -77,7 +77,7 @@ def test_shuffles_take_the_word_of_the_lane_named():
         "HADD2 R0, R5, R5",  # 2048 + 2048
         "HADD2.F32 R0, R4, R5.H0_H0",
         "HADD2.F32 R0, -RZ, R5",
-        "F2FP.PACK_AB R0, R2, R2",  # 8192 is no exact f16 for sure
+        "F2FP.PACK_AB R0, R2, R2",  # 8192 is not an exact f16 for sure
         "F2FP.F16.E4M3.UNPACK_B R0, R6",  # the largest exponent
         "F2FP.F16.E4M3.UNPACK_B R0, R5.H0_H0",
         "SHFL.IDX PT, R0, R4, R4, 0x1c1f",

@@ -205,7 +205,7 @@ def test_a_contradiction_is_reported_withheld_and_takes_the_place_of_what_was_sa
     lies = tool(tmp_path / "tools" / "nvdisasm", f"{TOOLS.nvdisasm} \"$@\" | sed 's/, 0xfffffffc,/, 0xfffffff8,/'")
     done = run_tools(tmp_path / "r", lies)
     assert done.exit_code == 1, done.output
-    assert f"contradiction: {form}: its code is no product under the layouts of the references" in done.stderr
+    assert f"contradiction: {form}: its code is not a product under the layouts of the references" in done.stderr
     found = Results(tmp_path / "r").measurement("sm_80", "derived", form)
     assert (found.status, found.tables) == ("failed", {})
     assert Results(tmp_path / "r").measurement("sm_80", "derived", "mma.m16n8k16.row.col.s32.s8.s8.s32").tables

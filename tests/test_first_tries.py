@@ -127,7 +127,7 @@ def test_no_line_is_wider_than_the_terminal(words):
 
 
 def documented():
-    """Commands of the README and docs whose answer is no code and no data."""
+    """Commands of the README and docs whose answer is not code and no data."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for command in re.findall(r"```console\n\$ tcprobe (.*)", page.read_text("utf-8")):
             if command.split()[0] not in CODE and "--json" not in command and not re.search("--(help|full)", command):
@@ -174,3 +174,21 @@ def test_completion_is_made_and_documented(shell):
         pytest.skip("no bash, whose version the script depends on")
     found = CliRunner().invoke(main, [], env={"_TCPROBE_COMPLETE": f"{shell}_source"}, prog_name="tcprobe")
     assert "_TCPROBE_COMPLETE" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("shwo m16n8k16 bf16 f32 a --lanes", "  tcprobe show m16n8k16 bf16 f32 a --lanes"),
+        ("show m16n8k16 bf16 f23 a --lanes", "  tcprobe show mma.m16n8k16.row.col.f32.bf16.bf16.f32.a --lanes"),
+    ],
+)
+def test_a_typo_gets_a_line_to_paste(typed, line):
+    done = said(typed)
+    assert (done.exit_code, line in done.stderr.splitlines()) == (2, True), done.stderr
+    assert said(line.removeprefix("  tcprobe ")).exit_code == 0
+
+
+def test_a_command_like_no_other_is_only_refused():
+    done = said("frobnicate")
+    assert (done.exit_code, "No such command" in done.stderr, "Did you mean" in done.stderr) == (2, True, False)

@@ -298,7 +298,7 @@ def test_no_saved_file_is_waited_for_or_read_whole_when_it_is_too_large(tmp_path
 
 
 def with_a_bad(part, kind, folder):
-    """Results in a folder, one file of which is no file that tcprobe reads; its path."""
+    """Results in a folder, one file of which is not a file that tcprobe reads; its path."""
     results = Results(folder)
     results.write(published().measurement("sm_90", "live", "wmma.m16n16k16.accumulator.f32"))
     (layout,) = results.layouts()

@@ -117,7 +117,7 @@ def make(root):
 
 
 def put(root, field, text):
-    """A text into one field of every file that has it, sealed anew."""
+    """A text into one field of every file that has it, sealed again."""
     results = Results(root)
     if field in MEASURED:
         for arch, method in (("sm_90", "live"), ("sm_80", "derived")):

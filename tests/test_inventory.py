@@ -107,7 +107,7 @@ def test_a_whole_id_means_that_form_alone():
 
 def test_only_multiplies_are_multiplies():
     assert {row.family for row in ROWS if not row.multiplies} == {*MOVES, "tcgen05"}
-    with pytest.raises(UsageError, match=r"movmatrix\.m8n8\.trans\.b16 is no multiply: it moves a matrix"):
+    with pytest.raises(UsageError, match=r"movmatrix\.m8n8\.trans\.b16 is not a multiply: it moves a matrix"):
         assert resolve("movmatrix.m8n8.trans.b16").multiply
 
 

@@ -115,7 +115,7 @@ def test_a_warpgroup_s_sectors_are_those_of_its_four_warps():
     ("arguments", "words"),
     [
         ([F16 + ".a", "--ld", "8"], "from 16 elements on"),
-        (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--global", "row"], "no whole bytes"),
+        (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--global", "row"], "not whole bytes"),
         (["ldmatrix.m8n8.x1.shared.b16.address"], "address, not a matrix"),
         ([F16 + ".a", "--code", "--json"], "does not go with"),
     ],

@@ -138,7 +138,7 @@ def test_iadd(a, b):
         ("MOV R4, -R2", "with a sign"),
         ("SHF.L.U32 R4, -R2, 0x2, RZ", "with a sign"),
         ("LOP3.LUT R4, R2, ~R3, RZ, 0xc0, !PT", "with a sign"),
-        ("IMAD.IADD R4, R2, 0x3, R3", "no sum"),
+        ("IMAD.IADD R4, R2, 0x3, R3", "not a sum"),
         ("IADD3 R4, P0, R2, R3", "these operands"),
         ("UMOV R4, 0x1", "R4 does not go with UMOV"),
         ("UMOV UR4, R2", "R2 does not go with UMOV"),

@@ -75,7 +75,7 @@ def test_opcodes_of_another_arch_are_refused(root):
     row = published().opcodes("sm_80")
     first = Results(root)
     (root / "sm_75").mkdir()
-    with pytest.raises(DataError, match=r"no wmma\.mma of sm_75"):
+    with pytest.raises(DataError, match=r"not a wmma\.mma of sm_75"):
         acceptance.opcodes({"opcodes": row}, "sm_75")
     first.opcodes_path("sm_75").write_text(first.opcodes_path("sm_90").read_text())
     with pytest.raises(DataError, match=str(root)):

@@ -114,7 +114,7 @@ def test_list_has_the_families():
 
 
 def test_a_csv_of_ldmatrix_is_compared_by_slots(root, tmp_path):
-    """An exchange of rows is no renumbering where addresses number them."""
+    """An exchange of rows is not a renumbering where addresses number them."""
     path, name = tmp_path / "d.csv", "ldmatrix.m8n8.x1.shared.b16.d"
     path.write_text(tcprobe("emit", name, "--results", root, "--arch", "sm_90", "--to", "csv").stdout)
     assert "64 of 64 slots agree" in tcprobe("compare", path, name, "--results", root, "--arch", "sm_90").stdout
@@ -129,12 +129,12 @@ def test_a_csv_of_ldmatrix_is_compared_by_slots(root, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trace", "ldmatrix.m8n8.x4.shared.b16", "--row", "0", "--col", "0"], "x4.shared.b16 is no multiply"),
-        (["convert", "ldmatrix.m8n8.x4.shared.b16.address", "mma.m16n8k8.row.col.f32.f16.f16.f32.a"], "is no multiply"),
-        (["convert", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "stmatrix.m8n8.x4.shared.b16.a"], "is no multiply"),
-        (["verify", "movmatrix.*"], "movmatrix.m8n8.trans.b16 is no multiply"),
+        (["trace", "ldmatrix.m8n8.x4.shared.b16", "--row", "0", "--col", "0"], "x4.shared.b16 is not a multiply"),
+        (["convert", "ldmatrix.m8n8.x4.shared.b16.address", "mma.m16n8k8.row.col.f32.f16.f16.f32.a"], "not a multiply"),
+        (["convert", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "stmatrix.m8n8.x4.shared.b16.a"], "is not a multiply"),
+        (["verify", "movmatrix.*"], "movmatrix.m8n8.trans.b16 is not a multiply"),
         (["emit", "ldmatrix.m8n8.x4.shared.b16.address", "--to", "csv"], "csv has no words for the address"),
-        (["emit", "movmatrix.m8n8.trans.b16", "--to", "tinygrad", "--arch", "sm_90"], "is no multiply"),
+        (["emit", "movmatrix.m8n8.trans.b16", "--to", "tinygrad", "--arch", "sm_90"], "is not a multiply"),
         (["where", "ldmatrix.m8n8.x2.shared.b16.address", "--row", "16"], "row 16 is outside 0 to 15"),
         (["show", "ldmatrix.m16n16.x1.trans.shared.b8.d", "--arch", "sm_90"], "no table of"),
         (["list", "--family", "ldmatric"], "no family is called 'ldmatric'; known: wmma, mma, mma.sp, mma.block_scale"),

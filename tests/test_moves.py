@@ -103,7 +103,7 @@ def test_every_lane_points_to_a_row_of_its_own(size):
     assert len({tuple(pattern.tolist()) for pattern in patterns}) == 4
 
 
-# what is no layout
+# what is not a layout
 
 
 @examples(60)
@@ -239,7 +239,7 @@ def test_movmatrix_read_literally_does_nothing():
 
 
 def test_sixteen_rows_a_matrix_and_four_bytes_a_register():
-    """CuTe's m16n16 with its exchange of bytes undone, spelled out: rows 4 (lane % 4) and on, two columns 8 apart."""
+    """CuTe's m16n16 with its exchange of bytes undone, written out: rows 4 (lane % 4) and on, two columns 8 apart."""
     table = cute.claim(inventory.fragment("ldmatrix.m16n16.x2.trans.shared.b8.d"), SM_100).meant
     for lane in range(WARP):
         for i in range(16):

@@ -271,7 +271,7 @@ def test_cases_of_a_file(folder, tmp_path):
     ("arguments", "words"),
     [
         (("--a", "1", "--b", "1"), "takes 16 values"),
-        (("--a", ",".join(["0.1"] * 16), "--b", ",".join(["1"] * 16)), "Error: 0.1 is no number of type f16"),
+        (("--a", ",".join(["0.1"] * 16), "--b", ",".join(["1"] * 16)), "Error: 0.1 is not a number of type f16"),
         (("--a", ",".join(["0x7e00"] * 16), "--b", ",".join(["1"] * 16)), "is NaN"),
         (("--a", ",".join(["0x12345"] * 16), "--b", ",".join(["1"] * 16)), "16 bits"),
         (("--a", ",".join(["x"] * 16), "--b", ",".join(["1"] * 16)), "neither a number"),

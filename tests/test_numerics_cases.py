@@ -78,7 +78,7 @@ def test_a_form_that_no_parameters_describe_is_saved_with_cases():
     probe = core.experiment(core.MMA)
     body = probe.conclude(probe.measure(Trees(None)), None)
     assert (body.floats, body.wrong, len(body.shown)) == (None, body.random, 64)
-    assert body.unfit.startswith("products are no chain of sums")
+    assert body.unfit.startswith("products are not a chain of sums")
     assert all(case.model is None for case in body.shown)
     found = core.finding(core.MMA, core.RULES[core.MMA])
     object.__setattr__(found, "body", body)

@@ -1,4 +1,4 @@
-"""Arithmetic of 6- and 4-bit types, which no GPU at hand has: any parameters of such a core are read back."""
+"""Arithmetic of 6- and 4-bit types, which no available GPU has: any parameters of such a core are read back."""
 
 import json
 from fractions import Fraction

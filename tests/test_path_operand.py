@@ -183,7 +183,7 @@ REFUSED = [
     (("SWIZZLE_128B",), {"fill": "tma", "ld": 65}, "no multiple of 16"),
     (("SWIZZLE_128B",), {"arch": "sm_100"}, "does not have it"),
     (("SWIZZLE_128B",), {"arch": "sm_80"}, "does not have it"),
-    (("SWIZZLE_128B",), {"fill": "dma"}, "is none of cp.async, tma, plain"),
+    (("SWIZZLE_128B",), {"fill": "dma"}, "is not one of cp.async, tma, plain"),
 ]
 
 
@@ -217,7 +217,7 @@ def test_tiles_that_no_descriptor_describes():
     for name, size, major, placed, words in (
         (f"{BF16}.a_smem", "32x64", "row", "plain", "not whole ones"),
         (f"{E4M3}.b_smem", "64x64", "row", "SWIZZLE_64B", "k contiguous only"),
-        (f"{BF16}.a_smem", "64x48", "row", "SWIZZLE_128B", "no whole rows of 128 bytes"),
+        (f"{BF16}.a_smem", "64x48", "row", "SWIZZLE_128B", "not whole rows of 128 bytes"),
         (f"{BF16}.b_smem", "64x48", "row", "SWIZZLE_32B", "which no descriptor says"),
     ):
         with pytest.raises(UsageError, match=words):

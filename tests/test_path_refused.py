@@ -75,7 +75,7 @@ REFUSED = [
     ),
     (
         [F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x4"],
-        ["no 8 x 8 matrices", "--with st.shared.b64"],
+        ["not 8 x 8 matrices", "--with st.shared.b64"],
     ),
     (
         [F16 + ".a", "--tile", "64x40"],
@@ -87,7 +87,7 @@ REFUSED = [
     ),
     (
         [F64 + ".a", "--tile", "16x16", "--with", "ldmatrix.x4"],
-        ["no 8 x 8 matrices", "--with ld.shared.b64"],
+        ["not 8 x 8 matrices", "--with ld.shared.b64"],
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--with", "ldmatrix.x4", "--arch", "sm_70"],
@@ -99,15 +99,15 @@ REFUSED = [
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--with", "cp.async.16"],
-        ["none of ldmatrix"],
+        ["not one of ldmatrix"],
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--with", "ld.shared.b32@rows"],
-        ["none of ldmatrix"],
+        ["not one of ldmatrix"],
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--fill", "dma"],
-        ["none of cp.async, tma, plain"],
+        ["not one of cp.async, tma, plain"],
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--fill", "cp.async.2"],

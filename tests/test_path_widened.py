@@ -88,7 +88,7 @@ def test_wrong_code_is_noticed(tmp_path):
         assert old in source(path_cases.plan(CASES[0]))
         try:
             [(wanted, found)] = ran(tmp_path, CASES[:1], lambda text, a=old, b=new: text.replace(a, b))
-        except subprocess.CalledProcessError:  # an address that is no multiple of 8
+        except subprocess.CalledProcessError:  # an address that is not a multiple of 8
             continue
         assert wanted != found
 
@@ -164,7 +164,7 @@ def test_ptx_s_name_means_the_same():
 
 
 def test_no_rule_of_banks_is_made_up():
-    """They are no access whose rule is measured, and what asks for one is told so."""
+    """They are not an access whose rule is measured, and what asks for one is told so."""
     assert not widening().keys() & accesses().keys()
     with pytest.raises(UsageError, match="how its lanes collide in banks is not measured"):
         rules_for("sm_90", published()).rule(access(X4))

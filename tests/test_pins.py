@@ -61,7 +61,7 @@ PINNED = {"published": published_bytes, "probes": probe_texts}
 
 @pytest.mark.parametrize("what", PINNED)
 def test_nothing_changed(what, request):
-    """`pytest --update-golden` writes the pins anew, for a change that means to change them."""
+    """`pytest --update-golden` rewrites the pins, for a change that is meant to change them."""
     pins = json.loads(PINS.read_text()) if PINS.exists() else {}
     found = PINNED[what]()
     if request.config.getoption("--update-golden"):

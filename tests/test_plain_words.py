@@ -29,6 +29,15 @@ def test_no_page_has_them(page):
     assert found(page.read_text("utf-8")) == []
 
 
+PACKAGES = sorted({path.parent for path in (ROOT / "tcprobe").rglob("*.py")})
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_no_module_has_them(package):
+    """In messages, docstrings and comments."""
+    assert {path.name: words for path in package.glob("*.py") if (words := found(path.read_text("utf-8")))} == {}
+
+
 def test_no_help_has_them():
     texts = {name: command.get_help(click.Context(command, info_name=name)) for name, command in commands()}
     assert {name: words for name, text in texts.items() if (words := found(text))} == {}

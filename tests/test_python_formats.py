@@ -1,4 +1,4 @@
-"""Formats that are Python for other programs, run with stand-ins for their packages: every slot of every layout."""
+"""Formats that are Python for other programs, run with stubs of their packages: every slot of every layout."""
 
 import re
 from contextlib import suppress

@@ -251,7 +251,7 @@ def tcprobe(*arguments, code=0):
     [
         ((W, "--over", "col"), "over row there is a plan"),
         ((D, "--over", "row", "--tile", "60x128"), "next is 64x128"),
-        ((D, "--over", "row", "--tile", "64"), "is no tile such as 16x16"),
+        ((D, "--over", "row", "--tile", "64"), "is not a tile such as 16x16"),
         ((D, "--over", "row", "--tile", "64x512"), "at most"),
         ((D, "--mask", "row > 1", "--tile", "64x64"), "--tile goes with --over"),
         (("wmma.m16n16k16.a.row.f16", "--arch", "sm_80", "--over", "row", "--op", "softmax"), "holds elements twice"),
@@ -297,7 +297,7 @@ def test_the_command():
     for arguments, words in {
         (): "give --over",
         ("--over", "row", "--fill", "0"): "give --over",
-        ("--over", "row", "--name", "a b"): "is no name",
+        ("--over", "row", "--name", "a b"): "is not a name",
     }.items():
         assert words in tcprobe("reduce", D, *arguments, code=2).stderr
     assert "has unused slots" in tcprobe("reduce", "ldmatrix.m8n8.x1.shared.b16.address", "--fill", "0", code=2).stderr

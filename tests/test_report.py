@@ -73,7 +73,7 @@ def test_run_writes_one_without_a_gpu(tmp_path):
 
 
 def resealed(path, change):
-    """The report with its content changed, and checksums of its own anew."""
+    """The report with its content changed, and its checksums recomputed."""
     body = json.loads(path.read_text())
     change(body)
     for name in ("kind", "schema", "sha256"):

@@ -72,13 +72,13 @@ def test_no_identifier_is_reserved(words):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((*LOADS, "--name", "int"), "is no name"),
-        ((*LOADS, "--namespace", "a__b"), "is no namespace"),
+        ((*LOADS, "--name", "int"), "is not a name"),
+        ((*LOADS, "--namespace", "a__b"), "is not a namespace"),
         (("emit", D, "--to", "csv", "--arch", "sm_90", "--name", "x"), "names nothing"),
         (("emit", D, "--to", "python", "--arch", "sm_90", "--namespace", "x"), "has no namespaces"),
-        (("emit", D, "wmma.m16n16k16.d.f32", "--to", "cuda", "--name", "x"), "--name is of one fragment"),
+        (("emit", D, "wmma.m16n16k16.d.f32", "--to", "cuda", "--name", "x"), "--name is for one fragment"),
         (("load", A, "--arch", "sm_90", "--name", "x"), "give --code or -o too"),
-        (("reduce", D, "--over", "row", "--namespace", "a;b"), "is no namespace"),
+        (("reduce", D, "--over", "row", "--namespace", "a;b"), "is not a namespace"),
         ((*LOADS, "--name", "Word"), "another use"),
     ],
 )

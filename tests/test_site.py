@@ -231,7 +231,7 @@ def test_every_n_of_a_warpgroup_has_a_page():
 
 
 def test_an_n_of_another_table_or_another_run_stands_by_itself(tmp_path):
-    """What was measured here of one N is no part of what is published of the others."""
+    """What was measured here of one N is not part of what is published of the others."""
     row = "wgmma.mma_async.m64n16k16.f32.f16.f16"
     here, found = Results(tmp_path), published().measurement("sm_90", "live", row)
     table = found.tables["d"]

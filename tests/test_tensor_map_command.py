@@ -33,7 +33,7 @@ def tcprobe(*arguments, code=0):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A results folder that a run on a stand-in wrote."""
+    """A results folder that a run on a stub wrote."""
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fine", "", "", "Copier"))

@@ -61,7 +61,7 @@ def test_any_layout_is_measured_back(id_, seed):
 
 @pytest.mark.parametrize("id_", MOVES)
 def test_spoilt_answers_are_noticed(id_):
-    """A word that is no number, a number twice, and a cell outside the piece."""
+    """A word that is not a number, a number twice, and a cell outside the piece."""
     experiment = MOVES[id_]
     held = experiment.fragments[0]
     launches, raw = outputs(experiment, *laid_out(experiment, 1))

@@ -27,7 +27,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")  # as tests/site_chromium.py looks for them
 LARGE = {"--consumers": "[dev,consumers]", "--tilelang": "[dev,consumers,tilelang]"}  # extras by flag
-SHOWN = "mma.m16n8k16.row.col.f32.f16.f16.f32.b"  # whose picture is 8 lines
+SHOWN = "mma.m16n8k8.row.col.f32.f16.f16.f32.b"  # its picture has 4 lines
 DONE = """
 Your tables are in {folder}. Try next:
   {tcprobe} where m16n8k16 bf16 f32 a --row 3 --col 9
@@ -42,8 +42,7 @@ def run(*command: str) -> None:
 
 
 def said(*command: str) -> str:
-    """What a command of the environment prints; end with its exit code if it fails."""
-    print("$", *command, flush=True)
+    """What a command of the environment prints, its talk and progress aside; end with its exit code if it fails."""
     words = [str(BIN / command[0]), *command[1:]]
     done = subprocess.run(words, cwd=ROOT, env=clean(), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -61,7 +60,7 @@ def call(command: list[str], **how: Any) -> None:
     try:
         code = subprocess.run(command, check=False, **how).returncode
     except OSError as error:
-        sys.exit(f"{command[0]} cannot be run: {error.strerror}. Remove {VENV} to have it made anew.")
+        sys.exit(f"{command[0]} cannot be run: {error.strerror}. Remove {VENV}, and it is made again.")
     if code:
         sys.exit(code if code > 0 else 128 - code)
 
@@ -87,18 +86,20 @@ def cuda_extra() -> str:
 
 
 def demo() -> None:
-    """The main job, told in some thirty lines."""
+    """The main job, told in thirty lines: measure, one picture with its formula, who agrees, what to try next."""
     extra = cuda_extra()
     install(extra)
     folder, mine = str(VENV / "demo"), ["--results", str(VENV / "demo"), "--only"]
-    what = "every form on this GPU" if extra else "sm_80 from machine code, for want of an NVIDIA driver"
-    print(f"1. Measure {what}: which lane and register holds which element", flush=True)
-    run("tcprobe", "run", *([] if extra else ["--arch", "sm_80"]), "--results", folder)
-    print("2. One of the tables: B of a multiply, its formula, and lane:i of every element")
+    what = "on this GPU" if extra else "on sm_80, by machine code"
+    print(f"\n1. Measure which lane and register holds which element, {what}", flush=True)
+    done = said("tcprobe", "run", *([] if extra else ["--arch", "sm_80", "--method", "sass"]), "--results", folder)
+    print(*(f"   {line}" for line in done.splitlines() if not line.startswith(" ")), sep="\n")
+    print(f"\n2. One of the tables: operand B of {SHOWN.removesuffix('.b')}, by `tcprobe show`")
     head, _, rest = said("tcprobe", "show", SHOWN, *mine).partition("layout ")
-    print(head + rest.partition("\n\n")[2].partition("\n\n")[0])
-    print("3. Who agrees, over all tables")
-    print(*said("tcprobe", "compare", *mine).partition("\ntables:")[0].splitlines(), sep="\n")
+    print("\n".join(head.splitlines()[2:]))
+    print(rest.partition("\n\n")[2].partition("\n\n")[0])
+    print("\n3. Who publishes the same tables, by `tcprobe compare`")
+    print(said("tcprobe", "compare", *mine).partition("\ntables:")[0])
     print(DONE.format(folder=shown(folder), tcprobe=shown(BIN / "tcprobe")))
 
 

@@ -10,8 +10,8 @@
 [512]
 
 All raise `tcprobe.errors.UsageError` for a name or number that means nothing, with what to do. `arch` is sm_90, 9.0,
-h100 or hopper; without one the arch whose measurement counts most. `results` is a folder that lies over the published
-tables, with `only` alone.
+h100 or hopper; without one the arch whose measurement counts most. `results` is a folder that takes precedence over the
+published tables, with `only` alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tcprobe.layout.arrays import Array, Floats
 
 SUBNORMAL = -1022  # the exponent, as frexp has it, of the largest subnormal numbers
 NOTHING = -(1 << 20)
-FAR = 300  # exponents from which on the smaller term is less than any digit of the larger
+FAR = 300  # from this difference of exponents on, the smaller term is below every digit of the larger
 SPLIT = 2.0**27 + 1
 ORDINARY = 2.0**200  # from its reciprocal to it products and what rounding takes from them are normal numbers
 

@@ -113,7 +113,7 @@ def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
         held = doubles.astype(kind.numpy)
     wrong = (held.astype(np.float64) != doubles) & ~np.isnan(doubles)
     if wrong.any():
-        raise UsageError(f"{float(doubles[wrong].flat[0])!r} is no number of type {kind.name}.")
+        raise UsageError(f"{float(doubles[wrong].flat[0])!r} is not a number of type {kind.name}.")
     return np.ascontiguousarray(held).view(kind.word)
 
 

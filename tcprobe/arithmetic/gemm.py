@@ -30,7 +30,7 @@ def gemm(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits
     a, b, c = matrices
     depth = arithmetic.products
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]) or a.shape[1] % depth:
-        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product whose k is a multiple of {depth}.")
+        raise UsageError(f"A {a.shape}, B {b.shape}, C {c.shape} are not a product whose k is a multiple of {depth}.")
     if arithmetic.fraction_bits is None:
         return _separate(types, arithmetic, matrices)
     first, second = factor("a", types.a, arithmetic, a), factor("b", types.b, arithmetic, np.ascontiguousarray(b.T))

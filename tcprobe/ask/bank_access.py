@@ -76,7 +76,7 @@ def parse_access(text: str) -> TileAccess:
     """OP, OP@rows, OP@cols or cp.async.N; UsageError."""
     name, at, order = text.partition("@")
     if order not in ("rows", "cols") and at:
-        raise UsageError(f"`access` {text[:40]!r}: after @ stands rows or cols.")
+        raise UsageError(f"`access` {text[:40]!r}: after @ write rows or cols.")
     if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
         if order == "cols":
             raise UsageError(f"`access` {text}: cp.async sweeps along lines; only @rows goes with it.")
@@ -85,7 +85,7 @@ def parse_access(text: str) -> TileAccess:
 
 
 def slots_of(cell: Cell) -> Slots:
-    """The slots of a fragment; UsageError where a warp holds several products, which are no one tile."""
+    """The slots of a fragment; UsageError where a warp holds several products, which are not one tile."""
     table, fragment = cell.table, cell.fragment
     if not {"row", "col"} <= set(table.outputs):
         raise UsageError(f"{fragment.id} holds {', '.join(table.outputs)}, not rows and columns of a tile.")
@@ -104,7 +104,7 @@ def walk(tile_access: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
         return Walk(tile_access, *_sweep(tile_access, tile))
     if slots is None and tile_access.row.is_matrix:
         if tile.lines % MATRIX_ROWS:
-            raise UsageError(f"{tile_access.name}: {tile.lines} lines are no whole matrices of {MATRIX_ROWS}.")
+            raise UsageError(f"{tile_access.name}: {tile.lines} lines are not whole matrices of {MATRIX_ROWS}.")
         return Walk(tile_access, *_sweep(replace(tile_access, order="cols"), tile))
     if slots is None:
         raise UsageError(
@@ -139,7 +139,7 @@ def _sweep(tile_access: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
         raise UsageError(f"{tile_access.name}: a line of {tile.line_bytes} bytes is not whole pieces of {width} bytes.")
     count = tile.lines * per_line
     if tile_access.row.is_matrix and count % lanes:
-        raise UsageError(f"{tile_access.name}: the tile's {count} rows of {width} bytes are no multiple of {lanes}.")
+        raise UsageError(f"{tile_access.name}: the tile's {count} rows of {width} bytes are not a multiple of {lanes}.")
     number = np.arange(count)
     line, piece = np.divmod(number, per_line) if tile_access.order == "rows" else np.divmod(number, tile.lines)[::-1]
     return _by_instruction(line, lanes), _by_instruction(piece * width, lanes)
@@ -182,7 +182,7 @@ def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints
     count = tile_access.row.bytes * 8 // tile.bits
     if not count or at.line.shape[2] % count:
         held = f"{at.line.shape[2]} elements of {tile.bits} bits a lane"
-        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which are no part of {held}.")
+        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which are not part of {held}.")
     shape = (len(at.line), WARP, -1, count)
     line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in at)
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
@@ -203,7 +203,7 @@ def _matrices(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, In
     line, place = registers = _by_register(at, count)
     if not _turns(registers, count):
         raise UsageError(
-            f"{tile_access.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
+            f"{tile_access.name}: with {tile.contiguous}s contiguous a register of this fragment is not an 8 x 8 "
             f"matrix of b16, whose rows are {tile_access.row.bytes} bytes in one piece."
         )
     if len(line) * MATRIX_ROWS % tile_access.row.lanes:

@@ -95,7 +95,7 @@ def _collisions(judge: Judge, memory: str, addresses: Mapping[int, int]) -> list
 
 
 def _chain(active: Iterable[int], collisions: Iterable[Collision]) -> int:
-    """The most lanes in a row of which each waits for one before it."""
+    """The longest chain of lanes that each wait for one before it."""
     waits: dict[int, set[int]] = {lane: set() for lane in active}
     for collision in collisions:
         queue = [lane for party in collision.parties for lane in party]

@@ -1,6 +1,6 @@
 """Addresses of warps as programs and people give them, checked: lines of JSON, a file of 32 numbers, an expression.
 
-What is refused, because no such access exists: an address that is no multiple of the access's bytes, one outside the
+What is refused, because no such access exists: an address that is not a multiple of the access's bytes, one outside the
 228 KiB of the largest shared memory, an idle lane of ldmatrix or stmatrix. What their further lanes give (8 to 31 of
 .x1, 16 to 31 of .x2) does not count and may be anything. All lanes may be idle: such an access costs nothing.
 """
@@ -77,7 +77,7 @@ def _check(access: SharedAccess, counted: Sequence[Lane], what: str) -> None:
     step, end = access.bytes, ENDS[what]
     for lane, value in enumerate(counted):
         if value is not None and (value % step or not 0 <= value < end):
-            why = f"no multiple of {step}" if value % step else f"outside 0 to {end - 1}"
+            why = f"not a multiple of {step}" if value % step else f"outside 0 to {end - 1}"
             raise UsageError(f"{what}: lane {lane} has {_short(value)}, which is {why}.")
 
 
@@ -92,7 +92,7 @@ def lanes_of(text: str) -> list[Lane]:
     words = re.sub(r"[\[\],]", " ", files.read_text(text[1:], MOST_LANES_BYTES)).split()
     wrong = [word for word in words if not re.fullmatch(r"null|\d{1,18}|0[xX][0-9a-fA-F]{1,15}", word)]
     if wrong or len(words) != WARP:
-        why = f"{wrong[0][:40]!r} is no number" if wrong else f"{len(words)} numbers"
+        why = f"{wrong[0][:40]!r} is not a number" if wrong else f"{len(words)} numbers"
         raise DataError(f"{text[1:]}: {why}; it needs {WARP} numbers or null, one for each lane.")
     return [None if word == "null" else int(word, 16 if word[:2] in ("0x", "0X") else 10) for word in words]
 

@@ -74,7 +74,7 @@ class Offsets(NamedTuple):
 
 
 def held(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[HeldTable | str]:
-    """Of each function what it holds, or why that is not seen."""
+    """What each function holds, or why its code does not show it."""
     simple = [f for f in functions if f.parameters and len(f.code) <= MOST_CODE]
     kernels = {str(number): Content(f.code, 0, 0) for number, f in enumerate(simple)}
     codes = disassembled(tools, arch, kernels) if kernels else {}
@@ -101,7 +101,7 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     _, order = of_writers or of_readers or (0, np.zeros(0, np.int64))
     matrix = copied_bytes.source if of_writers else copied_bytes.to
     if len(set((matrix // BYTES).tolist())) > 1:
-        raise UnreadError("its matrix lies in several memories")
+        raise UnreadError("its matrix is in several memories")
     return Offsets((matrix % BYTES)[order], of_writers is not None)
 
 
@@ -119,7 +119,7 @@ def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> HeldTable | str:
         every = dict.fromkeys(id_ for _, ids in exact.values() for id_ in ids)
         return HeldTable(cell, tuple(every), cell.table, leading)
     if best is None or best[0] < LEAST_ALIKE * best[1].table.points:
-        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes a lane that lie like this"
+        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes a lane in this order"
     return _differing(best[1], lane_bytes.places, best[2], best[3])
 
 
@@ -140,7 +140,7 @@ def _fits(fragment: Fragment, lane_bytes: Offsets) -> bool:
 
 
 def _numbers(cell: Cell, by_row: bool) -> tuple[Ints, Ints]:
-    """Of each slot the coordinate that the leading dimension multiplies, and the other."""
+    """For each slot the coordinate that the leading dimension multiplies, and the other."""
     row, col = (
         np.array([-1 if v is None else v for v in cell.table.values[name]], np.int64) for name in ("row", "col")
     )

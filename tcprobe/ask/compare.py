@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
 
     @property
     def unexplained(self) -> bool:
-        """A difference that is no stated erratum."""
+        """A difference that is not a stated erratum."""
         return self.verdict == DIFFERS and self.erratum is None
 
     def to_json(self) -> dict[str, str]:
@@ -68,7 +68,7 @@ def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
 
 
 def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
-    """Of how many slots that `stated` gives how many agree, and the first that do not. DataError if shapes differ."""
+    """How many of the slots that `stated` gives agree, of how many, and which differ; DataError if shapes differ."""
     if not set(stated.outputs) <= set(measured.outputs):
         raise DataError(WORDS["outputs"].format(", ".join(stated.outputs), ", ".join(measured.outputs)))
     if stated.threads > measured.threads or stated.elements > measured.elements:
@@ -184,7 +184,7 @@ def _slot(table: Table, lane: int, i: int) -> str:
 
 
 def numbered(fragment: Fragment) -> bool:
-    """Whether it is of a sparse multiply: index fields say which k a slot stands for, so numbers are no convention."""
+    """Whether it belongs to a sparse multiply: index fields fix k, so its numbers are not a convention."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.metadata is not None
 
@@ -241,7 +241,7 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
 def _agreement(
     instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
 ) -> tuple[int, int, tuple[str, ...]]:
-    """(matched triples, predicted triples, the first that do not fit)."""
+    """(matched triples, predicted triples, the first that disagree)."""
     if all(stated[operand] == measured[operand] for operand in "abd"):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
         return count, count, ()  # the same layouts predict the same structure tensor

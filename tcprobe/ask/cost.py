@@ -43,7 +43,7 @@ class InstructionCost(NamedTuple):
 
     @property
     def row(self) -> Instruction | None:
-        """The instruction, None where it is a move that is no row."""
+        """The instruction, None where it is a move that is not a row."""
         return inventory.instructions().get(self.id)
 
     def to_json(self, partner: str | None = None) -> Json:

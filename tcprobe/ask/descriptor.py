@@ -136,11 +136,11 @@ def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tupl
     _check_size(size, bits, k_bytes)
     if inner % width:
         raise UsageError(
-            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are no whole rows of {width} bytes, as the "
+            f"{inner} bytes of {'k' if major == 'k' else 'lines'} are not whole rows of {width} bytes, as the "
             f"pattern needs: take `swizzle` {_fitting(inner)}, or a wider tile."
         )
     if lines % block:
-        raise UsageError(f"{lines} lines are no multiple of the {block} that one multiply takes.")
+        raise UsageError(f"{lines} lines are not a multiple of the {block} that one multiply takes.")
     taken_bytes = block * bits // 8
     if major == "mn" and swizzle and lines > block and taken_bytes % swizzle and swizzle % taken_bytes:
         raise UsageError(
@@ -293,7 +293,7 @@ def explained(descriptor: Descriptor) -> list[str]:
         f"base offset  {descriptor.base_offset} (bits 49 to 51)"
         + (": rows of 128 bytes that the pattern starts late" if descriptor.base_offset else ""),
         *(
-            [f"{'':13}the start is no multiple of {8 * width}: the pattern goes by the address, minus the base offset"]
+            [f"{'':13}the start is not a multiple of {8 * width}: the pattern follows the address less the base offset"]
             if width and descriptor.start % (8 * width)
             else []
         ),

@@ -186,7 +186,7 @@ def _count(bits: Ints, size: int) -> int:
         if count and side_by_side and not (bits[:, 0] % (8 * width)).any():
             return count
     raise UsageError(
-        f"elements of {size} bits that are no whole bytes in memory: no load brings them.", "no whole bytes"
+        f"elements of {size} bits that are not whole bytes in memory: no load brings them.", "no whole bytes"
     )
 
 

@@ -43,7 +43,7 @@ class MeasuredCosts(NamedTuple):
         return cls(rules.asked, rules.layers)
 
     def cost(self, id_: str) -> cost.InstructionCost | None:
-        """Of an instruction, None where it is not measured there."""
+        """The cost of an instruction, None if it was not measured there."""
         return cost.of(id_, self.arch, self.layers) if self.layers else None
 
 
@@ -82,7 +82,7 @@ class PlanCycles(NamedTuple):
 
 
 def accesses_cost(name: str, issues: int, wavefronts: int | None, costs_on: MeasuredCosts) -> PlanCycles:
-    """Of so many issues of an access to shared memory, as `tcprobe banks` or a path names it."""
+    """What so many issues of an access to shared memory cost, named as `tcprobe banks` or a path names it."""
     found = costs_on.cost(measured_name(name))
     if found is None or wavefronts is None or not isinstance(found.body.interval, Point):
         return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
@@ -108,7 +108,7 @@ def free_wavefronts(name: str) -> int:
 
 
 def copy_cost(name: str, size: int, costs_on: MeasuredCosts) -> PlanCycles:
-    """Of one bulk copy of `size` bytes, waited for."""
+    """What one bulk copy of `size` bytes costs, with waiting."""
     found = costs_on.cost(name)
     known = {trip.bytes: trip.cycles for trip in found.body.round_trip} if found else {}
     if size not in known:
@@ -117,7 +117,7 @@ def copy_cost(name: str, size: int, costs_on: MeasuredCosts) -> PlanCycles:
 
 
 def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
-    """Of so many moves between lanes that do not wait for each other, such as shfl.sync.idx.b32."""
+    """What so many independent moves between lanes cost, such as shfl.sync.idx.b32."""
     found = costs_on.cost(id_)
     if found is None or not isinstance(found.body.interval, Point):
         return PlanCycles(missing=(f"{id_} on {costs_on.arch}",))
@@ -127,14 +127,14 @@ def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
 
 
 def together(moves: Sequence[PlanCycles]) -> PlanCycles:
-    """Of parts that wait for nothing of each other."""
+    """What parts cost together if none waits for another."""
     known = [part.interval for part in moves if part.interval is not None]
     whole = round(sum(known), 1) if known and len(known) == len(moves) else None
     return PlanCycles(whole, missing=tuple(what for part in moves for what in part.missing))
 
 
 def told(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:
-    """Lines on steps, of those of which there is something to say."""
+    """Lines about those steps that have numbers, or lack them."""
     for name, one in cycles.items():
         if str(one):
             yield f"{name}: {one}"

@@ -1,4 +1,4 @@
-"""The smallest swizzle and the smallest padding by which all accesses of a tile together cost least.
+"""The smallest swizzle and the smallest padding with which all accesses of a tile together cost least.
 
 >>> from tcprobe.ask.bank_access import parse_access, walk
 >>> from tcprobe.ask.bank_rules import rules_for
@@ -65,7 +65,9 @@ class Proposal:
 
     @property
     def alignment(self) -> int:
-        """Of the tile's start: a multiple of this does not change what a swizzle of the address does."""
+        """Alignment of the tile's start: moving it by a multiple of this does not change what a swizzle of the address
+        does.
+        """
         b, m, s = self.best.swizzle
         return max(ALIGNED, 1 << m + s + b) if b else ALIGNED
 

@@ -76,7 +76,7 @@ class LoadedScales:
     vector: int
 
     def reads(self, block: int) -> ScaleRead:
-        """Of a block of k."""
+        """Where a multiply reads a block of k."""
         return ScaleRead(
             block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
         )
@@ -101,7 +101,7 @@ class CopiedScales:
 
     @property
     def atoms(self) -> int:
-        """Of 128 lines, the last one filled up."""
+        """Atoms of 128 lines, the last one filled up."""
         return -(-self.lines // LINES)
 
     def cells(self, line: int, block: int) -> tuple[TensorCell, ...]:
@@ -113,7 +113,7 @@ class CopiedScales:
         return tuple(TensorCell(0, line % 32 + 32 * warp, column, 8 * inside) for warp in range(4))
 
     def reads(self, block: int) -> ScaleRead:
-        """Of a block of k; byte_id is the ID in the instruction descriptor."""
+        """Where a multiply reads a block of k; byte_id is the ID in the instruction descriptor."""
         return ScaleRead(
             block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
         )
@@ -128,7 +128,7 @@ class CopiedScales:
 
 
 def in_registers(cell: Cell) -> LoadedScales:
-    """Scales of mma in a lane's register; UsageError for what is no scale, or where lanes have no line of their own.
+    """Scales of mma in a lane's register; UsageError for what is not a scale, or where lanes have no line of their own.
 
     The line of a lane is the same under every byte-id and thread-id that reads it.
     """
@@ -143,7 +143,7 @@ def in_registers(cell: Cell) -> LoadedScales:
                 line, block = element if by_row else element[::-1]
                 first = fragment.held.picked(one.selector or 0)["byte_id"]
                 if lines.setdefault(lane, line) != line or i != first + block:
-                    raise UsageError(f"{fragment.id}: lane {lane} reads scales that are no word of the host's layout.")
+                    raise UsageError(f"{fragment.id}: lane {lane} reads scales that are not one word of the host.")
     table = slot_table(fragment.threads, 1, {"row": tuple(lines.get(lane) for lane in range(fragment.threads))})
     formula = fitted(table).formulas["row"]
     if formula is None or len(lines) < fragment.threads:
@@ -157,7 +157,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
     vector = asked_with.vector or memory_operand.vectors(in_memory.form)[0]
     if BLOCKS % vector:
-        raise UsageError(f"{in_memory.id}: {vector} scales a row are no part of an atom's 4.")
+        raise UsageError(f"{in_memory.id}: {vector} scales a row are not part of an atom's 4.")
     found = placed(in_memory, asked_with._replace(selector=0, vector=vector))
     of_a, said = in_memory.name == "scale_a", found.statements[-1]  # where CUTLASS says otherwise, its own
     ctas = 2 if "cta_group::2" in in_memory.form.id and of_a else 1
@@ -167,7 +167,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
         element = (line, 0) if of_a else (0, line)
         if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
             raise UsageError(
-                f"{in_memory.id} of M {found.m}, N {found.n} is not in all lanes alike: {said.source}; an "
+                f"{in_memory.id} of M {found.m}, N {found.n} is not the same in all lanes: {said.source}; an "
                 "atom is not copied as it is."
             )
     return scales

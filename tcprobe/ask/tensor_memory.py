@@ -184,7 +184,7 @@ USUALLY = Wanted()
 def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InTensorMemory:
     """An operand's place; UsageError where the form does not have what is wanted, and where nobody states it."""
     if in_memory is None:
-        raise UsageError("no operand in tensor memory is meant.")
+        raise UsageError("name an operand in tensor memory.")
     form, name = in_memory
     if not form.multiplies:
         return _copied(in_memory, asked_with.multicast)

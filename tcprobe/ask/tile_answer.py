@@ -27,7 +27,7 @@ from tcprobe.values import Json
 
 @dataclass(frozen=True)
 class TileAnswer:
-    """`costs` by access, of `tile` as it lies in `shared`; `proposals`: swizzle and padding, if they were asked for."""
+    """`costs` by access, of `tile` placed as `shared` says; `proposals`: swizzle and padding, if asked for."""
 
     tile: Tile
     shared: Shared

@@ -1,4 +1,4 @@
-"""What the accesses of a tile cost together, as the tile lies in shared memory.
+"""What the accesses of a tile cost together, with the tile's layout in shared memory.
 
 >>> from tcprobe.ask.bank_access import parse_access, walk
 >>> from tcprobe.ask.bank_rules import rules_for
@@ -44,7 +44,7 @@ class TileCost:
 
 
 def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost:
-    """The cost of one access; UsageError where the tile's place in memory does not allow it, or the arch lacks it."""
+    """The cost of one access; UsageError if the tile's layout does not allow it, or the arch lacks it."""
     rules.rule(walked.access.instruction)  # checks that the arch has it
     judge, offsets = rules.judge(walked.access.row), addresses(walked, tile, shared)
     each = judge.cycles(offsets)

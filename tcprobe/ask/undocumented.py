@@ -1,9 +1,9 @@
 """What was found of sparse multiplies beyond PTX's text: illegal values of metadata, undocumented selectors.
 
-Findings of kind `undocumented` say it. By form `nibbles` has, for each of the 16 values of four
-bits and each index field in them, the positions in its chunk at which the stored unit was multiplied ([]: nowhere;
-None: D was no product of one element, or units differ). `selectors` says what an undocumented one led to: "refused" by
-the compiler, "fault", "hangs", "unsound" answers, or "runs" `as` a documented one.
+Findings of kind `undocumented` say it. By form `nibbles` has, for each of the 16 values of four bits and each index
+field in them, the positions in its chunk at which the stored unit was multiplied ([]: nowhere; None: D was not a
+product of one element, or units differ). `selectors` says what an undocumented one led to: "refused" by the compiler,
+"fault", "hangs", "unsound" answers, or "runs" `as` a documented one.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def statements(package: str, limit: float) -> list[Statement]:
     """All that an installed package states.
 
     EnvironmentUnfitError where it does not run within `limit` seconds and the bounds of `audit.child`; DataError where
-    what it gives is no list of statements.
+    what it gives is not a list of statements.
     """
     module, _ = adapters()[package]
     with Scratch() as scratch:
@@ -60,7 +60,7 @@ def _checked(package: str, raw: bytes) -> list[Statement]:
     try:
         given = msgspec.json.decode(raw, type=list[Statement])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise DataError(f"{package} gives what is no statement of a layout: {one_line(str(error))}.") from None
+        raise DataError(f"{package} gives something other than layouts: {one_line(str(error))}.") from None
     if len(given) > MOST_STATEMENTS:
         raise DataError(f"{package} states more than {MOST_STATEMENTS} layouts.")
     for one in given:

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _bound(seconds: int) -> None:
-    """Of this process: CPU seconds and address space."""
+    """Limit this process: CPU seconds and address space."""
     if sys.platform != "win32":
         import resource
 

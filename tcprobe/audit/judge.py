@@ -156,7 +156,7 @@ def expected(table: Table, statement: Statement) -> Table:
 
 
 def _together(rulings: Sequence[Ruling]) -> list[Ruling]:
-    """Of the operands of one multiply those that differ, unless together they predict the measured structure tensor."""
+    """The operands of one multiply that differ, unless together they predict the measured structure tensor."""
     if rulings[0].refused:
         others = [replace(r, verdict=NOT_COVERED, differ=0, of=0) for r in rulings[1:]]
         return [rulings[0], *others]

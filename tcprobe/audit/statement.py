@@ -40,7 +40,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def table(self) -> Table:
-        """What it states; DataError where that is no table of slots."""
+        """What it states; DataError where that is not a table of slots."""
         columns = {
             name: tuple(None if at is None else at[axis] for at in self.cells)
             for axis, name in enumerate(("row", "col"))

@@ -61,7 +61,7 @@ def side_by_side(cells: Sequence[Cell]) -> None:
 
 def trace(trace: Trace) -> None:
     """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
-    click.echo(f"{bold(trace.about)} in {trace.instruction.id} on {trace.arch}")
+    wrapping.line(f"{trace.about} in {trace.instruction.id} on {trace.arch}", trace.about, bold=True)
     if trace.d:
         click.echo(f"  held by {_slots(trace, 'd', trace.d)}; gains C: {_slots(trace, 'c', trace.c)}")
     lines = [
@@ -89,7 +89,7 @@ def conversion(answer: Conversion, aside: bool) -> None:
     """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
     from tcprobe.code.origin import origin
 
-    tiles, say = answer.tiling, partial(click.echo, err=aside)
+    tiles, say = answer.tiling, partial(wrapping.line, err=aside)
     turned = ", transposed" if tiles.transpose else ""
     say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
     for head, count, cell, note in (
@@ -112,7 +112,7 @@ def conversion(answer: Conversion, aside: bool) -> None:
         row, col = (answer.load[name] or "no closed form" for name in ("row", "col"))
         say(f"  {answer.load['id']}: load i of a lane from row {row}, column {col}")
     if answer.plan and not aside:
-        say(f"\n{answer.code}\n")
+        click.echo(f"\n{answer.code}\n")
     for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
         say(words)
 
@@ -129,7 +129,7 @@ def stored(answer: Stored, aside: bool) -> None:
     from tcprobe.code.cuda import holder, of_holder
     from tcprobe.code.origin import of_tables
 
-    say, tile, cell = partial(click.echo, err=aside), answer.tile, answer.cell
+    say, tile, cell = partial(wrapping.line, err=aside), answer.tile, answer.cell
     say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
     say(
         f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
@@ -141,14 +141,14 @@ def stored(answer: Stored, aside: bool) -> None:
     _say_cycles(say, {answer.access: answer.cycles})
     threads = cell.fragment.threads
     said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
-    say(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}")
+    click.echo(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}", err=aside)
     say("  issue, warp: bytes of its lanes")
     for issue, row in enumerate(answer.addresses.tolist()):
         for warp in range(len(row) // 32):
             given = [str(at) for at in row[32 * warp : 32 * warp + 32] if at >= 0]
-            say(f"  {issue:3} {warp}: {' '.join(given)}")
+            click.echo(f"  {issue:3} {warp}: {' '.join(given)}", err=aside)
     if not aside:
-        say(f"\n{answer.conversion.code}\n")
+        click.echo(f"\n{answer.conversion.code}\n")
     for words in answer.evidence:
         say(of_tables(words))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Named, Seconds, read_results
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError
 from tcprobe.text import escaped, message
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-@click.command(short_help="What other people's packages state, against the tables.")
+@click.command(short_help="Compare layouts in other people's packages with the tables.")
 @click.argument("packages", nargs=-1, metavar="[PACKAGE]...")
 @click.option(
     "--limit",
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
 def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: Layers, as_json: bool) -> None:
     """Compare every layout that installed packages state with the measured tables.
 
-    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file
-    or a folder of them, FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col. Without one: all packages
-    that are installed. Each is imported in a process of its own. What differs is printed as a report for its
-    maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json: one object a package.
+    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file,
+    FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col; or a folder of them. Without one it takes all
+    packages that are installed. Each is imported in its own process. Every difference is printed as a report for the
+    package's maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json prints one
+    object a package.
     """
     differs, fault = False, None
     for answer in _audits(packages, layers, limit):
@@ -59,25 +61,26 @@ def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: La
 
 
 def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator[PackageAudit | TcprobeError]:
-    """What came of each package, in order."""
+    """What came of each package, in order; while one is read, a terminal says which, and how many there are."""
     from tcprobe.audit import ask_package
     from tcprobe.audit.adapters import adapters
     from tcprobe.audit.package_audit import audit as audited
     from tcprobe.audit.package_audit import of_files
+    from tcprobe.cli import terminal
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
     names = [package if package in files else ask_package.known(package) for package in packages]
     installed = [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"none is installed: pip install {' '.join(adapters())}")
-    for name in dict.fromkeys(names or installed):
+    asked = list(dict.fromkeys(names or installed))
+    for number, name in enumerate(asked, 1):
         try:
-            if name in files:
-                yield of_files(files[name], layers)
-            elif name in installed:
-                yield audited(name, layers, limit)
-            else:
-                yield EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
+            if name not in files and name not in installed:
+                raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
+            with terminal.working(f"reading layouts of {name}: {number} of {len(asked)}"):
+                answer = of_files(files[name], layers) if name in files else audited(name, layers, limit)
+            yield answer
         except TcprobeError as error:
             yield error
 
@@ -88,13 +91,13 @@ def _print(audited: PackageAudit) -> None:
 
     agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
     counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
-    click.echo(f"{audited.package} {audited.version}: {counts}")
+    wrapping.line(f"{audited.package} {audited.version}: {counts}")
     for words, many in audited.reasons.most_common():
-        click.echo(escaped(f"  not covered, {many}: {words}"))
+        wrapping.line(escaped(f"  not covered, {many}: {words}"))
     for ruling in audited.findings:
         click.echo("")
         click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
-        click.echo(escaped(f"Reported: {reported(audited.package, ruling)}."))
+        wrapping.line(escaped(f"Reported: {reported(audited.package, ruling)}."))
 
 
 COMMANDS = (audit,)

@@ -64,10 +64,14 @@ class Accesses(click.Command):
         return super().parse_args(ctx, spread)
 
 
-@click.command(cls=Accesses, short_help="Bank conflicts of shared memory, and what avoids them.")
+@click.command(cls=Accesses, short_help="Bank conflicts in shared memory, and what avoids them.")
 @click.argument("fragment", nargs=-1, metavar="[FRAGMENT | ACCESS]", shell_complete=fragment_names)
 @click.option(
-    "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="A tile in shared memory, in FRAGMENT's rows and columns."
+    "--tile",
+    "size",
+    type=Given(),
+    metavar="ROWSxCOLS",
+    help="Size of the tile in shared memory, in FRAGMENT's rows and columns.",
 )
 @click.option("--type", "type_", type=ElementType(), metavar="T", help="Its element type. Default: FRAGMENT's.")
 @click.option(
@@ -89,7 +93,9 @@ class Accesses(click.Command):
 )
 @PLACE
 @SWIZZLE
-@click.option("--propose", "proposes", is_flag=True, help="The smallest swizzle and padding for all accesses together.")
+@click.option(
+    "--propose", "proposes", is_flag=True, help="Find the smallest swizzle and padding for all accesses together."
+)
 @click.option(
     "--address", type=Given(), metavar="EXPR|@FILE", help="Addresses of 32 lanes: an expression in lane, or a file."
 )
@@ -102,18 +108,18 @@ class Accesses(click.Command):
     metavar="FILE.jsonl",
     help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.',
 )
-@click.option("--rule", is_flag=True, help="The rule itself, by access, and what it rests on.")
-@click.option("--explain", is_flag=True, help="With --json: who collides with whom.")
+@click.option("--rule", is_flag=True, help="Print the rule for each access, and what it rests on.")
+@click.option("--explain", is_flag=True, help="With --json: also which lanes collide.")
 @ARCHS
 @read_results
 @JSON
 @click.pass_context
 @named("fragment", count="one")
 def banks(ctx: click.Context, /, **asked: Unpack[BanksAsked]) -> None:
-    """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
+    """Count bank conflicts by the measured rule: wavefronts, and which lanes collide.
 
-    For a tile with all its accesses, as FRAGMENT or a sweep makes them (--tile, --with); for the addresses of 32 lanes
-    (--address, --with); or for many patterns at once (--patterns). --rule shows the rule.
+    It takes a tile with all its accesses (--tile, --with), the addresses of 32 lanes (--address, --with), or many
+    patterns at once (--patterns). --rule shows the rule.
     """
     from tcprobe.ask.bank_rules import rules_for
 
@@ -295,7 +301,7 @@ def _tile_text(answered: TileAnswer) -> None:
     wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
     for line in told(answered.cycles):
-        click.echo(f"cycles, {line}")
+        wrapping.line(f"cycles, {line}")
     for cost in costs:
         if cost.wavefronts > cost.ideal:
             wrapping.line(f"{cost.access}, instruction {cost.worst}, one of the worst:")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -44,9 +45,9 @@ def compare(
 ) -> None:
     """Say where saved tables agree with what others published.
 
-    `compare FILE FRAGMENT` checks somebody's own table of lane,i,row,col (- is standard input), and says what is wrong
-    with it as a whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table; of metadata
-    that of one --selector. Exit code 1 when something differs that is not a stated erratum.
+    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input). It says what is wrong as a
+    whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. For metadata give the
+    --selector. Exit code 1 if something differs that is not a known erratum.
     """
     from tcprobe.store import lookup
 
@@ -80,7 +81,10 @@ def _compare_costs(names: Sequence[str], name: str | None, layers: Layers, as_js
     for one in pairs:
         verdict = "agrees" if one.agrees else f"differs by more than {AGREES:.0%}: {one.why}"
         text = f"{one.id}: {one.row.number} {one.measured:g}, stated {one.row.comparable:g} on {one.row.device} "
-        click.echo(json.dumps(one.to_json()) if as_json else f"{text}({one.row.source}): {verdict}")
+        if as_json:
+            click.echo(json.dumps(one.to_json()))
+        else:
+            wrapping.line(f"{text}({one.row.source}): {verdict}")
     return all(one.agrees for one in pairs)
 
 

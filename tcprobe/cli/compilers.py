@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import split
 from tcprobe.cli.options import JSON, Given, Named
 from tcprobe.text import escaped
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tcprobe.run.survey import Survey
 
 
-@click.command(short_help="What several compilers agree in, and the exceptions.")
+@click.command(short_help="Where several compilers agree, and the exceptions.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
 @click.option(
     "--cuda",
@@ -26,17 +27,21 @@ if TYPE_CHECKING:
     type=Named(path_type=Path, exists=True, file_okay=False),
     help="Folder of a CUDA toolkit; give it several times. Default: the installed one.",
 )
-@click.option("--arch", "name", type=Given(), metavar="sm_XX|all", help="Only this arch. Default: all that they know.")
+@click.option(
+    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Only this arch. Default: all that the compilers know."
+)
 @JSON
 def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | None, as_json: bool) -> None:
     """Compare what the toolkits of several folders make of the probes: tables and matrix instructions, arch by arch.
 
-    Said are the archs of each version, how much all agree in, what differs, what some versions show and others do not,
-    and what they refuse. FRAGMENT: only the tables of these. Exit code 1 where something differs.
+    The answer lists the archs of each version, how much all agree in, what differs, what only some versions show, and
+    what they refuse. FRAGMENT limits the tables to these. Exit code 1 if something differs.
     """
+    from tcprobe.cli import terminal
     from tcprobe.run.survey import survey
 
-    found = survey(folders, name, split(patterns))
+    with terminal.progress("reading machine code") as tick:
+        found = survey(folders, name, split(patterns), tick)
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:
@@ -46,16 +51,16 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
 
 def _print(found: Survey) -> None:
     for compiler, archs in found.archs.items():
-        click.echo(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
-    click.echo(f"the same in all that show them: {found.alike('table')} tables, {found.alike('lowering')} lowerings")
+        wrapping.line(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
+    wrapping.line(f"the same in all that show them: {found.alike('table')} tables, {found.alike('lowering')} lowerings")
     for fact, said in found.differing.items():
         words = "; ".join(f"{content} by {compiler}" for compiler, content in said.items())
-        click.echo(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))
+        wrapping.line(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))
     for fact, versions in found.since.items():
-        click.echo(f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}")
+        wrapping.line(f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}")
     for fact, refusals in sorted(found.refused.items()):
         by = "; ".join(f"{compiler}: {reason}" for compiler, reason in refusals.items())
-        click.echo(escaped(f"{fact.id} on {fact.arch} is refused by {by}"))
+        wrapping.line(escaped(f"{fact.id} on {fact.arch} is refused by {by}"))
 
 
 COMMANDS = (compilers,)

@@ -30,18 +30,31 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Put k of TO in an order that spares all exchange; says which, and how the other factor is loaded with it.",
 )
-@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a header of its own.")
 @click.option(
-    "--name", "called", type=Given(), multiple=True, metavar="NAME", help="Of the function, once for each FROM TO."
-)
-@click.option("--namespace", type=Given(), metavar="NS", help="Of the functions in a header.")
-@click.option(
-    "--type", "kind", type=ElementType(), metavar="TYPE", help="To stmatrix: of the elements in memory: bf16, s8."
+    "-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a complete header to this file."
 )
 @click.option(
-    "--as", "typed", type=ElementType(), metavar="TYPE", help="Of FROM of tcgen05.ld: what its words are, f32 or s32."
+    "--name",
+    "called",
+    type=Given(),
+    multiple=True,
+    metavar="NAME",
+    help="Name of the function; give it once for each FROM TO.",
 )
-@click.option("--global", "contiguous", type=click.Choice(["row", "col"]), help="To stmatrix: what lies together.")
+@click.option("--namespace", type=Given(), metavar="NS", help="Namespace of the functions in a header.")
+@click.option(
+    "--type",
+    "kind",
+    type=ElementType(),
+    metavar="TYPE",
+    help="With stmatrix: type of the elements in memory: bf16, s8.",
+)
+@click.option(
+    "--as", "typed", type=ElementType(), metavar="TYPE", help="With FROM of tcgen05.ld: type of its words, f32 or s32."
+)
+@click.option(
+    "--global", "contiguous", type=click.Choice(["row", "col"]), help="With stmatrix: what is contiguous in memory."
+)
 @PLACE
 @SWIZZLE
 @ARCH
@@ -57,10 +70,10 @@ def convert(
 ) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
-    For example an accumulator into the A operand of the next multiply, or what tcgen05.ld left (--as f32). Fragments
-    are repeated as tiles until both cover the same matrix. TO may be stmatrix, stmatrix.x4, stmatrix.x2.trans: into
-    shared memory, with the address of every lane (--type, --global, --shared). Where the output is no terminal, and
-    with -o, the code is a header by itself, and the words are on stderr.
+    For example an accumulator into the A operand of the next multiply, or the result of tcgen05.ld (--as f32). Both
+    sides are repeated as tiles until they cover the same matrix. TO may be stmatrix, stmatrix.x4 or stmatrix.x2.trans,
+    which store into shared memory, with the address of every lane (--type, --global, --shared). With -o, or where the
+    output is not a terminal, the code is a complete header and the explanation goes to stderr.
     """
     from tcprobe.ask.convert.header import header
     from tcprobe.ask.convert.stmatrix import Stored

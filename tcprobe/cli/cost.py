@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import UsageError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from tcprobe.cli.requests import CostAsked
     from tcprobe.store.choose import Layers
+
+WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
 
 
 @click.command(short_help="What an instruction costs: latency, interval, overlap.")
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     help="How much of both is hidden when they overlap: ldmatrix.x4, fma.rn.f32.",
 )
 @click.option(
-    "--table", "as_table", is_flag=True, help="Multiplies by rate, and their share of the best of their type."
+    "--table", "as_table", is_flag=True, help="List multiplies by rate, with their share of the best of their type."
 )
 @ARCH
 @read_results
@@ -38,8 +41,8 @@ def cost(
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
-    it. INSTRUCTION may be shortened, a pattern, or an opcode such as HMMA.16816.F32; without one --table shows all
-    multiplies. --json: one object a line.
+    it. INSTRUCTION may be a shortened name, a pattern, or an opcode such as HMMA.16816.F32. Without one, --table shows
+    all multiplies. --json prints one object a line.
     """
     from tcprobe.ask.cost import costs, table, words
 
@@ -50,11 +53,20 @@ def cost(
         raise UsageError("--with goes with an INSTRUCTION, not with --table.")
     found = costs(patterns, name, layers)
     if as_table:
+        columns = wrapping.stated_width()
         for line in table(found):
-            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}) if as_json else str(line))
+            if as_json:
+                click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+            else:
+                name, _, rest = str(line).partition(" ")
+                click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
         return
     for one in found:
-        click.echo(json.dumps(one.to_json(partner)) if as_json else "\n".join(words(one, partner)))
+        if as_json:
+            click.echo(json.dumps(one.to_json(partner)))
+            continue
+        for text in words(one, partner):
+            wrapping.line(text)
 
 
 COMMANDS = (cost,)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="A wgmma, or its operand a_smem or b_smem: its type and its lines.",
 )
-@click.option("--major", type=MAJOR, default="k", show_default=True, help="Which is contiguous: k, or m and n.")
+@click.option("--major", type=MAJOR, default="k", show_default=True, help="What is contiguous: k, or m and n.")
 @click.option(
     "--swizzle",
     type=SwizzleType(),
@@ -47,10 +47,12 @@ if TYPE_CHECKING:
 @tcgen05.options
 @JSON
 def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAsked]) -> None:
-    """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
+    """Show the descriptor of a tile: the 64 bits with the reasons, the steps along k and along lines, and code for
+    CUDA, CuTe and TMA.
 
-    With a value of 64 bits: what it says, to wgmma or, by its version bits, to tcgen05. --idesc: the 32 bits of a
-    tcgen05.mma, both ways. --zero-mask: the 64 bits by which tcgen05.mma.ws leaves columns of B out, both ways.
+    A value of 64 bits is decoded instead, for wgmma or, by its version bits, for tcgen05. --idesc does the same for the
+    32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which tcgen05.mma.ws leaves
+    columns of B out.
     """
     from tcprobe.ask import descriptor as ask
 
@@ -95,7 +97,7 @@ def _explain(value: str, as_json: bool) -> None:
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is no number of 64 bits such as 0x4000004000010000.")
+        raise UsageError(f"{value[:40]!r} is not a number of 64 bits such as 0x4000004000010000.")
     bits = int(value, 0) if value[:2].lower() == "0x" else int(value)
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, tensor_memory_shown
+from tcprobe.cli import shared_operand, tensor_memory, tensor_memory_shown, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
-MANY = 9  # fragments, from which on only one of a kind is named
+MANY = 9  # from so many fragments on, only one of a kind is named
 FAMILY = click.option(
     "--family", type=Given(), metavar="NAME", help="Only this family of instructions: wmma, mma, ldmatrix, ..."
 )
@@ -44,9 +44,9 @@ FAMILY = click.option(
 @JSON
 @named("patterns", "list")
 def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_json: bool) -> None:
-    """List fragments: those that PATTERN means, that an arch has, or of a family; without any of these the families.
+    """List fragments by PATTERN, arch or family; without any of these, the families with their shapes.
 
-    Operands in shared memory behind descriptors, and instructions that hold nothing in registers, follow them.
+    Operands in shared memory behind descriptors, and instructions that hold nothing in registers, come last.
     """
     from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
@@ -63,12 +63,13 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
-    from tcprobe.cli import printing, summaries
+    from tcprobe.cli import printing, summaries, terminal
 
-    if patterns or name or family:
-        printing.fragments(fragments, shared, forms)
-    else:
-        summaries.families(fragments, shared, forms)
+    with terminal.paged():
+        if patterns or name or family:
+            printing.fragments(fragments, shared, forms)
+        else:
+            summaries.families(fragments, shared, forms)
 
 
 @click.command(short_help="Formula, map both ways, evidence and verdicts.")
@@ -85,14 +86,16 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @JSON
 @named("patterns", "list")
 def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpack[ShowAsked]) -> None:
-    """Show fragments: formulas, one picture, where else it is so, the evidence. Several are outlined.
+    """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
+    each.
 
-    Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
-    then the newest; --arch all: every one; --arch sm_70,sm_90: their formulas side by side. What nobody measured on an
+    Without --arch it takes the arch with the strongest method, then the newest, of those measured in ./results, or else
+    of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side. What nobody measured on an
     arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
-    in shared memory (a_smem and b_smem of wgmma) is shown behind a descriptor with --swizzle, --major, --lbo, --sbo,
-    --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m, --n,
-    --scale-vec, --multicast. --why: probe, code, anchor, assumption, and how sure it is. --json: one object a line.
+    in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given by --swizzle, --major, --lbo,
+    --sbo, --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m,
+    --n, --scale-vec, --multicast. --why lists the probe, the code, the anchor, the assumption, and how sure it is.
+    --json prints one object a line.
     """
     name, selector, explained = show["name"], show["selector"], show["why"]
     view = _drawings(show, "--json has everything" if as_json else "--why draws nothing" if explained else None)
@@ -101,7 +104,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
         return
     from tcprobe.ask import why
     from tcprobe.ask.describe import shown as described
-    from tcprobe.cli import printing, showing
+    from tcprobe.cli import printing, showing, terminal
     from tcprobe.store import lookup, names
     from tcprobe.store.cell import everywhere, selections
 
@@ -129,7 +132,8 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
         for cell in shown:
             printing.reasons(cell, why.lines(cell))
     else:
-        showing.show(shown, view)
+        with terminal.paged(any(view)):
+            showing.show(shown, view)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
@@ -216,7 +220,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked)
 @JSON
 @named("fragment", count="one")
 def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
-    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json: one object a line."""
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object a line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
     from tcprobe.isa import arch
@@ -224,7 +228,7 @@ def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> N
     from tcprobe.store.names import resolve
 
     if name is None:
-        raise UsageError("which arch? Say it by --arch, for example sm_75, or a GPU's name.")
+        raise UsageError("which arch? Give it with --arch, for example sm_75, or a GPU's name.")
     row, meaning = arch.arch(name), resolve(fragment, layers)
     held = [meaning.shared_operand] if shared_operand.in_shared_memory(fragment) else []
     fragments = meaning.fragments if held or meaning.bare else meaning.some_fragments
@@ -241,7 +245,7 @@ def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> N
         same = answer.words if len(answers) < MANY else (answer.allowed, answer.measured)
         groups.setdefault(same, []).append(answer)
     for alike in groups.values():
-        click.echo(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
+        wrapping.line(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
 
 
 COMMANDS = (

@@ -38,23 +38,23 @@ def kernel() -> None:
     type=ElementType(),
     required=True,
     metavar="TYPE",
-    help="Of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.",
+    help="Type of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.",
 )
-@click.option("--tile", type=Sides(3, "MxNxK"), help="Of a block. Default: 128x128 and 128 bytes of k, or 64.")
+@click.option("--tile", type=Sides(3, "MxNxK"), help="Tile of a block. Default: 128x128 and 128 bytes of k, or 64.")
 @click.option("--warps", type=Sides(2, "MxN"), help="Warps of a block along m and n. Default: 2x2; sm_90: by the tile.")
 @click.option("--stages", type=Number(1), metavar="N", help="Tiles in shared memory. Default: 2 to 4, by the arch.")
-@click.option("--a", type=MAJOR, default="row", show_default=True, help="What of A is contiguous.")
-@click.option("--b", type=MAJOR, default="col", show_default=True, help="What of B (k x n) is contiguous.")
-@click.option("--out", type=ElementType(), metavar="TYPE", help="Of D in memory. Default: f16, bf16, f32 or s32.")
+@click.option("--a", type=MAJOR, default="row", show_default=True, help="What is contiguous in A.")
+@click.option("--b", type=MAJOR, default="col", show_default=True, help="What is contiguous in B (k x n).")
+@click.option("--out", type=ElementType(), metavar="TYPE", help="Type of D in memory. Default: f16, bf16, f32 or s32.")
 @click.option(
     "--cluster",
     type=Number(1),
     default=1,
     show_default=True,
     metavar="N",
-    help="sm_90: blocks that bring each other parts of B, 1 or 2.",
+    help="On sm_90: blocks that load parts of B for each other, 1 or 2.",
 )
-@click.option("--name", type=Given(), metavar="NAME", help="Of the kernel and its namespace.")
+@click.option("--name", type=Given(), metavar="NAME", help="Name of the kernel and its namespace.")
 @click.option(
     "--size",
     type=Sides(3, "MxNxK"),
@@ -65,18 +65,20 @@ def kernel() -> None:
     type=Number(),
     nargs=3,
     metavar="ROW COL K",
-    help="The ways of A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.",
+    help="Follow A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.",
 )
-@click.option("--run", is_flag=True, help="On a GPU: compare its products with NumPy's, time it beside cuBLAS.")
+@click.option(
+    "--run", is_flag=True, help="Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS."
+)
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 @read_results
 @JSON
 def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
     """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
 
-    sm_90: tensor maps, a producer warpgroup, wgmma, stmatrix; others: cp.async or plain copies, swizzled shared memory,
-    ldmatrix, mma. m, n and k are any; lines of matrices are multiples of 16 bytes apart. --json: the launch. --run
-    says of small whole numbers how many products are wrong (exit code 1 where there are any).
+    sm_90 uses tensor maps, a producer warpgroup, wgmma and stmatrix; other archs cp.async or plain copies, swizzled
+    shared memory, ldmatrix and mma. m, n and k are any size, but lines must be multiples of 16 bytes apart. --json
+    prints the launch. --run multiplies small whole numbers and counts wrong results (exit code 1 if there are any).
     """
     from tcprobe.kernel.explain import explained
     from tcprobe.kernel.gemm import gemm as made

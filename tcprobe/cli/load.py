@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, table, write
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 @click.option(
     "--from", "source", type=click.Choice(["global"]), default="global", show_default=True, help="Where the matrix is."
 )
-@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line. Default: the fragment's own lines.")
+@click.option(
+    "--ld", type=Number(1), metavar="ELEMENTS", help="Stride from line to line. Default: the fragment's own lines."
+)
 @MAJOR
 @click.option(
     "--repack",
@@ -43,20 +46,20 @@ if TYPE_CHECKING:
     "stored",
     type=ElementType(),
     metavar="T",
-    help="With --repack: what weights are stored as: s4, u4, s8, e4m3 or e2m1.",
+    help="With --repack: type of the stored weights: s4, u4, s8, e4m3 or e2m1.",
 )
 @click.option(
     "--as",
     "wanted",
     type=ElementType(),
     metavar="T",
-    help="With --repack: what they are converted to. Default: FRAGMENT's own type, and there is no other.",
+    help="With --repack: type that they are converted to. Only FRAGMENT's own type, the default, works.",
 )
 @click.option(
     "--group",
     type=Number(1),
     metavar="K",
-    help="With --repack: a scale for each K elements of k, of a column of B or row of A.",
+    help="With --repack: one scale for each K elements along k, in each column of B or row of A.",
 )
 @click.option("--packer", type=click.Choice(["numpy", "torch"]), help="With --repack: print the Python that repacks.")
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
@@ -68,10 +71,10 @@ if TYPE_CHECKING:
 @JSON
 @named("fragment", count="one")
 def load(fragment: str, name: str | None, layers: Layers, **asked: Unpack[LoadAsked]) -> None:
-    """Load FRAGMENT straight from global memory by the widest vectors that its table allows.
+    """Load FRAGMENT straight from global memory with the widest vectors that its table allows.
 
-    With --repack: an order of storage for quantised weights in which a lane's elements of several k steps are one load,
-    the code that brings a matrix into that order (--packer), and the code that loads and converts it (--code).
+    With --repack: store quantised weights in an order in which one load brings a lane's elements of several k steps.
+    --packer prints the code that brings a matrix into that order, --code the code that loads and converts it.
     """
     only_one(asked)
     if asked["repacked"]:
@@ -84,7 +87,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Unpack[LoadAs
         "--packer": asked["packer"],
     }
     if given := [option for option, value in others.items() if value is not None]:
-        raise UsageError(f"{', '.join(given)}: of weights that are repacked; give --repack too.")
+        raise UsageError(f"{', '.join(given)}: only for repacked weights; give --repack too.")
     _straight(cell_of(fragment, name, layers), asked)
 
 
@@ -132,7 +135,7 @@ def _load_text(plan: StraightLoad) -> None:
     from tcprobe.ask.plan_cost import told
 
     tile, fragment = plan.tile, plan.cell.fragment
-    click.echo(
+    wrapping.line(
         f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
         f"{plan.ld_bytes} bytes apart"
     )
@@ -143,18 +146,18 @@ def _load_text(plan: StraightLoad) -> None:
         lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
     for cost in told(plan.cycles):
-        click.echo(f"cycles, {cost}")
+        wrapping.line(f"cycles, {cost}")
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
-    click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")
-    click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
+    wrapping.line(f"proven: all {plan.cell.table.points} slots' elements arrive at their places")
+    wrapping.line(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
 
 
 def _repack_text(weights: Repacking) -> None:
     from tcprobe.ask.repack.words import described, words_of
 
     head, *rest = described(weights)
-    click.echo(head)
+    wrapping.line(head)
     order = [("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)]
     for cells in order:
         click.echo(f"{cells[0]:<4}  {cells[1]:<{max(len(row[1]) for row in order)}}  {cells[2]}")

@@ -79,10 +79,10 @@ def run(
 ) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
-    Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
-    GPU that is there, else machine code for all archs. What is measured already is kept, so a run that was stopped is
-    taken up where it ended. With --cuda probes are assembled by that ptxas, on a GPU as well, which measures what the
-    driver's compiler is too old for. --json: one object a device or arch.
+    Without FRAGMENT: on a GPU every form; from machine code every wmma fragment and what follows from it. Without
+    --arch: your GPU, or without one the machine code of all archs. What is already measured is kept, so a run that was
+    stopped continues where it ended. With --cuda that toolkit's ptxas assembles the probes, on a GPU too, where the
+    driver's compiler may be too old for a form. --json prints one object a device or arch.
     """
     from tcprobe.isa import arch
     from tcprobe.run.process import ended_by_errors, sass_worker
@@ -108,7 +108,7 @@ def run(
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, limit).start()
 
     with ended_by_errors(process, *early.values()):
-        from tcprobe.cli import printing
+        from tcprobe.cli import printing, terminal
         from tcprobe.run import runner
         from tcprobe.run.campaign import Campaign, Request
         from tcprobe.store.results import Results
@@ -125,7 +125,7 @@ def run(
             limit,
             asked["family"],
         )
-        with printing.progress() as tick:
+        with terminal.progress("compiling") as tick:
             reports = Campaign(request, folder, printing.say, tick, early).run(session)
         others, conflicts = _read_beside(toolkits[1:], request, folder)
         reports += others
@@ -173,7 +173,7 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     if not known:
         raise EnvironmentUnfitError(f"nothing was measured for a report; {path} is not written.")
     report.write(path, known)
-    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` takes them in."), err=True)
+    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` adds them."), err=True)
 
 
 def _live(cuda: Path | None, limit: float) -> Worker:
@@ -204,8 +204,8 @@ def _check_family(family: str | None) -> None:
 def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     """Fit closed formulas to saved tables.
 
-    PATHS are folders of results, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and
-    the published ones.
+    PATHS are results folders, layout files, or CSV files of lane,i,row,col. Default: the layouts in ./results, and the
+    published ones.
     """
     from tcprobe.ask.saved import tables
     from tcprobe.fit import fit as fit_table

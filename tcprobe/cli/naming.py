@@ -56,7 +56,7 @@ def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
 
 
 def _apart(tokens: Sequence[str]) -> tuple[list[str], str]:
-    """The words that are no GPU's name, and the GPUs, parted by commas."""
+    """The words that are not a GPU's name, and the GPUs, parted by commas."""
     words = [(at, word) for at, token in enumerate(tokens) for word in token.split()]
     kept, gpus, at = [], [], 0
     while at < len(words):

@@ -26,7 +26,7 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @click.command(short_help="What a multiply computes, bit by bit.")
 @click.argument("instruction", nargs=-1, required=True, shell_complete=fragment_names)
 @ARCH
-@click.option("--a", "a", type=Given(), metavar="LIST", help="A of a dot product: k numbers, or bits as 0x3c00.")
+@click.option("--a", "a", type=Given(), metavar="LIST", help="A of a dot product: k numbers, or bits such as 0x3c00.")
 @click.option("--b", "b", type=Given(), metavar="LIST", help="B, as A.")
 @click.option("--c", "c", type=Given(), metavar="VALUE", help="C. Default: 0.")
 @click.option(
@@ -35,9 +35,17 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
     metavar="FILE.jsonl",
     help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
 )
-@click.option("--bound", "length", type=Number(), metavar="K", help="The error bound of a dot product of K products.")
-@click.option("--split", "parts", type=Number(), metavar="N", help="With --bound: k cut into N parts, added in order.")
-@click.option("--header", is_flag=True, help="The arithmetic as a C++17 header, for hosts and CUDA.")
+@click.option(
+    "--bound", "length", type=Number(), metavar="K", help="Print the error bound of a dot product of K products."
+)
+@click.option(
+    "--split",
+    "parts",
+    type=Number(),
+    metavar="N",
+    help="With --bound: k is cut into N parts, which are added in order.",
+)
+@click.option("--header", is_flag=True, help="Print the arithmetic as a C++17 header, for hosts and CUDA.")
 @read_results
 @JSON
 def numerics(
@@ -48,10 +56,10 @@ def numerics(
     parts: int | None,
     **asked: Unpack[NumericsAsked],
 ) -> None:
-    """Say what a multiply computes: which products one sum takes in, what is cut and how D is rounded.
+    """Say what a multiply computes: which products enter one sum, what is cut, and how D is rounded.
 
-    Measured on a GPU, or as research codes publish it of an arch that was not; PTX leaves it open. With --a and --b:
-    D of one dot product, every step shown. With --bound: how far a dot product can be from the exact one.
+    PTX leaves this open. It was measured on a GPU, or, for archs that were not, research codes publish it. --a and --b
+    give D of one dot product with every step. --bound says how far a dot product can be from the exact one.
     """
     from tcprobe.isa import names
 

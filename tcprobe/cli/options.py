@@ -34,17 +34,17 @@ def together(decorators: Sequence[Option], command: Command) -> Command:
 
 
 class Named(click.Path):
-    """A path that has a name: an empty one, as of a shell variable that is not set, would be the folder at hand."""
+    """A path that has a name: an empty one, as of a shell variable that is not set, would be the current folder."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if not str(value):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
-            self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a name that this system has.", param, ctx)
         path = super().convert(str(value), param, ctx)
         if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
-            self.fail(f"{quoted(str(value))} is no folder.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a folder.", param, ctx)
         return path
 
 
@@ -76,7 +76,7 @@ class Number(click.IntRange):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
         if not re.fullmatch("[0-9]{1,18}", str(value)):
-            self.fail(f"{quoted(str(value))} is no number such as 3.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a number such as 3.", param, ctx)
         return super().convert(int(str(value)), param, ctx)
 
 
@@ -89,7 +89,7 @@ class Seconds(click.FloatRange):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number of seconds."""
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", str(value)):
-            self.fail(f"{quoted(str(value))} is no number of seconds such as 60 or 2.5.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a number of seconds such as 60 or 2.5.", param, ctx)
         return super().convert(float(str(value)), param, ctx)
 
 
@@ -102,26 +102,28 @@ WRITTEN = click.option(
     type=Named(path_type=Path, file_okay=False),
     default=Path("results"),
     show_default=True,
-    help="Folder of tables that is written.",
+    help="Results folder to write.",
 )
 ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 ARCHS = click.option(
     "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
 )
-NAME = click.option("--name", "called", type=Given(), metavar="NAME", help="Of the struct or function in the code.")
-NAMESPACE = click.option("--namespace", type=Given(), metavar="NS", help="Of the code: a name, or a::b.")
+NAME = click.option(
+    "--name", "called", type=Given(), metavar="NAME", help="Name of the struct or function in the code."
+)
+NAMESPACE = click.option("--namespace", type=Given(), metavar="NS", help="Namespace of the code: a name, or a::b.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
 SELECTOR = click.option(
     "--selector",
     type=Number(),
     metavar="N",
-    help="Of metadata: the table of this sparsity selector; of scales: of this choice of byte-id and thread-id, as "
-    "`list --json` numbers them. Default: all, or the only one.",
+    help="Sparsity selector of metadata; for scales the choice of byte-id and thread-id, numbered as in "
+    "`list --json`. Default: all, or the only one.",
 )
 CUDA = click.option(
     "--cuda",
     type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one. "
+    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )
 
@@ -130,7 +132,7 @@ CUDAS = click.option(
     "toolkits",
     multiple=True,
     type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit whose ptxas to use, and its nvdisasm if it has one; with --method sass several. "
+    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use; with --method sass several. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )
 
@@ -145,9 +147,9 @@ def read_results(command: Called) -> Called:
         "--results",
         "folder",
         type=Named(path_type=Path, file_okay=False),
-        help="Folder of measurements, taken over the published ones. Default: ./results, if it has any.",
+        help="Folder of measurements that take precedence over the published ones. Default: ./results, if it has any.",
     )
-    @click.option("--only", is_flag=True, help="That folder alone, without the published tables.")
+    @click.option("--only", is_flag=True, help="Read that folder alone, not the published tables.")
     @functools.wraps(command)
     def with_layers(folder: Path | None, only: bool, **asked: object) -> None:
         from tcprobe.store.folders import layers
@@ -163,7 +165,7 @@ class Output(Named):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if str(value).endswith(("/", os.sep)):
-            self.fail(f"{quoted(str(value))} is no name of a file.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a name of a file.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -179,7 +181,7 @@ class Numbers(click.ParamType[list[int]]):
         match = _RANGE.fullmatch(str(value))
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not numbers:
-            self.fail(f"{quoted(str(value))} is no number such as 3, nor a range such as 0-7.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a number such as 3, nor a range such as 0-7.", param, ctx)
         return list(numbers)
 
 
@@ -189,7 +191,7 @@ def several(name: str | None) -> list[str | None]:
 
 
 def redirected() -> bool:
-    """Whether standard output is no terminal."""
+    """Whether standard output is not a terminal."""
     return sys.stdout is None or not sys.stdout.isatty()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, steps_table, steps_words, write
@@ -30,7 +31,9 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
     "--tile", "size", type=Given(), required=True, metavar="ROWSxCOLS", help="The tile, in FRAGMENT's rows and columns."
 )
 @MAJOR
-@click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
+@click.option(
+    "--ld", type=Number(1), metavar="ELEMENTS", help="Stride from line to line in global memory. Default: no gaps."
+)
 @click.option(
     "--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's; or s4, of s8."
 )
@@ -62,8 +65,8 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAsked]) -> None:
     """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
 
-    Each step with its addresses, wavefronts and evidence; proven by going it, element by element. --code prints a CUDA
-    header, or CuTe's text. Where there is no such path, the reason and the nearest that there is.
+    Each step has its addresses, wavefronts and evidence, and the path is proven element by element. --code prints a
+    CUDA header, or CuTe's text. If there is no such path, the answer is the reason and the nearest one that exists.
     """
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
@@ -97,11 +100,11 @@ def _source(plan: PathPlan, as_cute: bool) -> str:
 
 def _plan_text(plan: PathPlan) -> None:
     asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
-    click.echo(
+    wrapping.line(
         f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
         f"in global memory"
     )
-    click.echo(
+    wrapping.line(
         f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
         f"start aligned to {plan.alignment}"
     )
@@ -113,9 +116,9 @@ def _plan_text(plan: PathPlan) -> None:
         if step is plan.registers:
             _order(plan, plan.registers)
     _k_loop(plan)
-    click.echo(f"proven: {_count(plan)} come to their places")
+    wrapping.line(f"proven: {_count(plan)} arrive at their places")
     for words in plan.evidence:
-        click.echo(escaped(words))
+        wrapping.line(escaped(words))
 
 
 def _order(plan: PathPlan, step: RegisterCopy) -> None:
@@ -127,13 +130,13 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
         register, bit = fragment.place(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
-        click.echo(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
+        wrapping.line(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
     if plan.fragments > 1:
         (row, col), inner = step.origins[step.warps].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
-        click.echo(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
+        wrapping.line(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
     if step.warps > 1:
         each = len(step.shared) // len(step.origins)
-        click.echo(f"  {step.warps} warps: of a fragment each has {each} issues of its own, warp 0 the first {each}")
+        wrapping.line(f"  {step.warps} warps: of a fragment each has {each} issues of its own, warp 0 the first {each}")
 
 
 def _k_loop(plan: PathPlan) -> None:
@@ -144,11 +147,11 @@ def _k_loop(plan: PathPlan) -> None:
         return
     ahead = f"the next tile {loop.global_} bytes on in global memory"
     if not loop.issues:
-        click.echo(f"k: {loop.steps} steps along {loop.axis}s; an issue serves several; {ahead}")
+        wrapping.line(f"k: {loop.steps} steps along {loop.axis}s; an issue serves several; {ahead}")
         return
     sign = {"+": "+ ", "^": "^ "}.get(loop.op, "")
     by = f"shared address {sign}{', '.join(map(str, loop.shared))}" if sign else "addresses as the formula says"
-    click.echo(f"k: {loop.steps} steps along {loop.axis}s of {loop.issues} issues each, {by}; {ahead}")
+    wrapping.line(f"k: {loop.steps} steps along {loop.axis}s of {loop.issues} issues each, {by}; {ahead}")
 
 
 def _count(plan: PathPlan) -> str:

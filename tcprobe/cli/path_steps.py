@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import Output, told
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -37,7 +38,7 @@ def only_one(code_asked: CodeAsked) -> None:
     if code_asked["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
     if not coded and (code_asked["called"] or code_asked["namespace"]):
-        raise UsageError("--name and --namespace are of code: give --code or -o too.")
+        raise UsageError("--name and --namespace are for code: give --code or -o too.")
 
 
 def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
@@ -60,7 +61,7 @@ def write(text: str, code_asked: CodeAsked) -> None:
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
-        click.echo(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
+        wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
 
 
 def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
@@ -70,7 +71,7 @@ def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
 
     table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
     for line in told(path_cycles(request, steps)):
-        click.echo(f"cycles, {line}")
+        wrapping.line(f"cycles, {line}")
 
 
 def steps_words(request: TileRequest, step: PathStep) -> None:
@@ -78,9 +79,9 @@ def steps_words(request: TileRequest, step: PathStep) -> None:
     from tcprobe.ask.path.boxes import BoxCopy
     from tcprobe.ask.path.progress import formulas
 
-    click.echo(f"{step.kind}: {', '.join(step.ptx)}")
+    wrapping.line(f"{step.kind}: {', '.join(step.ptx)}")
     if isinstance(step, BoxCopy):
-        click.echo(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
+        wrapping.line(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
     for where, text in formulas(request, step).items():
         click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 

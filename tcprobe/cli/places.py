@@ -81,7 +81,7 @@ PLACE = click.option(
     "placed",
     type=Given(),
     metavar="PLACE",
-    help="How lines lie: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
+    help="Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
     "the boxes of that mode, or sw:B,M,S of byte offsets.",
 )
 SWIZZLE = click.option(

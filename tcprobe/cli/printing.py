@@ -1,12 +1,10 @@
-"""What the commands print. Results go to stdout, all talk to stderr; only the progress bar needs rich."""
+"""What the commands print. Results go to stdout, all talk to stderr."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -54,7 +52,7 @@ def bold(text: str) -> str:
 
 def say(text: str) -> None:
     """A line of talk."""
-    click.echo(escaped(text), err=True)
+    line(escaped(text), err=True)
 
 
 def fragments(
@@ -99,40 +97,6 @@ def _aligned(rows: Sequence[Sequence[str]], columns: int | None) -> Iterator[str
         yield f"{row[0]}\n  {rest}" if apart else f"{row[0].ljust(widths[0])}  {rest}".rstrip()
 
 
-@contextmanager
-def progress() -> Iterator[Callable[[int, str | None], None]]:
-    """A bar on stderr, on a terminal only; yields the function that adds to its total, or advances it."""
-    if not sys.stderr.isatty():
-        yield lambda _more, _finished: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        task = bar.add_task("compiling", total=0)
-
-        def tick(more: int, finished: str | None) -> None:
-            if finished is None:
-                bar.update(task, total=(bar.tasks[0].total or 0) + more)
-            else:
-                bar.update(task, advance=1, description=finished)
-
-        yield tick
-
-
-@contextmanager
-def working(words: str) -> Iterator[None]:
-    """What takes long, with a sign that it goes on: on stderr, on a terminal only."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True, highlight=False).status(words):
-        yield
-
-
 def run_summary(report: Report, results: Results) -> None:
     """What was measured on a device, what was refused and in which words, what failed, and where it is."""
     from tcprobe.probes import experiments
@@ -145,7 +109,7 @@ def run_summary(report: Report, results: Results) -> None:
         say(f"measured again, not trusted: {complaint}")
     if report.beside:
         count = f"{len(report.beside)} {'tables' if report.kind == TABLE else 'findings'}"
-        say(f"{count} measured before stay; what happened now is recorded beside them: {report.beside[0]}")
+        say(f"{count} measured before stay; the new outcome is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
         click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
     if report.unchecked:
@@ -171,7 +135,7 @@ def run_summary(report: Report, results: Results) -> None:
 
 
 def _documented(why: Mapping[str, str]) -> None:
-    """Of how many mma forms nothing follows, one line for each kind of reason."""
+    """How many mma forms are documented only, one line for each kind of reason."""
     kinds: dict[str, dict[str, None]] = {}
     forms = Counter(words.partition(": ")[0] for words in why.values())
     for words in why.values():

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 @click.option("--row", "rows", type=Numbers(), help="Row of the element, or a range: 3, 0-7. Default: all.")
 @click.option("--col", "cols", type=Numbers(), help="Column of the element, or a range.")
 @click.option("--product", "products", type=Numbers(), default=[], help="Which product, where a warp holds several.")
-@click.option("--lane", "lanes", type=Numbers(), help="What this lane holds instead, or a range.")
+@click.option("--lane", "lanes", type=Numbers(), help="Say what this lane, or range of lanes, holds instead.")
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
-@click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
+@click.option("--byte", type=Numbers(), help="Say what is at this byte of an operand in shared memory.")
 @tensor_memory.options
 @shared_operand.fields
 @SELECTOR
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **sought: Unpack[WhereAsked]) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
-    Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
-    behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say.
+    For an operand of wgmma in shared memory (a_smem, b_smem): at which bytes an element is, or what is at --byte. The
+    descriptor is given by --swizzle, --major, --lbo, --sbo, --base-offset, --start.
 
-    Of an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp) the cells of an
-    element, or what the cell --lane, --column of --cta holds; of D also the register that --ld leaves it in.
+    For an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp): the cells of an
+    element, or what the cell --lane, --column of --cta holds. For d also the register that --ld reads it into.
 
-    --arch sm_70,sm_90: one answer after the other; --json: one object a line.
+    --arch sm_70,sm_90 gives one answer after the other; --json prints one object a line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
@@ -120,7 +120,7 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 @click.option(
     "--operand",
     type=click.Choice(["a", "b", "c", "e", "a_smem", "b_smem"]),
-    help="What a slot of this operand feeds instead, or a byte of it.",
+    help="Say what a slot, or a byte, of this operand feeds instead.",
 )
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
@@ -128,7 +128,7 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 @click.option(
     "--a-in",
     type=click.Choice(["registers", "shared", "tensor"]),
-    help="Where A is, of a wgmma registers by default, of tcgen05.mma shared.",
+    help="Where A is. Default: registers for wgmma, shared for tcgen05.mma.",
 )
 @trace_tensor_memory.options
 @shared_operand.fields
@@ -140,12 +140,11 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **sought: Unpack[TraceAsked]) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
-    Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
-    a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say, and
-    of A with --a-in shared, behind one that says the same; or what a byte of them feeds.
-    Of tcgen05.mma the cells of D, of A with --a-in tensor, of metadata and scales, and the bytes of A and B.
-    Other scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
-    With ranges one answer after the other; --json: one object a line.
+    For a sparse multiply also the metadata field (E) that picks one of the rows of B that an A slot can meet. For wgmma
+    the bytes of B behind a descriptor (--swizzle, --major, --lbo, --sbo, --base-offset, --start), and with --a-in
+    shared those of A behind the same one; or what a byte of them feeds. For tcgen05.mma the cells of D, of A with
+    --a-in tensor, of metadata and scales, and the bytes of A and B. Other scales are left out: `where` of scale_a and
+    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object a line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
@@ -204,21 +203,20 @@ def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str,
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
-@click.option("--seed", type=Number(), default=0, show_default=True, help="Of the random matrices.")
+@click.option("--seed", type=Number(), default=0, show_default=True, help="Seed of the random matrices.")
 @read_results
 @JSON
 @named("patterns")
 def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_json: bool) -> None:
-    """Check the tables on a live GPU: operands go in and out by emitted code, D is compared with NumPy.
+    """Check the tables on a live GPU: the emitted code loads and stores operands, and D is compared with a model.
 
-    D of whole numbers is compared with NumPy, D of random floats with the model of the form's arithmetic, bit by bit,
-    where it was measured (`tcprobe numerics`).
+    NumPy gives D of whole numbers. The measured arithmetic (`tcprobe numerics`) gives D of random floats, bit by bit.
 
-    Fragments go by the CUDA header; factors in shared memory by the formula and the line of `tcprobe descriptor`, with
-    every swizzle and major, A in registers and in shared memory. INSTRUCTION is shortened or a pattern; without one
-    every form that the GPU has (of a warpgroup's N 8, 24, 64, 128 and 256), sparse ones under each selector with
-    metadata at random. Shows as well which slots are never read, and that a wrong layout fails. Exit code 1 when
-    something is wrong.
+    The CUDA header moves fragments. Factors in shared memory are written by the formula and the line of `tcprobe
+    descriptor`, with every swizzle and major; A is tried in registers and in shared memory. INSTRUCTION is a shortened
+    name or a pattern. Without one, every form that the GPU has is tried (warpgroup forms with N 8, 24, 64, 128 and
+    256), sparse forms under each selector with random metadata. It also shows which slots are never read, and that a
+    wrong layout fails. Exit code 1 if something is wrong.
     """
     from tcprobe.cli import answers
     from tcprobe.isa import arch

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from tcprobe.cli.requests import ReadAsked
     from tcprobe.store.choose import Layers
 
-MANY = 3  # forms and source lines of an opcode, from which on they are counted
+MANY = 3  # from so many on, the forms and source lines of an opcode are counted
 
 
 @click.command(short_help="The matrix instructions in a cubin, library, executable or PTX.")
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path, exists=True), metavar="FILE...")
 @click.option("--kernel", type=Given(), metavar="NAME", help="Only functions of this name, a pattern with * and ?.")
-@click.option("--tables", is_flag=True, help="Also run functions that only load and store fragments: who holds what.")
+@click.option(
+    "--tables",
+    is_flag=True,
+    help="Also run functions that only load and store fragments, and print which lane holds what.",
+)
 @ARCHS
 @CUDA
 @read_results
@@ -38,14 +42,14 @@ MANY = 3  # forms and source lines of an opcode, from which on they are counted
 def read(
     paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: bool, **asked: Unpack[ReadAsked]
 ) -> None:
-    """Show what the code in FILE does with matrices: per function its matrix instructions, registers and spills.
+    """Show what the code in FILE does with matrices: each function's matrix instructions, registers and spills.
 
-    FILE is a cubin, PTX, or what holds fatbins: an object, a library, an executable; or a folder with such files, as
-    compilers keep as caches. Of every opcode: how often it stands there, at which source lines, which PTX forms become
-    it, native or emulated, and the layouts of their operands with evidence. PTX is assembled where a file has no code
-    for an arch. With --tables a kernel that loads a fragment and stores its registers lane by lane, or fills one and
-    stores it, is run as it stands there: what each lane holds, beside the published table. Exit code 1 where that
-    differs, 4 where some of a file cannot be read. --json: one object a function.
+    FILE is a cubin, PTX, a file with fatbins (object, library, executable), or a folder of such files, for example a
+    compiler's cache. For every opcode: how often it occurs, at which source lines, which PTX forms become it, native or
+    emulated, and the layouts of its operands with evidence. Where a file has no code for an arch, its PTX is assembled.
+    --tables runs kernels that only load a fragment and store its registers lane by lane, or the other way round, and
+    prints what each lane holds beside the published table. Exit code 1 if that differs, 4 if part of a file cannot be
+    read. --json prints one object a function.
     """
     from tcprobe.ask.opcode_origins import Origins
     from tcprobe.ask.read_file import Reader
@@ -95,12 +99,12 @@ def _print_function(read: Read) -> None:
     about += [f"{f.stack} bytes of stack"] if f.stack else []
     about += [f"{n} {opcode}" for opcode, n in sorted(read.local.items())]
     about += [f"by {', '.join(f.routines)}"] if f.routines else []
-    about += [f"{read.unread} words that are no code"] if read.unread else []
+    about += [f"{read.unread} words that are not code"] if read.unread else []
     click.echo(f"{one_line(read.name)} ({read.arch}, {one_line(read.file)}): {', '.join(about)}")
     for use in read.uses:
         _print_use(use)
     if isinstance(read.holds, str):
-        click.echo(f"  who holds what is not seen: {one_line(read.holds)}")
+        click.echo(f"  it does not show which lane holds what: {one_line(read.holds)}")
     elif read.holds:
         _print_held(read.holds)
 

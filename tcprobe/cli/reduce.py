@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.answers import bold
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_names, read_results, redirected, told
@@ -32,9 +33,11 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
     type=click.Choice(["max", "sum", "softmax"]),
     default="sum",
     show_default=True,
-    help="With what; softmax: a step of online softmax, and the total of its sums.",
+    help="The operation; softmax is a step of online softmax and the total of its sums.",
 )
-@click.option("--tile", "size", type=Given(), metavar="ROWSxCOLS", help="With --over: a tile of several fragments.")
+@click.option(
+    "--tile", "size", type=Given(), metavar="ROWSxCOLS", help="With --over: reduce a tile of several fragments."
+)
 @click.option("--mask", type=Given(), metavar="CONDITION", help="Keep only where this holds, for example 'row >= col'.")
 @click.option(
     "--fill",
@@ -49,10 +52,11 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
 @JSON
 @named("fragment", count="one")
 def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, **asked: Unpack[ReduceAsked]) -> None:
-    """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results; the code.
+    """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results: the plan and the
+    code.
 
-    Or, with --mask and --fill, code that changes elements by their row and col. Other names in a condition, as in
-    'row + row0 >= col + col0', become arguments. Where the output is no terminal, stdout is code alone.
+    With --mask and --fill, the code changes elements by their row and col instead. Other names in a condition, as in
+    'row + row0 >= col + col0', become arguments. Where the output is not a terminal, stdout has the code alone.
     """
     from tcprobe.code.scope import scoped
     from tcprobe.store.names import meant
@@ -83,7 +87,7 @@ def _say(answer: Reduction | Masked) -> None:
     """What the code does, on stdout where that is a terminal, else on stderr."""
     from tcprobe.code.origin import origin
 
-    say = partial(click.echo, err=redirected())
+    say = partial(wrapping.line, err=redirected())
     fragment = answer.cell.fragment
     say(f"{bold(fragment.id)} on {answer.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
     for line in answer.words():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--line", "lines", type=Numbers(), help="Row of A, or column of B, or a range: where its scales are.")
 @click.option("--block", "scaled", type=Numbers(), help="With --line: which block of k, or a range. Default: all.")
-@click.option("--blocks", type=Number(), help="Blocks of a line of the whole matrix. Default: 4.")
+@click.option("--blocks", type=Number(), help="Blocks in a line of the whole matrix. Default: 4.")
 @tensor_memory.sizes
 @NAME
 @ARCH
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 @JSON
 @named("fragment", "one", "one")
 def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Unpack[ScalesAsked]) -> None:
-    """Say where scales of FRAGMENT, a scale_a or scale_b, are in the host's layout (CUTLASS's SfAtom), and the code.
+    """Say where the scales of FRAGMENT, a scale_a or scale_b, are in the host's layout (CUTLASS's SfAtom), and print
+    the code.
 
-    Of mma the code loads a lane's register, of which byte-id takes what a multiply needs; of tcgen05.mma (--m, --n,
-    --scale-vec) it copies atoms from shared into tensor memory. --line and --block: where single scales are.
+    For mma the code loads a lane's register, from which byte-id selects what a multiply needs. For tcgen05.mma (--m,
+    --n, --scale-vec) it copies atoms from shared into tensor memory. --line and --block locate single scales.
     """
 
     from tcprobe.ask.scales import answer

@@ -30,11 +30,15 @@ OPTIONS = (
     click.option(
         "--swizzle",
         type=SwizzleType(),
-        help="Of an operand in shared memory: none, 32, 64, 128 (SWIZZLE_128B, sw:3,4,3).",
+        help="Swizzle of an operand in shared memory: none, 32, 64, 128 (SWIZZLE_128B, sw:3,4,3).",
     ),
-    click.option("--major", type=MAJOR, help="Which is contiguous: k, or m and n."),
-    click.option("--lbo", type=Number(), metavar="BYTES", help="Leading byte offset. Default: of a tile without gaps."),
-    click.option("--sbo", type=Number(), metavar="BYTES", help="Stride byte offset. Default: of a tile without gaps."),
+    click.option("--major", type=MAJOR, help="What is contiguous: k, or m and n."),
+    click.option(
+        "--lbo", type=Number(), metavar="BYTES", help="Leading byte offset. Default: that of a tile without gaps."
+    ),
+    click.option(
+        "--sbo", type=Number(), metavar="BYTES", help="Stride byte offset. Default: that of a tile without gaps."
+    ),
     click.option("--base-offset", "base_offset", type=Number(), metavar="N", help="Base offset, 0 to 7."),
     click.option("--start", type=Number(), metavar="BYTES", help="Start address, modulo 1,024."),
 )

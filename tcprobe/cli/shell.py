@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import click
 
 from tcprobe.cli.hints import hint, in_options
-from tcprobe.errors import InternalError, UsageError, debugging, understood
+from tcprobe.errors import InternalError, UnknownNameError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
-from tcprobe.text import message
+from tcprobe.text import message, quoted
 
 # commands by what one wants to do
 HEADINGS = {
@@ -89,10 +89,25 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of a line; its words stay known, for what is to be pasted."""
+        """The command of a line; its words stay known, for what is to be pasted.
+
+        UnknownNameError, with lines to paste, for a name like that of a command.
+        """
+        self._suggest(ctx, args)
         name, command, words = super().resolve_command(ctx, args)
         ctx.meta["args"] = list(words)
         return name, command, words
+
+    def _suggest(self, ctx: click.Context, args: list[str]) -> None:
+        if ctx.resilient_parsing or self.get_command(ctx, args[0]):
+            return
+        import difflib
+        import shlex
+
+        if near := difflib.get_close_matches(args[0].lower(), self.list_commands(ctx), n=3):
+            error = UnknownNameError(f"there is no command {quoted(args[0])}. Did you mean {' or '.join(near)}?")
+            error.commands = [shlex.join([*ctx.command_path.split(), name, *args[1:]]) for name in near]
+            raise error
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""

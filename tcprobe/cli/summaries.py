@@ -52,15 +52,17 @@ def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:
     ]
 
 
-def lowerings(outcomes: Iterable[Lowered], total: int) -> None:
-    """`lower` without an instruction: by arch how many of a `total` become their own instructions."""
+def lowerings(answers: Sequence[Lowered], rows: Sequence[Instruction], by_family: bool) -> None:
+    """`lower` without an instruction: of all `rows`, how many become their own instructions, by family or by arch."""
     heads = ("native", "emulated", "refused", "not known")
-    counts: dict[str, Counter[str]] = {}
-    for one in outcomes:
+    asked = Counter(row.family for row in rows)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in asked} if by_family else {}
+    for one in answers:
         native = "native" if one.lowering.native(one.instruction) else "emulated"
-        counts.setdefault(one.arch, Counter())["refused" if one.lowering.refused else native] += 1
-    click.echo(bold("  ".join(("arch    ", *heads))))
+        name = one.instruction.family if by_family else one.arch
+        counts.setdefault(name, Counter())["refused" if one.lowering.refused else native] += 1
+    first = max(8, *map(len, counts))
+    click.echo(bold("  ".join(("family".ljust(first) if by_family else "arch".ljust(first), *heads))))
     for name, found in counts.items():
-        found["not known"] = total - found.total()
-        click.echo("  ".join((name.ljust(8), *(str(found[head]).rjust(len(head)) for head in heads))))
-    line("`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch")
+        found["not known"] = (asked[name] if by_family else len(rows)) - found.total()
+        click.echo("  ".join((name.ljust(first), *(str(found[head]).rjust(len(head)) for head in heads))))

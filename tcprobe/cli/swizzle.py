@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 MOST_IMAGES, MOST_CELLS_DRAWN = 1 << 20, 1 << 14
 
 
-BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits of an element, 1, 2, 4, ... 128.")
+BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits in an element: 1, 2, 4, ... 128.")
 TABLE = click.option("--table", type=Number(1), metavar="N", help="Table number N, from 1, of a file with several.")
 PARTIAL = click.option("--partial", is_flag=True, help="Elements may be missing, as in a print-out that was cut off.")
 STRIDE = click.option(
     "--stride", type=Number(1), metavar="S", help="Leading stride in elements. Default: a packed tile's."
 )
 BASE = click.option(
-    "--base", type=Number(), metavar="BYTES", help="For SWIZZLE_*: shared address of the box. Default: 0."
+    "--base", type=Number(), metavar="BYTES", help="For SWIZZLE_*: address of the box in shared memory. Default: 0."
 )
 ARCH = click.option("--arch", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 
@@ -93,7 +93,7 @@ def apply(named: SwizzleName, offsets: str, as_json: bool) -> None:
     match = re.fullmatch(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?", offsets.strip())
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
     if not 0 <= last - first < MOST_IMAGES or last >> MOST_BIT:
-        raise UsageError(f"{offsets!r} is no range such as 0..63, of at most {MOST_IMAGES} offsets.")
+        raise UsageError(f"{offsets!r} is not a range such as 0..63, of at most {MOST_IMAGES} offsets.")
     images = [named.swizzle(offset) for offset in range(first, last + 1)]
     if as_json:
         click.echo(json.dumps({"images": images}))
@@ -140,7 +140,7 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Un
         click.echo(", ".join(map(str, line)))
 
 
-@swizzle.command(short_help="A table drawn by banks.")
+@swizzle.command(short_help="Draw a table by its banks.")
 @click.argument("what", metavar="FILE|NAME")
 @click.option(
     "--extent", type=Sides(2, "E0,E1"), help="With NAME: extent of the tile. Default: what its pattern takes."
@@ -186,7 +186,7 @@ def draw(
         click.echo("".join(text if c is None else click.style(text, fg="black", bg=c) for text, c in pieces))
 
 
-@swizzle.command(short_help="What documents claim of these layouts.")
+@swizzle.command(short_help="What documents claim about these layouts.")
 @JSON
 def claims(as_json: bool) -> None:
     """Print what documents claim of shared-memory layouts, with a verdict by arithmetic on their tables."""

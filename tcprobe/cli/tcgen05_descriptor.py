@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIELDS: Final = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
 OPTIONS = (
     click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
-    click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE what it says."),
+    click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE, decode it."),
     click.option(
         "--zero-mask", is_flag=True, help="The zero-column mask of tcgen05.mma.ws; with 0xVALUE what it leaves out."
     ),
@@ -137,7 +137,7 @@ def _others(words: tuple[str, ...]) -> dict[str, int | str]:
 
 def _bits(value: str, width: int = 32) -> int:
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is no number of {width} bits such as {0x08400490:#0{width // 4 + 2}x}.")
+        raise UsageError(f"{value[:40]!r} is not a number of {width} bits such as {0x08400490:#0{width // 4 + 2}x}.")
     return int(value, 0) if value[:2].lower() == "0x" else int(value)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     metavar="TYPE",
     help="PTX's, such as bf16, or FLOAT32_FTZ; from sm_100 on also 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B.",
 )
-@click.option("--tile", type=Sides(), help="Elements that are wanted in shared memory, inner side first: 64,128.")
+@click.option("--tile", type=Sides(), help="Elements of the tile in shared memory, inner side first: 64,128.")
 @click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
 @click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
@@ -43,14 +43,16 @@ if TYPE_CHECKING:
     help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.",
 )
 @click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
-@click.option("--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="Of L2.")
+@click.option(
+    "--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="L2 promotion."
+)
 @click.option(
     "--oob-fill",
     "fill",
     type=click.Choice(list(FILLS)),
     default="NONE",
     show_default=True,
-    help="Of elements outside the tensor: zeros, or a NaN.",
+    help="What fills elements outside the tensor: zeros, or a NaN.",
 )
 @click.option(
     "--address",
@@ -58,15 +60,15 @@ if TYPE_CHECKING:
     default=16,
     show_default=True,
     metavar="BYTES",
-    help="What the tensor's address is a multiple of.",
+    help="Alignment of the tensor's address.",
 )
 @ARCH
 @read_results
 @JSON
 def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
-    """The arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, where the bytes come to lie.
+    """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
-    What the driver would refuse is refused, by every rule that is broken, with what it rests on.
+    What the driver would refuse is refused here, with every rule that is broken and what that rule rests on.
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.isa.arch import arch as arch_row

@@ -23,23 +23,27 @@ if TYPE_CHECKING:
     from tcprobe.values import Json
 
 SIZES = (
-    click.option("--m", type=Number(), help="Of tcgen05.mma: M. Default: 128, or the largest."),
-    click.option("--n", type=Number(), help="Of tcgen05.mma: N. Default: 256, or the largest."),
+    click.option("--m", type=Number(), help="With tcgen05.mma: M. Default: 128, or the largest."),
+    click.option("--n", type=Number(), help="With tcgen05.mma: N. Default: 256, or the largest."),
     click.option(
         "--scale-vec",
         "vector",
         type=Number(),
         metavar="N",
-        help="Of scales in tensor memory: how many a row has, 1 of 1X, 2, 4.",
+        help="Scales of a row in tensor memory: 1 for 1X, 2, 4.",
     ),
-    click.option("--multicast", type=Given(), help="Of tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first."),
+    click.option(
+        "--multicast", type=Given(), help="With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first."
+    ),
 )
 CELLS = (
     click.option("--cta", type=Number(), help="In tensor memory: which CTA of the pair. Default: 0."),
-    click.option("--column", "columns", type=Numbers(), help="In tensor memory, with --lane: what the cell holds."),
-    click.option("--bit", type=Number(), help="With --column: of the cell's 32 bits. Default: 0."),
+    click.option(
+        "--column", "columns", type=Numbers(), help="In tensor memory, with --lane: say what this cell holds."
+    ),
+    click.option("--bit", type=Number(), help="With --column: which of the cell's 32 bits. Default: 0."),
     click.option("--ld", type=Given(), metavar="SHAPE.xN", help="The tcgen05.ld that reads D, such as 32x32b.x32."),
-    click.option("--warp", type=Number(), help="Of tcgen05.ld and .st: of the warpgroup, whose lanes are counted."),
+    click.option("--warp", type=Number(), help="With tcgen05.ld and .st: the warp whose lanes are counted."),
 )
 ONLY = ("m", "n", "vector", "multicast", "cta", "columns", "bit", "ld")
 ELSEWHERE = ("elements", "byte", "swizzle", "major", "lbo", "sbo", "base_offset", "start", "warp")

@@ -26,23 +26,25 @@ if TYPE_CHECKING:
     "folders",
     multiple=True,
     type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Given twice: compare what two CUDA toolkits make of the probes.",
+    help="Folder of a CUDA toolkit. Give it twice to compare what two make of the probes.",
 )
 @click.option(
     "--arch", "name", type=Given(), metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows."
 )
-@click.option("--changed", is_flag=True, help="Only what changed, not what is absent.")
+@click.option("--changed", is_flag=True, help="Print only what changed, not what is absent.")
 @click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
-@click.option("--numerics", is_flag=True, help="The arithmetic of two archs instead, measured or published by others.")
+@click.option(
+    "--numerics", is_flag=True, help="Compare the arithmetic of two archs instead, measured or published by others."
+)
 @read_results
 @JSON
 def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **asked: bool) -> None:
     """Compare the tables of two archs, of two results folders, or of two compilers (--cuda A --cuda B).
 
-    Folders are compared alone, arch by arch. FRAGMENT: only those, by name or pattern. What has no table on one side is
-    listed with the reason: the arch does not have it, refused it, failed at it, or nobody measured it. Absent is not
-    different: the exit code is 1 when a table differs, and only then. --json: one object a comparison, every absent
-    cell included.
+    Folders are compared alone, arch by arch. FRAGMENT limits the answer to those, by name or pattern. Where one side
+    has no table, the answer gives the reason: the arch does not have it, refused it, failed at it, or nobody measured
+    it. Absent is not different: the exit code is 1 only if a table differs. --json prints one object a comparison, with
+    every absent cell.
     """
     if asked["numerics"]:
         _diff_numerics(names, layers, asked["as_json"], asked["changed"])
@@ -64,16 +66,20 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 
 def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
     from tcprobe.ask.numeric_diff import differences
+    from tcprobe.cli import wrapping
 
     same = True
     for one in differences(names, layers):
         same = same and not one.parameters
         if one.parameters or not changed:
-            click.echo(json.dumps(one.to_json()) if as_json else str(one))
+            if as_json:
+                click.echo(json.dumps(one.to_json()))
+            else:
+                wrapping.line(str(one))
     sys.exit(0 if same else 1)
 
 
-@click.command(short_help="Which machine instructions an instruction becomes.")
+@click.command(short_help="Which machine instructions a PTX instruction becomes.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option(
     "--arch",
@@ -89,9 +95,9 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
-    INSTRUCTION is an instruction, shortened, or a pattern; without one all that a warp executes: counts by arch, or
-    with --arch each. For an arch that ptxas does not know: what is saved in ./results or published, and by which
-    compiler; with --cuda or --save a mistake in the call.
+    INSTRUCTION is a name, a shortened name, or a pattern. Without one it is all that a warp executes: counts by arch,
+    or with --arch counts by family, then each. For an arch that ptxas does not know, the answer comes from ./results or
+    the published tables, with the compiler that was used; with --cuda or --save that is an error.
     """
     from tcprobe.ask.lowered import lowered
     from tcprobe.isa import inventory
@@ -101,21 +107,30 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 
     rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
     rows = rows or dict.fromkeys(inventory.executed_by(WARP))
-    answers = lowered(list(rows), name, cuda, save)
-    if not (patterns or name or as_json):
-        from tcprobe.cli import summaries
-
-        summaries.lowerings(answers, len(rows))
+    answers = list(lowered(list(rows), name, cuda, save))
+    if as_json:
+        for answer in answers:
+            click.echo(json.dumps(answer.to_json()))
         return
-    for answer in answers:
-        click.echo(json.dumps(answer.to_json()) if as_json else str(answer))
+    from tcprobe.cli import summaries, terminal, wrapping
+
+    with terminal.paged():
+        if not patterns:
+            summaries.lowerings(answers, list(rows), by_family=name not in (None, "all"))
+        if patterns or name:
+            for answer in answers:
+                wrapping.line(str(answer))
+        else:
+            wrapping.line(
+                "`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch"
+            )
 
 
-@click.command(short_help="What of this machine can be used.")
+@click.command(short_help="What this machine can be used for.")
 @CUDA
 @JSON
 def doctor(cuda: Path | None, as_json: bool) -> None:
-    """Show what of this machine can be used, and what to install for the rest. --json: one object a line."""
+    """Show what this machine can be used for, and what to install for the rest. --json prints one object a line."""
     from tcprobe.cli import wrapping
     from tcprobe.run.doctor import examine
 
@@ -126,11 +141,11 @@ def doctor(cuda: Path | None, as_json: bool) -> None:
         wrapping.line(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
-@click.command(short_help="Write the pages of a results folder again.")
+@click.command(short_help="Rewrite the pages of a results folder.")
 @WRITTEN
-@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not what would be written.")
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is out of date.")
 def pages(folder: Path, check: bool) -> None:
-    """Write the pages of a results folder again, from its tables."""
+    """Rewrite the pages of a results folder from its tables."""
     from tcprobe.pages.overview import render, stale, write
     from tcprobe.store.results import Results
 
@@ -147,18 +162,18 @@ def pages(folder: Path, check: bool) -> None:
     sys.exit(1 if check and changed else 0)
 
 
-@click.command(short_help="Take other people's measurements in.")
+@click.command(short_help="Add other people's measurements.")
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path), metavar="PATH...")
 @click.option("--contributor", type=Given(), metavar="NAME", help="Who measured it; kept with the run.")
 @WRITTEN
 @JSON
 def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_json: bool) -> None:
-    """Take the measurements of PATH..., results folders or reports, into a results folder, one run for each device and
+    """Add the measurements of PATH..., results folders or reports, to a results folder: one run for each device and
     compiler.
 
-    Files are checked as a stranger's, structure tensors against their tables; where one is refused nothing is written.
-    Merging twice is no mistake. Tables that contradict what is there are kept, and named with their devices. Exit code
-    1 where some do.
+    Every file is checked as if a stranger had sent it, and structure tensors against their tables. If one file is
+    refused, nothing is written. Merging twice does no harm. Tables that contradict existing ones are kept beside them,
+    named with their devices, and make the exit code 1.
     """
     from tcprobe.run.merge import merge as merged
     from tcprobe.store.results import Results
@@ -195,15 +210,14 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     multiple=True,
     type=Named(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Folder of measurements: these alone, the first over the others. Default: ./results over the published ones.",
+    help="Read only this folder of measurements, or several in order. Default: ./results, then the published ones.",
 )
 def site(folder: Path, sources: tuple[Path, ...]) -> None:
     """Write a static site from the tables: a page for every fragment, instruction, layout, arch and device.
 
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
-    all; one with files of others stays as it is (exit code 2).
+    all. A folder with other files in it is left as it is (exit code 2).
     """
-    from tcprobe.cli import printing
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
@@ -211,7 +225,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
 
     write.require_place(folder)
     if sys.stderr.isatty():
-        printing.say("making a page for every fact: some 15 seconds")  # a thread that drew would keep from forking
+        click.echo("making a page for every fact: some 15 seconds", err=True)  # not a bar: its thread forbids a fork
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

@@ -39,13 +39,13 @@ def width() -> int:
     return stated_width() or USUAL
 
 
-def line(text: str, word: str = "", folds: bool = True, **style: Unpack[Style]) -> None:
-    """Print a line, if it `folds` broken between words, the rest deeper by four; a name or path is never broken.
+def line(text: str, word: str = "", folds: bool = True, err: bool = False, **style: Unpack[Style]) -> None:
+    """Print a line, to standard error if `err`. If it `folds`, it breaks between words, the rest indented by four.
 
-    The first `word` in it is styled.
+    A name or path is never broken. The first `word` in it is styled.
     """
     broken = "\n".join(folded(text, stated_width())) if folds else text
-    click.echo(broken.replace(word, click.style(word, **style), 1) if word else broken)
+    click.echo(broken.replace(word, click.style(word, **style), 1) if word else broken, err=err)
 
 
 def folded(text: str, columns: int | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""From stored codes to a fragment's elements in few instructions: where the bits of codes lie in a word, and the code.
+"""From stored codes to a fragment's elements in few instructions: where the bits of codes are in a word, and the code.
 
 >>> from tcprobe.code.dequantize import conversion
 >>> from tcprobe.isa.arch import arch
@@ -50,9 +50,9 @@ E2M1 = Target("sm_100a", "8.6", (("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_11
 
 
 class Decoding(NamedTuple):
-    """`lines` make `registers` registers, the array `to`, from a `word` whose codes lie at `places`.
+    """`lines` make `registers` registers, the array `to`, from a `word` whose codes are at `places`.
 
-    A code is stored with the bits of `flip` turned over. `words` say how it goes; `needs` is the target of an
+    A code is stored with the bits of `flip` inverted. `words` say how it is done; `needs` is the target of an
     instruction that not every arch has.
     """
 

@@ -58,7 +58,7 @@ _REASONS: tuple[tuple[Callable[[str], object], str], ...] = (
 )
 
 
-FUNCTION, NAMESPACE = "is no name of a function", "is no namespace"
+FUNCTION, NAMESPACE = "is not a name of a function", "is not a namespace"
 ARGUMENT = "is one of the names that cannot be arguments"
 
 

@@ -28,7 +28,7 @@ _TOP = re.compile(r"(?:(?://|#pragma|#include).*\n|\n)*")
 
 
 def scoped(text: str, namespace: str | None) -> str:
-    """The code in a namespace, which may be nested (a::b); as it is without one. UsageError where it is none."""
+    """The code in a namespace, which may be nested (a::b); or without one. UsageError if it is not a namespace."""
     if not namespace:
         return text
     text = guarded(text, namespace)
@@ -41,7 +41,7 @@ def scoped(text: str, namespace: str | None) -> str:
 
 
 def guarded(text: str, namespace: str) -> str:
-    """The code with guards of its own for a namespace; UsageError where that is none."""
+    """The code with guards of its own for a namespace; UsageError if it is not a namespace."""
     for part in namespace.split("::"):
         chosen(part, NAMESPACE)
     own = sha256(namespace.encode()).hexdigest()[:8]  # a::b and a_b are two
@@ -51,7 +51,7 @@ def guarded(text: str, namespace: str) -> str:
 def renamed(text: str, made: str, name: str | None) -> str:
     """The code with `name` for the name that was made for it, and for the beginning of the names that go on from it.
 
-    UsageError where it is no name, or the code does not have the other.
+    UsageError where it is not a name, or the code does not have the other.
     """
     if not name:
         return text

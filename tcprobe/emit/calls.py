@@ -24,7 +24,7 @@ CALLED = {
 
 
 def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
-    """The instructions of which all fragments are there on some arch, with these archs."""
+    """The instructions whose fragments all have tables on some arch, with these archs."""
     rows = inventory.instructions()
     ids = dict.fromkeys(id_ for cell in cells for id_ in inventory.user_ids(cell.fragment.id))
     on: dict[str, set[str]] = {}
@@ -39,7 +39,7 @@ def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
 
 
 def functions(instruction: Instruction) -> Iterator[str]:
-    """What is the same on all archs: the functions, or an error of the compiler's where its target has none of it."""
+    """What all archs share: the functions, or a compiler error on a target without the instruction."""
     needs = call.needs(instruction)
     base = " : warpgroup" if instruction.described else ""
     yield "namespace calls {"

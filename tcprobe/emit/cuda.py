@@ -21,7 +21,7 @@ from tcprobe.emit import calls, metadata, read
 from tcprobe.emit.common import counting, formulas, named
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import inverted
-from tcprobe.fit.manual import manual_names
+from tcprobe.fit.manual import in_manual
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -158,8 +158,8 @@ def _layout(cell: Cell) -> Iterator[str]:
     forward = {"col": "0", "product": "0"} | {name: formula.text(bits) for name, formula in formulas(cell).items()}
     guard = f"TCPROBE_{_map(cell).upper()}"
     yield from (f"#ifndef {guard}", f"#define {guard}", "namespace tcprobe {")
-    if names := manual_names(formulas(cell).values()):
-        yield f"/// in the PTX manual's words: {names}"
+    if sentence := in_manual(formulas(cell).values()):
+        yield f"/// {sentence}"
     yield f"struct {_map(cell)} {{"
     yield from _constants({"lanes": table.threads, "elements": table.elements, "copies": copies})
     for name in ("row", "col", "product"):

@@ -43,7 +43,7 @@ def written(cell: Cell) -> str:
 
 
 def thread_value(cell: Cell) -> tuple[Modes, Modes]:
-    """(shape, stride), both of lane and of i. UsageError where the map is no sum of strides, or lanes are not read."""
+    """(shape, stride), each of lane and i. UsageError unless the map is a sum of strides and all lanes are read."""
     require_every_lane(cell)
     linear = layout(cell)
     crossed = [f"{name} = {formula}" for name, formula in formulas(cell).items() if formula.overlapping]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import about
 from tcprobe.fit import fitted
+from tcprobe.fit.manual import in_manual
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 from tcprobe.text import markdown
@@ -31,6 +32,8 @@ def _section(cell: Cell) -> Iterator[str]:
     yield ""
     for name, formula in fitted(table).formulas.items():
         yield f"- {name} = `{formula}`" if formula else f"- {name}: no closed form"
+    if sentence := in_manual(fitted(table).formulas.values()):
+        yield from ("", sentence)
     yield ""
     yield "| lane | " + " | ".join(f"i = {i}" for i in range(table.elements)) + " |"
     yield "|" + " --- |" * (table.elements + 1)

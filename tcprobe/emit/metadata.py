@@ -57,7 +57,7 @@ def is_metadata(cell: Cell) -> bool:
 
 
 def require_every_lane(cell: Cell) -> None:
-    """UsageError for metadata of which some lanes are not read."""
+    """UsageError for metadata with lanes that are not read."""
     if is_metadata(cell) and None in cell.table.cells:
         raise UsageError(
             f"{cell.fragment.id} is read from {len(lanes_read(cell))} of {cell.table.threads} lanes under selector "

@@ -72,7 +72,7 @@ def _written(dims: Tile) -> str:
 
 
 def shape(cell: Cell) -> Tile:
-    """Of the matrix, after the number of products where a warp holds several."""
+    """The sides of the matrix, after the number of products if a warp holds several."""
     fragment = cell.fragment
     return (*((fragment.products,) if fragment.products > 1 else ()), fragment.rows, fragment.cols)
 
@@ -133,7 +133,7 @@ def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:
     """The digits of i, the last only as long as there are elements: N = 24 has three blocks of 8 columns."""
     rest = math.prod(digit.size for digit in digits[:-1])
     if cell.fragment.elements % rest:
-        raise _refused(cell, f"{cell.fragment.elements} elements a lane are no product of the digits of i.")
+        raise _refused(cell, f"{cell.fragment.elements} elements a lane are not a product of the digits of i.")
     last = [digit._replace(size=cell.fragment.elements // rest) for digit in digits[-1:]]
     return [*digits[:-1], *last]
 
@@ -201,4 +201,4 @@ def _places(tiles: Sequence[Tile]) -> dict[tuple[int, int, int], int]:
 
 
 def _refused(cell: Cell, why: str) -> UsageError:
-    return UsageError(f"{cell.fragment.id} on {cell.arch} is no TiledLayout: {why}")
+    return UsageError(f"{cell.fragment.id} on {cell.arch} is not a TiledLayout: {why}")

@@ -84,7 +84,7 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
 def _written(instruction: Instruction, cell: Cell) -> str:
     """An operand as PTX writes it: a vector in braces, an address in brackets, what is selected before its immediates.
 
-    movmatrix' one register stands bare.
+    movmatrix's one register has no braces.
     """
     fragment = cell.fragment
     names = ", ".join(_names(fragment.operand, fragment))

@@ -38,7 +38,7 @@ def sizes(cell: Cell) -> dict[str, int]:
 
 
 def functions(cell: Cell) -> Iterator[Function]:
-    """From slot to element and back, and what metadata needs besides; UsageError as `formulas`."""
+    """From slot to element and back, and what metadata also needs; UsageError as `formulas`."""
     table = cell.table
     for name, formula in formulas(cell).items():
         yield Function(name, "lane, i", f"The {name} of the element that slot (lane, i) holds", str(formula))

@@ -57,7 +57,7 @@ def pieces(cell: Cell) -> int:
 
 
 def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
-    """A, B and D of each multiply of which all are there, on each arch, product by product."""
+    """A, B and D of each multiply that has all of them, on each arch, product by product."""
     for arch in dict.fromkeys(cell.arch for cell in cells):
         try:
             whole = list(instructions([cell for cell in cells if cell.arch == arch]))

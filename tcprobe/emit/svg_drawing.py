@@ -148,7 +148,7 @@ class _Marks:
         self._fragment, self._edges, self._halves = fragment, "", ""
 
     def add(self, box: _Box, piece: Stretch) -> None:
-        """Of a piece."""
+        """Add the paths of a piece."""
         x, y, width = box
         if piece.holders:
             _, bit = self._fragment.place(piece.holders[0][1])
@@ -164,7 +164,7 @@ class _Marks:
 
 
 def registers(block: Block, fragment: Fragment) -> Drawing:
-    """A line for each thread: what its registers hold; of several warps each by itself."""
+    """A line for each thread: what its registers hold; a block for each warp."""
     rows = lanes(block, fragment)
     wide = max(len(words) for lane in rows for words in lane.registers) * LETTER + 10
     parts = [text((MARGIN + (n + 0.5) * wide, 12), f"r{n}") for n in range(fragment.registers)]

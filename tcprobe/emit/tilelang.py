@@ -76,7 +76,7 @@ def _inverse(cell: Cell) -> Mapping[str, Formula]:
 
 
 def _bits(cell: Cell) -> dict[str, int]:
-    """Of each variable; that of the copy only where elements have several holders."""
+    """Bits that each variable needs; those of the copy only if elements have several holders."""
     table, copies = cell.table, max(cell.table.copies)
     sizes = {"lane": table.threads, "i": table.elements, **table.extent} | ({"copy": copies} if copies > 1 else {})
     return {name: (size - 1).bit_length() for name, size in sizes.items()}

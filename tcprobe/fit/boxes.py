@@ -1,4 +1,4 @@
-"""The rule by which boxes lie in shared memory: rows so many bytes apart, then a swizzle of the absolute address.
+"""Where boxes are in shared memory: rows so many bytes apart, then a swizzle of the absolute address.
 
 >>> rule = BoxRule(128, Swizzle(3, 4, 3))
 >>> rule(896, 2, 32)[:, ::16].tolist()
@@ -60,7 +60,7 @@ def rules() -> tuple[BoxRule, ...]:
 
 
 def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
-    """The rule that explains most boxes, and the one that does so of those that say something else of one of them."""
+    """The rule that explains most boxes, and the best of those that disagree with it about some box."""
     missed = _missed(boxes)
     order = sorted(range(len(missed)), key=lambda n: int(missed[n].sum()))
     first = order[0]
@@ -69,12 +69,12 @@ def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
 
 
 def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
-    """The numbers of the boxes of which a byte is elsewhere."""
+    """The numbers of the boxes with a byte that is elsewhere."""
     return [n for n, box in enumerate(boxes) if not np.array_equal(rule(box.base, *box.addresses.shape), box.addresses)]
 
 
 def _missed(boxes: Sequence[PlacedBox]) -> list[Bools]:
-    """Of each rule which boxes it misses, by some of their bytes."""
+    """Which boxes each rule misses, judged by some of their bytes."""
     some = [_some(*box.addresses.shape) for box in boxes]
     owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
     wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])

@@ -31,7 +31,7 @@ FIRST = 3  # contradicting slots that are shown
 
 
 class Contradiction(NamedTuple):
-    """A point that no linear map fits: what the map through the points before it says, and what is there."""
+    """A point that no linear map fits: what the map through the earlier points predicts, and what the table has."""
 
     point: dict[str, int]
     expected: dict[str, int]
@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def elements(self) -> int:
-        """Of a fragment: slots per thread."""
+        """Slots of a thread, for a fragment."""
         return self.space.axes[-1].size
 
     @cached_property
@@ -162,7 +162,7 @@ def _shifts(space: Space) -> dict[str, int]:
 
 @cache
 def _vectors(space: Space) -> tuple[int, ...]:
-    """Of every point the bits of its inputs one beside the other."""
+    """The bits of every point's inputs, one input beside the other."""
     vectors = [0]
     for axis in space.axes:
         vectors = [vector << axis.bits | value for vector in vectors for value in range(axis.size)]
@@ -214,6 +214,6 @@ def unpack(value: int, outputs: tuple[str, ...]) -> dict[str, int]:
 
 
 def unpacked(values: Sequence[int], outputs: int) -> Iterator[list[int]]:
-    """Of many packed elements the numbers of each output."""
+    """The numbers of each output, for many packed elements."""
     for shift in range(outputs):
         yield [value >> FIELD * shift & MASK for value in values]

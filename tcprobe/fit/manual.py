@@ -17,7 +17,7 @@ _GROUP, _MEMBER = Term("lane", 28, -2), Term("lane", 3)  # the manual: %laneid >
 def manual_names(formulas: Iterable[Formula | None]) -> str:
     """groupID and threadID_in_group, each with what it is, if the formulas have it; empty where no part is a groupID.
 
-    Bits 0 and 1 of a lane alone are no threadID_in_group: the manual has other groups there (m8n8k4 of f16).
+    Bits 0 and 1 of a lane alone are not threadID_in_group: the manual has other groups there (m8n8k4 of f16).
     """
     some = [formula for formula in formulas if formula]
     masks = {term.mask for formula in some for term in formula.terms if isinstance(term, Term) and _of_lane(term)}
@@ -28,6 +28,12 @@ def manual_names(formulas: Iterable[Formula | None]) -> str:
     return ", ".join(
         f"{name} = {Formula((term,)).text({'lane': bits} if bits else {})}" for name, term in named.items()
     )
+
+
+def in_manual(formulas: Iterable[Formula | None]) -> str:
+    """The same as a sentence, empty where no part is a groupID."""
+    names = manual_names(formulas)
+    return f"In the PTX manual's words: {names}." if names else ""
 
 
 def _of_lane(term: Term) -> bool:

@@ -8,7 +8,7 @@
 
 affine      shape:stride
 swizzle     a swizzle of shape:stride + base; the fewest bits B first, then the least M, then the least S; S < 0 last
-coordinate  one coordinate XORed with bits of the other, then shape:stride: CUTLASS where a row is no power of two
+coordinate  one coordinate XORed with bits of the other, then shape:stride: CUTLASS where a row is not a power of two
 xor         several swizzles, one after the other, of shape:stride + base
 
 The search is bounded: a swizzle is tried on the whole map where the beginnings of its first row and column allow it,
@@ -116,7 +116,7 @@ def _xor(address: AddressMap) -> Iterator[AddressFit]:
 
 
 def _pairs(address: AddressMap) -> Iterator[AddressFit]:
-    """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need be no powers of two."""
+    """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need not be powers of two."""
     if offset_bits(address) > MOST_PAIRED:
         return
     tried = {_seen(address.corners, first) for first in (Swizzle(0, 0, 0), *_left(address, MOST_BITS, 1))}

@@ -72,7 +72,7 @@ def chain_of(address: AddressMap) -> Chain | None:
 
 
 def _rows(address: AddressMap) -> list[int] | None:
-    """The rows of the matrix, offset bit 0 first; None where the offset is no XOR of images."""
+    """The rows of the matrix, offset bit 0 first; None where the offset is not an XOR of images."""
     low, high = ((extent - 1).bit_length() for extent in address.extent)
     inputs = address.first | (address.second << low)
     points = _points(inputs ^ inputs[0], address.offsets ^ address.offsets[0], low + high)

@@ -46,7 +46,7 @@ class Arch(NamedTuple):
         return self.name
 
 
-FIRST_SPECIFIC = 90  # from which on an arch has a target with suffix a
+FIRST_SPECIFIC = 90  # the first arch that has a target with suffix a
 SUFFIXED = {"": "6.0", "a": "8.0", "f": "8.8"}  # PTX ISA version that brought a suffix (PTX ISA 9.1, release notes)
 # number, generation, PTX ISA version that introduced the target (PTX ISA 9.1, release notes), family
 ARCHS = (

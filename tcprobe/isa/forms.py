@@ -73,7 +73,7 @@ class Forms(Mapping[str, Instruction]):
         return self._opcode in pattern.split(".")
 
     def unlisted(self, id_: str) -> Instruction | None:
-        """A form that has an id but stands in no list, since a listed one stands for it; None where there is none."""
+        """A form that has an id but is not listed, because a listed one represents it; None if there is none."""
         return None
 
     def __getitem__(self, id_: str) -> Instruction:

@@ -36,7 +36,7 @@ _NOISE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+")
 
 
 def numbers(name: str) -> list[int]:
-    """The archs (80 for sm_80) of the GPU that `name` means; none where it is no GPU's."""
+    """The archs (80 for sm_80) of the GPU that `name` means; none where it is not a GPU's."""
     wanted = bare(name)
     return [number for number, _, pattern in GPUS if re.fullmatch(pattern, wanted)]
 

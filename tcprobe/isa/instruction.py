@@ -197,10 +197,10 @@ class SharedOperand(NamedTuple):
 
     @property
     def family(self) -> str:
-        """Of its instruction."""
+        """The family of its instruction."""
         return self.instruction.family
 
     @property
     def target(self) -> Target:
-        """Of its instruction."""
+        """The target of its instruction."""
         return self.instruction.target

@@ -11,6 +11,7 @@ What a name means of it is in `names`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
@@ -19,9 +20,11 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.forms import Forms, Together
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import WHOLE
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
+_SHAPE = re.compile(r"\bm(\d+)n(\d+)k(\d+)\b")
 
 
 @cache
@@ -107,7 +110,7 @@ def alike(wanted: Fragment) -> list[Fragment]:
     size = (wanted.rows, wanted.cols, wanted.elements)
     others = {
         fragment.id: fragment
-        for row in executed_by(wanted.threads)
+        for row in _of_like_shape(wanted)
         if row.products == wanted.products
         for operand in row.operands
         if (operand.rows, operand.cols, operand.elements) == size
@@ -115,6 +118,16 @@ def alike(wanted: Fragment) -> list[Fragment]:
         if fragment.id != wanted.id
     }
     return list(others.values())
+
+
+def _of_like_shape(wanted: Fragment) -> Iterator[Instruction]:
+    """The instructions that may have such an operand; those that cannot, by the shape in their id, are not made."""
+    sides = {wanted.rows, wanted.cols} if wanted.role in WHOLE else set()
+    for forms in (one for one in instructions().parts if one.threads == wanted.threads):
+        for id_ in forms:
+            m, n, k = map(int, named.groups()) if (named := _SHAPE.search(id_)) else (0, 0, 0)
+            if not named or sides <= {m, n, k, k // 2}:
+                yield forms[id_]
 
 
 def users(fragment_id: str) -> tuple[str, ...]:

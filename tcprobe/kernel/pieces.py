@@ -29,7 +29,7 @@ __device__ inline void place(unsigned& row, unsigned& col) {
 
 
 def conversion(source: str, target: str, device: Arch) -> Cast:
-    """Of two elements into a word."""
+    """How two elements become a word."""
     pair = (source, target)
     return CASTS[pair] if device.number >= CASTS[pair].target else OLDER[pair]
 
@@ -39,7 +39,7 @@ def pairs(cell: Cell) -> None:
     cells = cell.table.cells
     for one, two in zip(cells[::2], cells[1::2], strict=True):
         if one is None or two is None or tuple(two[:2]) != (one[0], one[1] + 1):
-            raise UsageError(f"{cell.fragment.id} on {cell.arch}: its elements are no pairs in a row.")
+            raise UsageError(f"{cell.fragment.id} on {cell.arch}: its elements are not pairs in a row.")
 
 
 def store(cell: Cell, out: str, device: Arch) -> str:

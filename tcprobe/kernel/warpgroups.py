@@ -131,7 +131,7 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     m, count = gemm.tile[0], gemm.registers["accumulators"]
     if m not in [LINES * consumers for consumers in REGISTERS]:
         raise UsageError(
-            f"`tile`: m {m} is none of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
+            f"`tile`: m {m} is not one of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
             f"{len(REGISTERS)} warpgroups of {LINES} rows make."
         )
     there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start

@@ -29,7 +29,7 @@ MOST_OFFSET = 1 << 40
 
 @dataclass(frozen=True, eq=False)
 class AddressMap:
-    """Cell k says that element (first[k], second[k]) lies at offsets[k], each at least 0, no element twice.
+    """Element (first[k], second[k]) is at offsets[k], each at least 0, no element twice.
 
     `low` and `high` are the corners of the box that the map is meant to fill, both inside it.
     """
@@ -111,9 +111,8 @@ class AddressMap:
 
     @cached_property
     def corners(self) -> Integers:
-        """A part of the grid for quick checks: some rows and columns, ever further apart.
-
-        The fullest column comes first, so does its fullest row; the other rows and columns are such as these reach.
+        """A part of the grid for quick checks: some rows and columns, ever further apart. The fullest column and its
+        fullest row come first; the others are rows and columns that these reach.
         """
         known = self.grid >= 0
         column = int(np.argmax(known.sum(axis=0)))

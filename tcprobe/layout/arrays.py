@@ -1,4 +1,4 @@
-"""Arrays by what they hold; the shape stands with each function."""
+"""Arrays by what they hold; each function states their shape."""
 
 from __future__ import annotations
 

@@ -74,13 +74,13 @@ def _run(offsets: Integers, bits: int) -> int:
 
 
 def colour(bank: int) -> Colour:
-    """A light colour of its own for each bank: neighbours differ little, opposite banks most."""
+    """A light colour for each bank: neighbours differ little, opposite banks most."""
     red, green, blue = (round(255 * part) for part in hls_to_rgb(bank / BANKS, 0.82, 0.75))
     return red, green, blue
 
 
 def lines(picture: Picture, width: int) -> Iterator[list[tuple[str, Colour | None]]]:
-    """Pieces of text with their colours, line by line, in blocks of columns that fit `width` characters."""
+    """Coloured pieces of text, line by line, in blocks of columns that fit `width` characters."""
     count, columns = picture.offsets.shape
     margin = len(str(count - 1)) + 1
     labels = [[picture.label(line, column) for column in range(columns)] for line in range(count)]

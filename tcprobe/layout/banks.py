@@ -1,4 +1,4 @@
-"""What one access of a warp to shared memory costs, by the hardware's own rule.
+"""What one access of a warp to shared memory costs, by the rule measured on the hardware.
 
 Shared memory has 32 banks of 4 bytes; in one pass each bank gives one word, to any number of lanes. The lanes of an
 access form *phases* that are served one after the other. A phase takes as many passes (wavefronts) as its fullest bank
@@ -107,7 +107,7 @@ def _rule(access: SharedAccess) -> BankRule:
 def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | None] | None = None) -> Cost:
     """The cost of one access: 32 byte addresses in shared memory, None for idle lanes; `sources` of cp.async likewise.
 
-    Without sources they are in nobody's way. Addresses are taken as they are: `bank_patterns` checks them.
+    Without sources these do not conflict. Addresses are taken as they are: `bank_patterns` checks them.
     """
     row = access(name)
     by = Judge(row, designed()[row.name])

@@ -1,11 +1,11 @@
-"""Tables that are not ours: a CSV of lane,i,row,col (and product), one line a slot.
+"""Tables of others: a CSV of lane,i,row,col (and product), one line for each slot.
 
 A header line is optional and may name the columns in another order, and lane and i as thread and register; where a
-register of a thread has several lines, they are its elements, low bits first. Columns are parted by commas, semicolons
-or tabs; lines that begin with # say nothing. Slots without a line count as unused. A number is digits 0 to 9 alone, and
-below 4096. The text is UTF-8, with line ends of any system; the name - is standard input. Bounds, checked before
-anything is made of a file: `files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are elements times
-lanes, the lanes rounded up to a power of two.
+register of a thread has several lines, they are its elements, low bits first. Columns are separated by commas,
+semicolons or tabs; lines that begin with # are skipped. Slots without a line count as unused. A number is digits 0 to 9
+alone, and below 4096. The text is UTF-8, with line ends of any system; the name - is standard input. Bounds, checked
+before anything is made of a file: `files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are
+elements times lanes, the lanes rounded up to a power of two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ALSO = {
     "reg": "register",
 }
 DELIMITERS = ",;\t"
-WORDS = {  # of what is no table, as data: the site's script says the same
+WORDS = {  # of what is not a table, as data: the site's script says the same
     "empty": "empty; expected lines of lane,i,row,col.",
     "lines": "{} lines; at most {} are read.",
     "not csv": "not CSV: {}.",

@@ -1,4 +1,4 @@
-"""What tables of a multiply's operands predict of its structure tensor: what was measured must be just that.
+"""What tables of a multiply's operands predict of its structure tensor: the measured one must equal it.
 
 A `StructureHash` says which slots of A meet which of B in which of D. Its `anchor` covers what that leaves open: which
 slots of C are added, what each field of metadata and each scale governs, B where metadata does not pick it, and the
@@ -47,7 +47,7 @@ def anchor(tables: Tables) -> str:
 
 
 def sparse(instruction: Instruction, tables: Tables) -> Triples:
-    """The structure tensor of tables under metadata of which every four bits are NIBBLE."""
+    """The structure tensor of tables under metadata whose every four bits are NIBBLE."""
     e, n = instruction.fragment("e"), instruction.shape.n
     rule = sparsity(e)
     m, stored, _ = elements(tables["a"])

@@ -1,4 +1,4 @@
-"""What CUTLASS's example 03_visualize_layout prints: which element stands at each offset, offset after offset.
+"""What CUTLASS's example 03_visualize_layout prints: which element is at each offset, in the order of offsets.
 
 >>> text = ["(0..3, 0)|(4, 0)(5, 0)  ", "(0..3, 1)|(4, 1)(5, 1)  "]
 >>> [printed] = printouts(text)
@@ -103,7 +103,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _without_comment(line: str) -> str:
-    """The line as it is, or what stands before a comment, without the spaces between."""
+    """The line without its comment, if it has one, and without the spaces between."""
     comment = _COMMENT.search(line)
     return line[: comment.start()].rstrip() if comment else line
 

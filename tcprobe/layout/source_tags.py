@@ -1,4 +1,4 @@
-"""What cp.async.ca waits for beside banks: its source lines are looked up in banks of tags, one line a bank and cycle.
+"""What cp.async.ca waits for besides banks: its source lines are looked up in banks of tags, one line a bank and cycle.
 
 >>> import numpy as np
 >>> tags, lanes = SourceTags((0x1A80, 0x2D00)), np.arange(32)
@@ -68,12 +68,12 @@ def lookups(tags: SourceTags, sources: Ints) -> Ints:
 
 
 def is_spread(addresses: Ints) -> Bools:
-    """Whether destinations lie in many rows of several blocks, of each pattern; IDLE where a lane is."""
+    """For each pattern, whether its destinations are in many rows of several blocks; IDLE where a lane is."""
     return np.asarray((_distinct(addresses, LINE) > ROWS) & (_distinct(addresses, BLOCK) > 1))
 
 
 def _distinct(addresses: Ints, size: int) -> Ints:
-    """How many pieces of `size` bytes each pattern's addresses lie in."""
+    """In how many pieces of `size` bytes each pattern's addresses are."""
     pieces = np.sort(np.where(addresses == IDLE, IDLE, addresses // size), axis=1)
     fresh = pieces != IDLE
     fresh[:, 1:] &= pieces[:, 1:] != pieces[:, :-1]

@@ -61,7 +61,7 @@ class Space:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Of the axes, in order."""
+        """Names of the axes, in order."""
         return tuple(axis.name for axis in self.axes)
 
     def number(self, *values: int, **point: int) -> int:

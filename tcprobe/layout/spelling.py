@@ -59,7 +59,7 @@ class SwizzleName(NamedTuple):
     is_mode: bool
 
     def __str__(self) -> str:
-        """The one spelling that stands for all."""
+        """The one canonical spelling."""
         if self.is_mode:
             return f"SWIZZLE_{f'{self.span}B' if self.span else 'NONE'}"
         return f"sw:{','.join(map(str, self.swizzle.to_json()))}"
@@ -88,7 +88,7 @@ def swizzle(text: str) -> SwizzleName:
         return SwizzleName(Swizzle(bits, 4, 3), is_mode=True)
     if numbers := _three(text):
         return SwizzleName(Swizzle(*numbers), is_mode=False)
-    raise UsageError(f"{text.strip()[:40]!r} is no swizzle; there are {SPELLINGS}.")
+    raise UsageError(f"{text.strip()[:40]!r} is not a swizzle; there are {SPELLINGS}.")
 
 
 def _three(text: str) -> tuple[int, int, int] | None:
@@ -107,6 +107,6 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
 
 
 def element_type(text: str) -> str:
-    """PTX's name of an element type, where `text` is another one of it; else as it is, in small letters."""
+    """PTX's name of an element type that `text` names in another way; any other text in small letters."""
     small = text.strip().lower()
     return _TYPES.get(small, small)

@@ -39,7 +39,7 @@ class Triples:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Of `needed` triples that tables predict, `matched` were measured; `first` shows measured ones that do not fit."""
+    """Tables predict `needed` triples; `matched` of them were measured; `first` shows measured ones that disagree."""
 
     matched: int
     needed: int

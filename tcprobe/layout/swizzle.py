@@ -33,7 +33,7 @@ class Swizzle:
 
     def __post_init__(self) -> None:
         if self.bits < 0 or self.base < 0 or abs(self.shift) < self.bits:
-            raise UsageError(f"{self.name} is no swizzle: B and M are at least 0, and |S| at least B.")
+            raise UsageError(f"{self.name} is not a swizzle: B and M are at least 0, and |S| at least B.")
         if self.base + abs(self.shift) + self.bits > MOST_BIT:
             raise UsageError(f"{self.name} reaches beyond bit {MOST_BIT}.")
 

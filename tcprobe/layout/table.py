@@ -61,12 +61,12 @@ class Table:
 
     @property
     def threads(self) -> int:
-        """Of a fragment: the threads that hold it together."""
+        """Threads that hold a fragment together."""
         return self.space.axes[0].size
 
     @property
     def elements(self) -> int:
-        """Of a fragment: slots per thread."""
+        """Slots of a thread, for a fragment."""
         return self.points // self.threads
 
     @cached_property

@@ -10,7 +10,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.table import Table
 from tcprobe.pages.fragments import ByFragment
-from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col
+from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, named, row_and_col
 from tcprobe.store.cell import DOCUMENTED
 
 
@@ -35,6 +35,7 @@ def page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
     yield from (MADE, "# What changes between architectures", "")
     yield "Each arch is compared with the one before it, over the fragments that are measured on both."
     yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
+    yield MANUAL
     yield ""
     tables: dict[str, Table] = {}
     steps = [_step(facts, pair, tables) for pair in pairwise(archs)]

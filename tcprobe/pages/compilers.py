@@ -17,7 +17,7 @@ def page(survey: SavedSurvey) -> Iterator[str]:
     yield f"{len(survey.versions)} versions of ptxas, {pairs} pairs of version and arch. Of the machine code of all of"
     yield f"them {survey.tables} tables of fragments and {survey.lowerings} lowerings of instructions are the same in"
     yield f"every version that shows one; {len(survey.differing) or 'none'} differ. `tools/compilers.py` makes this"
-    yield "page anew from the package index; `tcprobe compilers` compares toolkits at hand."
+    yield "page again from the package index; `tcprobe compilers` compares installed toolkits."
     yield from ("", "## Versions", "")
     yield from grid(["version", "archs"], ([name, spans(archs)] for name, archs in survey.archs.items()))
     yield from ("", "## What differs", "")

@@ -42,7 +42,7 @@ Lines = dict[tuple[Kinds, Shape], list[Fragment]]
 
 
 def _families(facts: ByFragment) -> dict[str, Lines]:
-    """By family the fragments of one m and k of which the same is known."""
+    """By family the fragments with one m and k and the same status."""
     families: dict[str, Lines] = {}
     for id_, archs in facts.items():
         fragment = inventory.fragments()[id_]

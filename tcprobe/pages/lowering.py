@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col, spans
+from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, named, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
@@ -58,7 +58,7 @@ def _families(saved: Mapping[str, Json]) -> dict[str, Lines]:
 
 
 def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """(archs, words), archs of which the same is said together."""
+    """(archs, words); archs with the same words share an entry."""
     archs: dict[str, list[str]] = {}
     for name, words in said.items():
         archs.setdefault(words, []).append(name)
@@ -78,7 +78,7 @@ def _rows(lines: Lines) -> Iterator[list[str]]:
 
 
 def _layouts(results: Results) -> Iterator[str]:
-    """The layouts of tensor-core machine instructions; opcodes of which all is the same share a line."""
+    """The layouts of tensor-core machine instructions; opcodes that are alike share a line."""
     lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for name in results.archs():
         for opcode, saved in results.opcodes(name).items():
@@ -91,6 +91,7 @@ def _layouts(results: Results) -> Iterator[str]:
         yield "low bits of its first register. wmma.load, the instruction and wmma.store anchor it in memory addresses."
         yield "HMMA.884 stands for all its STEPs, which share A and B; its .ROW and .COL are on the operands A and B. A"
         yield "warp does four such products at a time, one for each quad pair."
+        yield MANUAL
         yield ""
         rows = (
             [fitting(code(dict.fromkeys(o for o, _ in of))), spans(a for _, a in of), *key]

@@ -15,7 +15,7 @@ MOST_MADE = 80  # characters of what a run was made with
 
 
 def table(results: Results) -> Iterator[str]:
-    """A line for each method and compiler or device; archs of which all is the same share it."""
+    """A line for each method and compiler or device; archs that are alike share it."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for folder in (results, *results.runs()):
         for name in folder.archs():

@@ -47,6 +47,9 @@ def code(names: Iterable[str]) -> list[str]:
     return [f"`{name}`" for name in names]
 
 
+MANUAL = "In the PTX manual's words `lane >> 2` is groupID, and `lane & 3` beside it is threadID_in_group."
+
+
 def row_and_col(table: Table) -> list[str]:
     """The formulas of row and of col as cells; - for an output that the table does not have."""
     texts = {name: f"`{f}`" if f else "no closed form" for name, f in fitted(table).formulas.items()}

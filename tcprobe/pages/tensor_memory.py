@@ -43,7 +43,7 @@ def _lines() -> Iterator[str]:
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
     yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
-    yield "was at hand, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
+    yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
     yield from ("", "## Loads and stores", "")
     yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
     yield ""

@@ -13,7 +13,7 @@ from tcprobe.text import markdown
 
 
 def page(results: Results) -> Iterator[str]:
-    """A section an arch; forms of which the same was found stand together."""
+    """A section an arch; forms with the same finding share a line."""
     yield from (MADE, "# Sparse multiplies beyond what is documented", "")
     yield "Found on a GPU by `tcprobe run --family undocumented`; nothing of it is promised by PTX, and another GPU or"
     yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"

@@ -1,8 +1,8 @@
 """Experiments: what is launched to measure a fragment or an instruction, and what its outputs say.
 
 One file per family, a module with `experiments()`; adding a family is adding a file. A module with KIND too has
-dialogues, whose findings are no tables but of that kind (`store.kinds`). What comes back from a decoded experiment is a
-small dict of arrays, of tables:
+dialogues, whose findings are not tables but of that kind (`store.kinds`). What comes back from a decoded experiment is
+a small dict of arrays, of tables:
 
 - a wmma fragment: "elements", the number row * cols + col that each slot holds, -1 where it holds none
 - a multiply: "a", "b", "d", the triples of the structure tensor, and "c", the D slot of each C slot

@@ -101,7 +101,7 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     """
     size = len(phases[0])
     if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
-        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are no runs of neighbouring lanes.")
+        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are not runs of neighbouring lanes.")
     cases, measured, steady = timed
     known = measured[steady].round().astype(np.int64)
     predictions = {rule: predicted(access, rule, cases, tags) for rule in candidates(access, size)}

@@ -1,7 +1,7 @@
 """The structure tensor of a block-scaled multiply, and which byte of which lane scales what in it.
 
 With all scales one it is measured as that of any other multiply. Then each A slot alone is one and B all ones, while
-the bytes of scales are powers of two that spell their numbers, three bits at a time, and the same with each digit
+the bytes of scales are powers of two that encode their numbers, three bits at a time, and the same with each digit
 turned into 7 minus it. The exponent of D is the digit of the byte that scaled it; both answers must add up to 7, so
 that none or two bytes would be noticed. First A's bytes are spelled, B's being one, then the other way round. The
 kernel multiplies as often as the operand with more values of byte-id and thread-id has of them, so that all take part.
@@ -141,7 +141,7 @@ def launch(instruction: Instruction) -> Launch:
 
 
 def scale_images(fragment: Fragment, turn: int) -> Bytes:
-    """The bytes of all lanes by image: one, but in the operand's own `turn` the powers that spell their numbers."""
+    """The bytes of all lanes by image: one, but in the operand's own `turn` the powers that encode their numbers."""
     exponents = np.zeros((IMAGES, BYTES), np.int64)
     numbers = np.arange(BYTES)
     for digit in range(DIGITS):

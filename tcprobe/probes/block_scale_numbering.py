@@ -1,7 +1,7 @@
 """From what scales what to tables of the scales: which row of A, or column of B, and which block along k.
 
 A block is a run of columns of A, k / (number of blocks) long. Where the numbers that the structure tensor was given put
-other columns together, columns are numbered anew by rule: blocks in the order of their lowest column, then as before.
+other columns together, columns are renumbered by rule: blocks in the order of their lowest column, then as before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scales(NamedTuple):
 
 
 def scaled(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Conclusion:
-    """The conclusion with tables of scales; ProbeError where these are no maps of blocks."""
+    """The conclusion with tables of scales; ProbeError where these are not maps of blocks."""
     tables, numbering = dict(unscaled.tables), unscaled.numbering
     block = _blocks(instruction, tables, scales)
     length = instruction.fragment("a").cols // _count(instruction)
@@ -75,7 +75,7 @@ def _blocks(instruction: Instruction, tables: dict[str, Table], scales: Scales) 
 
 
 def _units(instruction: Instruction) -> tuple[int, int]:
-    """Stored columns of A, and columns, that stay together when k is numbered anew: chunks of a sparse one."""
+    """Stored columns of A, and columns, that stay together when k is renumbered: chunks of a sparse one."""
     if not instruction.metadata:
         return 1, 1
     rule = sparsity(instruction.metadata)

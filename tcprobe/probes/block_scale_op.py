@@ -68,7 +68,7 @@ def exponents_of(fragment: Fragment, scales: Bytes) -> Ints:
 
 
 def _all_columns(a: Ints) -> Ints:
-    """Of a dense multiply every column of A is the k that it is."""
+    """The k of every column of A: in a dense multiply its own number."""
     return np.broadcast_to(np.arange(a.shape[2]), (1, *a.shape[1:]))
 
 

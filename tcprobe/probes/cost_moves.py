@@ -93,7 +93,7 @@ class TimedMove:
             "and.b32 %address, %lane, 31;",
             "mul.lo.u32 %address, %address, %word0;",
             f"add.u32 %address, %address, {BASE};",
-            "mul.wide.u32 %source, %from, 4;",  # the lane's place in its image, which is no multiple of 16
+            "mul.wide.u32 %source, %from, 4;",  # the lane's place in its image, which is not a multiple of 16
             "sub.u64 %data, %data, %source;",
             "mul.wide.u32 %source, %address, 1;",
             "add.u64 %source, %source, %data;",

@@ -230,7 +230,7 @@ class MultiplyCosts(OfRow, Costs):
 
 
 def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
-    """Of the plain loops, or of those whose factors change."""
+    """The body from the plain loops, or from those whose factors change."""
     end = "_changed" if changed else ""
     each, copies = numbers.each(f"once{end}"), round_of(instruction)
     points, random = _curve(instruction, numbers, each, end)

@@ -186,7 +186,7 @@ def _copy(loop: Loop, copy: int) -> list[str]:
 
 
 def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
-    """Of every partner the pair and both alone."""
+    """For every partner the pair, and both alone."""
     return {
         f"{part}.{partner.name}": Run(
             joined(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None

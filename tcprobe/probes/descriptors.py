@@ -1,6 +1,6 @@
 """What a descriptor leads to: maps of many descriptors, measured element by element, and products through them.
 
-The matrix behind the descriptor is in CODED_BYTES of shared memory that spell the number of every element there. The
+The matrix behind the descriptor is in CODED_BYTES of shared memory that encode the number of every element there. The
 other factor picks one k for every row of D (A in registers, for B), or for every column (B, for A): so every D slot
 says which element of memory it got, whatever the strides are, also where elements share an address.
 """
@@ -162,7 +162,7 @@ def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
 
 
 class Judged(NamedTuple):
-    """Of how many elements of a case the formula says the very number; the readings of the base offset beside it."""
+    """For how many elements of a case the formula gives the exact number; beside it the readings of the base offset."""
 
     case: Case
     elements: int

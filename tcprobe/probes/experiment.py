@@ -77,7 +77,7 @@ class Experiment(Protocol):
         """What the outputs say; ProbeError where they contradict each other."""
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """The tables; ProbeError where the reading is no layout, or contradicts what is known."""
+        """The tables; ProbeError where the reading is not a layout, or contradicts what is known."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Matrix moves measured bit by bit: what ldmatrix brings where, where stmatrix puts it, what movmatrix exchanges.
 
-Every bit of what is moved spells its own number, one binary digit an image; each image goes a second time with all bits
-inverted: a bit whose two readings are not each other's complement was not moved. Under four address patterns every lane
-points to a row of its own, and a moved bit must belong to the row of the same lane, at the same place in it, under all
-of them: so the address that it obeys is found, too.
+Every bit of what is moved encodes its own number, one binary digit an image; each image goes a second time with all
+bits inverted: a bit whose two readings are not each other's complement was not moved. Under four address patterns every
+lane points to a row of its own, and a moved bit must belong to the row of the same lane, at the same place in it, under
+all of them: so the address that it obeys is found, too.
 
 Rows are numbered in the order of the lanes whose addresses count. movmatrix moves from register to register: its rows
 and columns are a convention, and a reference lends them whose layouts predict the very exchange that was measured.
@@ -109,7 +109,7 @@ class RegisterMove(OfInstruction):
         sources = numbers(unpacked(outputs[0].reshape(launches[0].grid[0], -1)))
         missing = int((sources == NOT_MOVED).sum())
         if missing:
-            raise ProbeError(f"{self.instruction.name}: {missing} bits of D are no bit of A.")
+            raise ProbeError(f"{self.instruction.name}: {missing} bits of D are not a bit of A.")
         return {"source": sources}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
@@ -173,7 +173,7 @@ def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
 
 
 def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, Ints, str]:
-    """Of every slot the lane whose row it is in and the column there, and where in the slot its element is, in words.
+    """For every slot the lane whose row it is in and the column there; and in words where in the slot its element is.
 
     ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots;
     above it there is nothing of memory, or in all slots its highest bit again.

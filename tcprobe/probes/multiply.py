@@ -3,7 +3,7 @@
 The hardware knows no rows and columns, only which slots meet, so nothing about a layout is assumed here.
 Of A and B, the operand with fewer slots is `hot`: each of its slots alone is set to one. Meanwhile the other
 runs through codes: all one, then for each bit b of a slot's number the image in which slot t holds bit b of
-t, last all zero. Where D slot d answers to all ones, hot slot s reaches d; the bits it answers spell the
+t, last all zero. Where D slot d answers to all ones, hot slot s reaches d; the bits it answers encode the
 slot that s meets there. A third dimension of the grid sets C slots one at a time, with A = B = 0.
 One and zero are exact in every element type.
 

@@ -35,7 +35,7 @@ class Met(NamedTuple):
 
 
 def numbered(instruction: Instruction, met: Met, context: Context) -> Conclusion:
-    """The tables; ProbeError where the triples are no matrix product, or contradict what is known."""
+    """The tables; ProbeError where the triples are not a matrix product, or contradict what is known."""
     if instruction.definitions:
         tables, numbering = _anchored(instruction, met, context), MEMORY
     else:

@@ -24,7 +24,7 @@ SPECIAL = 0.01  # of all numbers, in images with specials
 
 
 class MultiplySize(NamedTuple):
-    """Of one multiply: products in a warp, and m, n and stored k of each."""
+    """The shape of one multiply: products in a warp, and m, n and stored k of each."""
 
     products: int
     m: int

@@ -107,7 +107,7 @@ def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[
     done: set[int] = set()
     for earlier, group in groups.items():
         if earlier != done:
-            raise ProbeError(f"products are no chain of sums: {sorted(group)} come after {sorted(earlier)}.")
+            raise ProbeError(f"products are not a chain of sums: {sorted(group)} come after {sorted(earlier)}.")
         done |= set(group)
     return tuple(tuple(sorted(group)) for group in groups.values())
 

@@ -128,7 +128,7 @@ def number(floats: FloatFormat, term: Power) -> int:
         return sign | field_ << floats.fraction | half
     low = floats.fraction + field_ - 1
     if not 0 <= low < floats.fraction or term.half:
-        raise ProbeError(f"2^{term.exponent} is no number of type {floats.name}.")
+        raise ProbeError(f"2^{term.exponent} is not a number of type {floats.name}.")
     return sign | 1 << low
 
 

@@ -147,7 +147,7 @@ class NumericsExperiment(Dialogue):
         return not kinds.is_float and kinds.a != "b1"
 
     def measure(self, bench: Bench) -> Reading:
-        """ "body": the Body as JSON, since the proof needs all cases at hand."""
+        """ "body": the Body as JSON, since the proof needs all cases."""
         form = _form(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
         made = images(self.first, count, seed=len(self.id))

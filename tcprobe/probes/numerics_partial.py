@@ -118,7 +118,7 @@ def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
 def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
     """How a sum is rounded to f32 before it is rounded to D: half of what an f32 holds above a tie of D, and below one.
 
-    None where D is no f16, or nothing of it is seen.
+    None where D is not an f16, or nothing of it is seen.
     """
     x, form = directed.x - 3, directed.d
     if directed.types.d != "f16" or len(ks) < 3 or x - TINY < directed.least:

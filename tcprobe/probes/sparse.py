@@ -8,7 +8,7 @@ of legal values only:
 - uniform: every four bits hold the same legal value. They show which half of the four bits an A slot obeys, and which
   B slot it meets under each index.
 - positions: two legal values that differ in the low or the high bit of one index, told apart by one bit of
-  lane * 8 + number of the four bits, and the same the other way round. They spell which four bits of which lane an A
+  lane * 8 + number of the four bits, and the same the other way round. They encode which four bits of which lane an A
   slot obeys; all the others hold other values meanwhile, so an A slot that obeyed them too would be noticed.
 
 C slots are set one at a time, with A = 0. Sparse tf32 knows 0x4 and 0xE only (PTX ISA 9.1, section 9.7.14.6.1).

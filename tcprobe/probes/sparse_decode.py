@@ -150,7 +150,7 @@ def _by_index(sparsity: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints
 
 
 def _second(sparsity: Sparsity) -> Ints:
-    """The index in each half of the second value of the first pair, which spells ones of a place's number."""
+    """The index in each half of the second value of the first pair, which encodes the ones of a place's number."""
     _, other = PAIRS[sparsity.fields][0]
     return np.array([sparsity.read(other, h) for h in range(sparsity.fields)])
 

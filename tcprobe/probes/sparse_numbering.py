@@ -46,7 +46,7 @@ def numbered(instruction: Instruction, sparse: Sparse, context: Context) -> Conc
 
 
 def structure(instruction: Instruction, sparse: Sparse) -> StructureHash:
-    """The structure tensor under metadata of which every four bits are 0x4."""
+    """The structure tensor under metadata whose every four bits are 0x4."""
     rule = sparsity(_metadata(instruction))
     half = sparse.field[0] % rule.fields
     index = np.array([rule.read(NIBBLE, h) for h in range(rule.fields)])[half]

@@ -98,7 +98,7 @@ def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
 def _positions(instruction: Instruction, tables: Mapping[str, Table], words: Words) -> Ints:
     """By image and A slot the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
 
-    An answer spells one slot of B; where an A slot meets several, D is no one, which sets the sign.
+    An answer encodes one slot of B. Where an A slot meets several, D is not one, and the sign is set.
     """
     rule, images = sparsity(instruction.fragment("e")), b_images(instruction)
     (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")
@@ -202,7 +202,7 @@ def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
 
 
 def experiments() -> list[Dialogue]:
-    """Of each sparse multiply of a warp its values, then, as they may cost the device, undocumented selectors."""
+    """For each sparse multiply of a warp its values; then undocumented selectors, which may cost the device."""
     rows = [row for row in inventory.executed_by(WARP) if row.metadata and not row.scales]
     tried = [SelectorExperiment(row, number) for row in rows for number in undocumented(row)]
     return [*map(NibblesExperiment, rows), *tried]

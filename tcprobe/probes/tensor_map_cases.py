@@ -32,7 +32,7 @@ def boxes() -> list[BoxCase]:
 
 
 def misaligned() -> list[BoxCase]:
-    """Boxes at shared addresses that are no multiples of 128."""
+    """Boxes at shared addresses that are not multiples of 128."""
     return [_case("UINT16", (16, 8), swizzle, base) for swizzle, base in MISALIGNED]
 
 

@@ -181,7 +181,7 @@ def _kernels(cases: Sequence[BoxCase]) -> list[Kernel]:
 
 
 def _copied(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
-    """Of each direction the boxes one after the other, as `_boxes_of` reads them, and what is wrong with the others."""
+    """For each direction the boxes one after the other, as `_boxes_of` reads them, and what is wrong with others."""
     arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
     wrong = []
     for rank, rounded in sorted({(case.map.rank, is_rounded(case)) for case in cases.values()}):

@@ -1,8 +1,8 @@
 """What a tensor map puts where: boxes from global to shared memory and back, every byte followed.
 
-Every byte of the source spells its own number: its low and its high 8 bits, and their complements, four images one
+Every byte of the source encodes its own number: its low and its high 8 bits, and their complements, four images one
 after the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. For
-types that a load rounds, whole words spell theirs, in bits that rounding keeps. One block makes one copy, of a box at
+types that a load rounds, whole words encode theirs, in bits that rounding keeps. One block makes one copy, of a box at
 any coordinates, to or from any shared address; the addresses are absolute, as swizzles need them, so the kernel says
 where its shared memory begins.
 
@@ -169,7 +169,7 @@ def _store(rank: int) -> list[str]:
 
 
 def images(count: int, rounded: bool) -> list[Bytes]:
-    """`count` bytes that spell their numbers, or those of words: low bits, high bits, and the complements of both."""
+    """`count` bytes that encode their numbers, or those of words: low bits, high bits, and the complements of both."""
     number = np.arange(count // WORD if rounded else count)
     pieces = [(number & 0xFF).astype(np.uint8), (number >> 8).astype(np.uint8)]
     pieces += [~piece for piece in pieces]
@@ -234,7 +234,7 @@ def offsets(case: BoxCase) -> Ints:
 
 
 def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
-    """Of each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
+    """For each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
 
     A store does not say where shared memory begins: `window` does.
     """

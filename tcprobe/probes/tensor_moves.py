@@ -265,6 +265,6 @@ def marked_kernel(instruction: Instruction) -> Kernel:
 
 
 def experiments() -> list[TensorMove]:
-    """Of every shape the load, the store and the reduction of the least repetitions."""
+    """For every shape the load, the store and the reduction with the fewest repetitions."""
     rows = [row for row in inventory.of_family(*FAMILIES) if row.fragments]
     return [TensorReduction(row) if len(row.fragments) > 1 else TensorMove(row) for row in rows]

@@ -2,9 +2,9 @@
 
 Two launches a form, with factors packed in shared memory without a swizzle, k contiguous:
 
-- A in registers, one slot alone is one, B spells the number of its element: which D slots answer, and which element of
+- A in registers, one slot alone is one, B encodes the number of its element: which D slots answer, and which element of
   B each of them met. So the k of an A slot and the column of a D slot are those of addresses of B.
-- A in shared memory spells the number of its element, B is as many ones: which element of A every D slot met. So the
+- A in shared memory encodes the number of its element, B is as many ones: which element of A every D slot met. So the
   row of a D slot, and of the A slots that reach it, is that of an address of A.
 
 Addresses count rows, columns and k as the packed descriptor does (`layout.descriptor`); that the hardware's elements
@@ -111,7 +111,7 @@ def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
 
 
 def shared_launch(instruction: Instruction) -> Launch:
-    """A in shared memory spells its elements' numbers, each image of B with the metadata of `picked`."""
+    """A in shared memory encodes its elements' numbers, each image of B with the metadata of `picked`."""
     shifts = len(ones_by_k(instruction))
     run = Coded(instruction, flags=SHARED_A, metadata=uniform(instruction, [NIBBLE] * shifts))
     return registers_launch(run, (1, shifts), 4 * instruction.fragment("d").slots * shifts)
@@ -123,14 +123,14 @@ def held_bytes(operand: Operand) -> int:
 
 
 def uniform(instruction: Instruction, values: Sequence[int]) -> Bytes | None:
-    """Images of metadata of which every four bits are one of `values`; None where A is not sparse."""
+    """Images of metadata whose every four bits are one of `values`; None if A is not sparse."""
     if instruction.metadata is None:
         return None
     return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * instruction.threads, axis=1)
 
 
 def spelled(operand: Operand, image_bytes: int | None = None) -> Bytes:
-    """Images of a matrix that spell the number of every element in memory; by default it fills them without a gap."""
+    """Images of a matrix that encode the number of every element in memory; by default it fills them without a gap."""
     count = image_bytes * 8 // operand.slot_bits if image_bytes else operand.rows * operand.cols
     return codes(count, operand.slot_bits, operand.one)
 
@@ -165,7 +165,7 @@ def spoken(instruction: Instruction, words: Words, images: int) -> Ints:
     if wrong.any():
         at = np.argwhere(wrong)[0].tolist()
         raise ProbeError(
-            f"{instruction.name}: {wrong.sum()} of {words.size} answers are no element of the coded matrix, "
+            f"{instruction.name}: {wrong.sum()} of {words.size} answers are not an element of the coded matrix, "
             f"first at {at}: {int(words[tuple(at)]):#x}."
         )
     return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)

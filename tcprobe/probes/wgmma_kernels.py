@@ -149,7 +149,7 @@ def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
 
 
 def _image(instruction: Instruction, slots: int) -> int:
-    """Bytes of the registers of so many D slots of a thread as they lie in shared memory."""
+    """Bytes of the registers of so many D slots of a thread in shared memory."""
     return slots * instruction.fragment("d").slot_bits // 32 * ANSWER_BYTES
 
 

@@ -29,7 +29,7 @@ def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
 
 
 def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
-    """(D slot, element of B) of every word; ProbeError where one is no answer, or of what there is not."""
+    """(D slot, element of B) of every word; ProbeError where one is not an answer, or of what there is not."""
     if (words & (ODD | BAD)).any():
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
     d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
@@ -39,7 +39,7 @@ def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
 
 
 def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
-    """What the words say; ProbeError where it is no product of matrices. `numbers`: (column, k) of B's elements."""
+    """What the words say; ProbeError where it is not a product of matrices. `numbers`: (column, k) of B's elements."""
     words, slots = meetings(instruction, raw, instruction.shape.n), instruction.fragment("d").slots
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
     for part in chunks(len(words)):

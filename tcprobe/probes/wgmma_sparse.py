@@ -1,9 +1,9 @@
 """Registers of a sparse warpgroup multiply: A, D and the metadata, numbered by addresses of the factors.
 
-As for dense forms each A slot alone is one while B spells its elements' numbers; once for all D slots, and for a few of
-each thread under every image of metadata (`probes.sparse`) and every documented selector. Which k an A slot meets under
-which index says its chunk and its place there; the images spell the field that it obeys. Then A in shared memory spells
-its own numbers while the metadata picks the first elements of each chunk: that gives rows.
+As for dense forms each A slot alone is one while B encodes its elements' numbers; once for all D slots, and for a few
+of each thread under every image of metadata (`probes.sparse`) and every documented selector. Which k an A slot meets
+under which index says its chunk and its place there; the images encode the field that it obeys. Then A in shared memory
+encodes its own numbers while the metadata picks the first elements of each chunk: that gives rows.
 """
 
 from __future__ import annotations

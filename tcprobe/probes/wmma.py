@@ -218,7 +218,7 @@ def decode_load(launch: Launch, raw: Bytes) -> Ints:
 def decode_store(launch: Launch, raw: Bytes) -> Ints:
     """Element numbers by slot, as `decode_load`; shape (slots,).
 
-    ProbeError if an element was not written, padding was, or a number is no slot's.
+    ProbeError if an element was not written, padding was, or a number is not a slot's.
     """
     fragment, lying = _moved(launch)
     numbers, written = _join(raw, launch.grid[0], fragment)
@@ -231,7 +231,7 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
         raise ProbeError(f"{launch.kernel.name}: {missing} elements not written, {strayed} written outside the matrix.")
     slots = numbers[inside]
     if slots.max() >= fragment.slots or np.bincount(slots).max() > 1:
-        raise ProbeError(f"{launch.kernel.name}: memory holds numbers that are no slot's, or one slot twice.")
+        raise ProbeError(f"{launch.kernel.name}: memory holds numbers that are not a slot's, or one slot twice.")
     table = np.full(fragment.slots, UNUSED, np.int64)
     table[slots] = elements[inside]
     return table

@@ -16,7 +16,7 @@ BYTES = "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1"
 
 
 def stored(first: Map, width: int) -> Map:
-    """The stored column of a range of `width` columns from `first` on, of which every second is stored."""
+    """The stored column for a range of `width` columns from `first` on, every second of which is stored."""
     return lambda lane, i: first(lane, i) // 2 + i % (width // 2)
 
 

@@ -71,7 +71,7 @@ class Report:
     contradictions: list[str] = field(default_factory=list)  # of machine code
     unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
     documented: dict[str, str] = field(default_factory=dict)  # mma forms of which nothing follows, and why
-    findings: list[Finding] = field(default_factory=list)  # of a kind that is no table
+    findings: list[Finding] = field(default_factory=list)  # of a kind that is not a table
     kind: str = TABLE
 
     @property

@@ -18,7 +18,7 @@ def conclude(
 ) -> Measurement | Finding:
     """The finding that `reading` of `experiment` amounts to.
 
-    ProbeError where the reading is no layout or no matrix product, contradicts what is known, or cannot be true.
+    ProbeError where the reading is not a layout or no matrix product, contradicts what is known, or cannot be true.
     """
     if isinstance(experiment, Dialogue):
         body = experiment.conclude(reading, context)

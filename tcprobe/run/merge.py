@@ -1,7 +1,7 @@
-"""Other people's findings taken in: checked as a stranger's, kept one folder per run, conflicts and all.
+"""Merges other people's findings: checked as a stranger's, kept in one folder per run, with their conflicts.
 
 A run is a device with its driver, CUDA version and compiler, and who contributed it. Nothing is written before
-everything is accepted, and what is there already is no mistake. Findings of all kinds are taken.
+everything is accepted, and known findings are accepted again. Findings of all kinds are merged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reports: findings of every kind in one file, to be sent to somebody who merges them.
 
-A report is a document that holds documents, each as `tcprobe run` saved it, with its own checksum; `merge` lays them
-out in a folder of their own and takes that as strictly as any. It names the device, driver, CUDA version and compiler
-of each finding, and nothing else of the machine.
+A report is a document that holds documents, each as `tcprobe run` saved it, with its own checksum; `merge` unpacks them
+into a temporary folder and checks that as strictly as any. It names the device, driver, CUDA version and compiler of
+each finding, and nothing else of the machine.
 """
 
 from __future__ import annotations

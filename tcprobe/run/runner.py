@@ -111,7 +111,7 @@ class Session:
         try:
             while (message := receive(self._process.stdout)) is not None:
                 self._messages.put(message)
-        except Exception as error:  # what is no message of ours is as good as the end
+        except Exception as error:  # what is not a message of ours is as good as the end
             self._messages.put(error if starved(error) else None)
         else:
             self._messages.put(None)

@@ -1,13 +1,13 @@
 """Several compilers: what is the same in the machine code of all of them, and what is not.
 
 Of every version and arch: the tables that its code shows, and the matrix instructions that each form becomes. A version
-that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is no refusal.
+that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is not a refusal.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -77,8 +77,16 @@ class Survey:
         }
 
 
-def survey(folders: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Survey:
-    """What the toolkits in some folders, or the one at hand, make of the probes of arch `name` or of all they know."""
+def survey(
+    folders: Sequence[Path],
+    name: str | None,
+    patterns: Sequence[str] = (),
+    tick: Callable[[int, str | None], None] = lambda _, __: None,
+) -> Survey:
+    """What the toolkits in `folders`, or the installed one, make of the probes of arch `name` or of all they know.
+
+    `tick` is called as (archs more, None), and as (0, compiler and arch) for each that is read.
+    """
     found = Survey()
     toolkits: list[Path | None] = [*folders]
     for folder in toolkits or [None]:
@@ -88,9 +96,11 @@ def survey(folders: Sequence[Path], name: str | None, patterns: Sequence[str] = 
             raise UsageError(f"{compiler} is given twice.")
         rows = [row for row in tools.archs if name in (None, "all") or row == arch.arch(name or "")]
         found.archs[compiler] = [row.name for row in rows]
+        tick(len(rows), None)
         for row in rows:
             _note(found.said, compiler, _tables(folder, row, patterns))
             _note_lowerings(found, compiler, tools, row)
+            tick(0, f"{compiler} {row.name}")
     if not any(found.archs.values()):
         raise UsageError(f"no ptxas there knows {name}.")
     return found

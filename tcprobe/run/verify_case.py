@@ -60,7 +60,7 @@ class Placed:
 
     @cached_property
     def bytes(self) -> int:
-        """Of shared memory that the largest of its tiles takes, whole patterns."""
+        """Bytes of shared memory for the largest of its tiles, in whole patterns."""
         return max(-(-self.tile(swizzle).bytes // PERIOD) * PERIOD for swizzle in SWIZZLES)
 
 
@@ -107,7 +107,7 @@ class VerifyCase:
 
     @property
     def shared_bytes(self) -> int:
-        """Of shared memory, with what it takes to begin at a whole pattern."""
+        """Bytes of shared memory, with what aligning to a whole pattern takes."""
         return sum(one.bytes for one in self.shared) + PERIOD if self.shared else 0
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ def imad(a: Input, b: Input, c: Input) -> U32:
 @computed("IMAD.IADD")
 def imad_iadd(a: Input, b: Input, c: Input) -> U32:
     """a * b + c, b 1: a sum."""
-    must(b.operand.kind == "immediate" and b.operand.index == 1, "IMAD.IADD that is no sum")
+    must(b.operand.kind == "immediate" and b.operand.index == 1, "IMAD.IADD that is not a sum")
     return imad(a, b, c)
 
 
@@ -28,7 +28,7 @@ def imad_iadd(a: Input, b: Input, c: Input) -> U32:
 def imad_shl(a: Input, b: Input, c: Input) -> U32:
     """a * b, b a power of two, c RZ: a shift to the left."""
     power = b.operand.kind == "immediate" and b.operand.index.bit_count() == 1
-    must(power and is_zero(c.operand), "IMAD.SHL that is no shift")
+    must(power and is_zero(c.operand), "IMAD.SHL that is not a shift")
     return imad(a, b, c)
 
 

@@ -83,7 +83,7 @@ class Crosscheck:
 
     @cached_property
     def failed(self) -> dict[str, str]:
-        """The multiplies of which nothing can be concluded, and why.
+        """The multiplies that allow no conclusion, and why.
 
         Also those that take a withheld fragment without showing what is wrong, since a conversion comes between.
         """

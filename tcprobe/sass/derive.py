@@ -64,7 +64,7 @@ class Shown:
     """What the own code of mma.sync forms shows.
 
     `made` and `failed` as in `Findings`; `contradicted` are those that failed against what references state. `pending`
-    are the forms of which nothing follows on their arch alone.
+    are the forms that their arch alone says nothing about.
     """
 
     made: dict[str, Json] = field(default_factory=dict)

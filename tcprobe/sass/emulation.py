@@ -45,7 +45,7 @@ def call(m: Machine, target: Argument) -> None:
 @named("RET.REL.NODEC")
 def ret(m: Machine, target: Argument) -> None:
     """Continue just after the call that led here: the pair of registers + offset must be that address."""
-    must(isinstance(target, Address) and target.kind == "return" and bool(m.active.all()), f"{target} is no return")
+    must(isinstance(target, Address) and target.kind == "return" and bool(m.active.all()), f"{target} is not a return")
     places = m.read64(Argument("R", target.index, "", str(target))) + np.uint64(getattr(target, "offset", 0))
     must(bool(m.returns) and bool((places == m.returns[-1]).all()), "a return to elsewhere than after its call")
     m.next = m.returns.pop()
@@ -86,7 +86,7 @@ def whole(values: Array, kind: Any = np.float32) -> Floats:
     doubles: Floats = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         small = (np.abs(doubles) <= EXACT[kind]) & (doubles == np.rint(doubles))
-    must(bool(small.all()), "floats that are no small whole numbers are not modelled")
+    must(bool(small.all()), "floats that are not small whole numbers are not modelled")
     return doubles
 
 
@@ -139,7 +139,7 @@ def hadd2_f32(zero: Input, a: Input) -> U32:
     """One half of a as f32; only with -0 as the first term."""
     half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.operand.kind)
     conversion = str(zero.operand) == "-RZ" and half is not None and not a.operand.negative
-    must(conversion, "HADD2.F32 that is no conversion")
+    must(conversion, "HADD2.F32 that is not a conversion")
     return _of_f32(_halves(a.machine.word("R", a.operand.index))[:, half or 0])
 
 

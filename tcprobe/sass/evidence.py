@@ -1,4 +1,4 @@
-"""What the own code of an mma.sync form shows, where it is no single opcode of known layout.
+"""What the own code of an mma.sync form shows, where it is not a single opcode of known layout.
 
 The code is run on random whole numbers; each tensor-core opcode in it computes by the layouts that anchor it. D must be
 the product under the layouts that a reference states: then these are the form's. Where it is the product under none
@@ -35,7 +35,7 @@ class ContradictedError(Exception):
 
 @dataclass(frozen=True)
 class Pending:
-    """A form of which nothing follows on its arch alone, and why.
+    """A form that its arch alone says nothing about, and why.
 
     `opcode` is the one that the form is, registers in order, or "".
     """
@@ -71,7 +71,7 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
         wrong.append(f"{words} by {name}")
     if not wrong:
         raise UnreadError("no reference states its layouts")
-    raise ContradictedError(f"its code is no product under the layouts of the references: {'; '.join(wrong)}")
+    raise ContradictedError(f"its code is not a product under the layouts of the references: {'; '.join(wrong)}")
 
 
 def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts) -> Array:

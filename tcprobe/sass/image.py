@@ -61,7 +61,7 @@ class FunctionCode:
     """A kernel or device function: `code` 16 bytes an instruction, registers of a thread, bytes of its stack.
 
     `registers` and `stack` are None where the file does not say; `routines` are those of the compiler linked into it;
-    `parameters` are None of what is no kernel, or has none.
+    `parameters` are None of what is not a kernel, or has none.
     """
 
     name: str
@@ -134,7 +134,7 @@ def _data(raw: bytes, head: tuple[int, ...]) -> bytes:
 
 
 def _text(texts: bytes, place: int) -> str:
-    """A name that ends with a zero byte; what is no UTF-8 in it is escaped."""
+    """A name that ends with a zero byte; what is not UTF-8 in it is escaped."""
     end = texts.find(b"\0", place, place + MOST_NAME)
     if end < 0:
         raise DataError(f"a name in the cubin that does not end within {MOST_NAME} bytes.")

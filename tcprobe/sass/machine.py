@@ -80,7 +80,7 @@ class Machine:
         if argument.index == ZERO:
             return np.zeros(self.lanes, np.uint64)
         if argument.index % 2:
-            raise UnreadError(f"{argument} is no even register pair")
+            raise UnreadError(f"{argument} is not an even register pair")
         low, high = (self._register(argument.kind, argument.index + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
@@ -91,7 +91,7 @@ class Machine:
         if argument.index == ZERO:
             return
         if argument.index % words or argument.index + words > ZERO:
-            raise UnreadError(f"{argument} is no group of {words} registers")
+            raise UnreadError(f"{argument} is not a group of {words} registers")
         for word in range(words):
             part = (value >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else value.astype(np.uint32)
             self.set(argument.kind, argument.index + word, part)
@@ -99,7 +99,7 @@ class Machine:
     def set(self, kind: str, index: int, value: U32) -> None:
         """One register, in the active lanes."""
         if index >= ZERO:
-            raise UnreadError(f"{kind}{index} is no register")
+            raise UnreadError(f"{kind}{index} is not a register")
         if self.active is not self._all:
             old, known = self._values[kind].get(index, (self._zero, ~self._all))
             self._values[kind][index] = np.where(self.active, value, old), known | self.active
@@ -185,7 +185,7 @@ class Machine:
         """A 32-bit parameter; UnreadError outside the parameters."""
         start = offset - self._base
         if not 0 <= start <= len(self._parameters) - 4:
-            raise UnreadError(f"c[0x0][{offset:#x}] is no parameter of the kernel")
+            raise UnreadError(f"c[0x0][{offset:#x}] is not a parameter of the kernel")
         return int.from_bytes(self._parameters[start : start + 4], "little")
 
     def is_parameter(self, offset: int, size: int) -> bool:
@@ -217,7 +217,7 @@ class Machine:
     def _places(self, addresses: U64, size: int) -> tuple[Image, Ints]:
         wanted = addresses[self.active]
         if (wanted % np.uint64(size)).any():
-            raise UnreadError(f"an access of {size} bytes at an address that is no multiple of {size}")
+            raise UnreadError(f"an access of {size} bytes at an address that is not a multiple of {size}")
         for image in self.images:
             inside = (wanted >= image.base) & (wanted + np.uint64(size) <= image.base + len(image.data))
             if inside.all():

@@ -31,7 +31,7 @@ _REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
 
 @dataclass(frozen=True)
 class MatrixPlaces:
-    """The opcodes of matrix instructions and of local memory in a function by place, and words that are no code."""
+    """The opcodes of matrix instructions and of local memory in a function by place, and words that are not code."""
 
     opcodes: dict[int, str]
     unread: int = 0
@@ -70,7 +70,7 @@ def is_matrix(opcode: str) -> bool:
 
 
 def _of_interest(reader: _Disassembler, code: Words) -> Bools:
-    """Which instructions may be matrix instructions, or are no code that nvdisasm takes."""
+    """Which instructions may be matrix instructions, or are not code that nvdisasm takes."""
     pattern = code[:, 0] & np.uint64(0xFFF) | (code[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
     names = reader.opcodes(code[first] & ~_GUARD | _ALWAYS)

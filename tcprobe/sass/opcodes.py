@@ -21,7 +21,7 @@ __all__ = ["OPCODES"]
 
 @named("MOV", "UMOV")
 def mov(m: Machine, d: Argument, a: Argument) -> None:
-    """d = a; unknown if a is a constant that is no parameter (the stack pointer, for one)."""
+    """d = a; unknown if a is a constant that is not a parameter (the stack pointer, for one)."""
     if a.kind == "constant" and not m.is_parameter(a.index, 4):
         m.forget(d, 1)
     else:
@@ -64,9 +64,9 @@ def _half(constant: Argument) -> int:
 
 def _load_constant(words: int) -> Function:
     def load(m: Machine, d: Argument, a: Argument) -> None:
-        """Words of constant bank 0; what is no parameter is unknown."""
-        must(a.kind == "constant" and not a.negative, f"operand {a} is no constant")
-        must(d.kind in ("R", "UR") and d.index % words == 0, f"{d} is no group of {words} registers")
+        """Words of constant bank 0; what is not a parameter is unknown."""
+        must(a.kind == "constant" and not a.negative, f"operand {a} is not a constant")
+        must(d.kind in ("R", "UR") and d.index % words == 0, f"{d} is not a group of {words} registers")
         if not m.is_parameter(a.index, 4 * words):
             m.forget(d, words)
             return
@@ -90,7 +90,7 @@ def _load(size: int) -> Function:
         """Bytes from memory, zero-extended to 32 bits or over several registers."""
         raw = m.load(_memory(m, a), size)
         words = max(1, size // 4)
-        must(d.kind == "R" and d.index % words == 0, f"{d} is no group of {words} registers")
+        must(d.kind == "R" and d.index % words == 0, f"{d} is not a group of {words} registers")
         padded = np.zeros((m.lanes, 4 * words), np.uint8)
         padded[:, :size] = raw
         for word, value in enumerate(padded.view(np.uint32).T):
@@ -104,7 +104,7 @@ def _store(size: int) -> Function:
     def store(m: Machine, a: Argument, d: Argument) -> None:
         """The low bytes of one register, or several registers, to memory."""
         words = max(1, size // 4)
-        must(d.kind == "R" and not d.negative and d.index % words == 0, f"{d} is no group of {words} registers")
+        must(d.kind == "R" and not d.negative and d.index % words == 0, f"{d} is not a group of {words} registers")
         values = [
             m.read(Argument("R", ZERO if d.index == ZERO else d.index + w, "", f"R{d.index + w}")) for w in range(words)
         ]

@@ -108,7 +108,7 @@ class _Multiply:
         block = _cut(self.tables[operand], _slots(fragment, words), cut)
         if block is None:
             rows, cols = cut.size
-            raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is no block of {rows} x {cols}")
+            raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is not a block of {rows} x {cols}")
         return Piece(fragment, *block)
 
     def taken(self, number: int) -> dict[str, tuple[str, list[int]]]:
@@ -158,7 +158,7 @@ class _Multiply:
             words = [Word(fragment.operand, number) for number in range(fragment.elements * fragment.slot_bits // 32)]
             content = {word: held[:, :, _slots(fragment, [word.number])].tobytes() for word in words}
             if not set(content.values()) <= {content[word] for word in taken & set(words)}:
-                raise MisfitError(f"words of {fragment.id} that no step takes are no copies of words that one takes")
+                raise MisfitError(f"words of {fragment.id} that no step takes are not copies of words that one takes")
 
     def before(self, number: int) -> int | None:
         """The step whose results this one adds to; None where it adds C, also converted, or nothing yet."""
@@ -197,7 +197,7 @@ def _slots(fragment: Fragment, words: Sequence[int]) -> tuple[int, ...]:
 
 
 def _cut(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
-    """First row and column in the lanes of every product, and the places within; None if that is no whole block."""
+    """First row and column in the lanes of every product, and the places within; None if that is not a whole block."""
     key = (table.id, slots, cut.size, cut.turned, form(cut.opcode).products)
     if key not in _CUTS:
         held = elements(table)[:2].reshape(2, WARP, -1)[:, :, slots]

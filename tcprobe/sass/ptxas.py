@@ -118,7 +118,7 @@ class Assembler:
         return self._refused(kernels[:half]) | self._refused(kernels[half:])
 
     def unfit(self, words: str) -> EnvironmentUnfitError:
-        """The error that ptxas is no use, with its words."""
+        """The error for a ptxas that does not work, with its words."""
         return EnvironmentUnfitError(f"{self.tools.ptxas} cannot assemble the probes for {self.row.name}: {words}.")
 
 

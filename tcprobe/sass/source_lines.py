@@ -39,7 +39,7 @@ def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLi
 
 
 def _parsed(text: str) -> dict[str, dict[int, SourceLine]]:
-    """Of several lines above an instruction the last is that of the file that was compiled."""
+    """The last of several lines above an instruction: it is that of the file that was compiled."""
     by_function: dict[str, dict[int, SourceLine]] = {}
     places: dict[int, SourceLine] = {}
     line = None

@@ -89,7 +89,7 @@ class Form:
 
     @property
     def parts(self) -> int:
-        """Of how many STEPs the instruction consists: each makes two words of D."""
+        """How many STEPs make up the instruction; each makes two words of D."""
         return self.d // 2 if self.products > 1 else 1
 
     def product(self, lane: int) -> int:

@@ -115,7 +115,8 @@ class _Held(NamedTuple):
 def _matrix(m: Machine, argument: Argument, held: _Held) -> Numbers:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
     words, kind, table, size = held
-    must(argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative, f"{argument} is no operand of a multiply")
+    is_operand = argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative
+    must(is_operand, f"{argument} is not an operand of a multiply")
     if argument.index == ZERO:
         return np.zeros((m.lanes // WARP, *size))
     raw = np.stack([m.word("R", argument.index + j) for j in range(words)], axis=1)

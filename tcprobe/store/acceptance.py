@@ -52,11 +52,11 @@ def measurement(body: Json) -> None:
     if set(provenance) != set(PROVENANCE) or not all(isinstance(v, str) for v in provenance.values()):
         raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
     if not _all(_OPERAND, {*fragments, *body["unread"]}) or not _all(_LAYOUT, fragments.values()):
-        raise DataError("fragments or unread name something that is no operand, or no layout.")
+        raise DataError("fragments or unread name something that is not an operand, or no layout.")
     if structure is not None and not _is_structure(structure):
         raise DataError("structure needs triples, a number above 0, and sha256.")
     if any(type(i) is not int for lanes in body["unread"].values() for lane in lanes for i in lane):
-        raise DataError("unread holds something that is no number.")
+        raise DataError("unread holds something that is not a number.")
     if body["status"] == "measured":
         fits = fragments and body["words"] is None and isinstance(body["numbering"], str)
     else:
@@ -170,7 +170,7 @@ def opcodes(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
         source = inventory.instructions().get(saved["source"])
         if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
-            raise DataError(f"{opcode}: source is no wmma.mma of {name}, or compiler no text.")
+            raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler no text.")
 
 
 def product(opcode: str, tables: Mapping[str, Table]) -> None:
@@ -200,7 +200,7 @@ def lowering(body: Json) -> None:
         if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
             raise DataError(f"{id_}: opcodes need names and counts above 0.")
         if type(saved["others"]) is not int or saved["others"] < 0 or not isinstance(refused, str | None):
-            raise DataError(f"{id_}: others is no count, or refused no text.")
+            raise DataError(f"{id_}: others is not a count, or refused no text.")
         if refused is not None and (counts or saved["others"]):
             raise DataError(f"{id_}: refused, and yet it has opcodes.")
 
@@ -227,7 +227,7 @@ def _check_structure(measured: Measurement, instruction: Instruction | None) -> 
 def _check_unread(measured: Measurement, instruction: Instruction | None, operand: str) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
     if operand not in "ab" or instruction is None:
-        raise DataError(f"unread: {operand} is no factor of a multiply.")
+        raise DataError(f"unread: {operand} is not a factor of a multiply.")
     table, lanes = measured.tables[operand], measured.unread[operand]
     elements = table.elements
     if len(lanes) != table.threads or not all(_ascending(lane, elements) for lane in set(lanes)):

@@ -159,7 +159,7 @@ def of(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
 
 
 def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
-    """The table of each documented selector, or of the one asked for; of what no selector changes just the cell.
+    """The table of each documented selector, or of the one asked for; just the cell if no selector changes it.
 
     UsageError where the fragment does not have that selector.
     """
@@ -203,7 +203,7 @@ def _one(cell: Cell, selector: int | None) -> list[Cell]:
 
 
 def require_selection(cell: Cell) -> None:
-    """UsageError for the tables of all selectors together, where one is needed."""
+    """UsageError for the tables of all selectors together, if one is needed."""
     if cell.fragment.selectors and cell.selector is None:
         raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
 

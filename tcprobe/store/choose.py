@@ -7,10 +7,10 @@
 >>> found.measured.method, found.source
 ('live', 'published')
 
-Folders lie over each other: what was measured here over what tcprobe publishes. Of the measurements with a table the
-strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that lies over the
-others, and of several archs the newest; who names no arch means those that the uppermost folder has. Nothing else
-decides which table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only
+Folders have an order: what was measured here takes precedence over what tcprobe publishes. Of the measurements with a
+table the strongest method counts (live, sass, derived, same-opcode, emulated), at the same method the folder that comes
+before the others, and of several archs the newest; who names no arch means those that the uppermost folder has. Nothing
+else decides which table an answer, a page or an emitted text gives. What was refused or failed hides no table; it only
 explains why there is none.
 """
 
@@ -72,7 +72,8 @@ class Sourced(NamedTuple):
 
 
 class Layers:
-    """Folders of measurements, each lying over those after it. Short-lived: it takes the folders as they are.
+    """Folders of measurements, each taking precedence over those after it. Short-lived: it takes the folders as they
+    are.
 
     A file that cannot be trusted is left out, and `say` told so once, where a layer below may take its place; in the
     last layer, and where no table is left, it is a DataError.
@@ -238,7 +239,7 @@ class Layers:
         return Sourced(*nearest) if nearest else None
 
     def _archs_of(self, layer: Layer, fragment: Fragment) -> list[str]:
-        """The archs of which a layer has a table of a fragment, ascending."""
+        """The archs for which a layer has a table of a fragment, ascending."""
 
         def has(name: str, method: str) -> bool:
             measurement = self._read(layer, (name, method, fragment.experiment))

@@ -119,4 +119,4 @@ def _object(pairs: list[tuple[str, object]]) -> Json:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise DataError(f"{name} is no number.")
+    raise DataError(f"{name} is not a number.")

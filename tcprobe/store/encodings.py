@@ -77,4 +77,4 @@ def check(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: bits need hexadecimal digits.")
         rows = [inventory.instructions().get(form) for form in saved["forms"]]
         if not all(row and row.family == "mma" and row.target.on(arch.arch(name)) for row in rows):
-            raise DataError(f"{opcode}: forms are no mma forms of {name}.")
+            raise DataError(f"{opcode}: forms are not mma forms of {name}.")

@@ -69,8 +69,8 @@ def beside(results: Results, key: Key) -> Path:
 def settle(results: Results, kind: str, arch: str) -> None:
     """Save what an earlier document holds as findings of their own, then remove it.
 
-    What has a file is newer and stays. Taken up where it ended if it is interrupted: the document goes last. One that
-    cannot be trusted is kept under another name.
+    What has a file is newer and stays. If it is interrupted, the next call continues: the document is removed last. One
+    that cannot be trusted is kept under another name.
     """
     document = earlier.path(results, kind, arch)
     if document is None or not document.exists():

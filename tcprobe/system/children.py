@@ -70,9 +70,9 @@ def end(child: Child) -> None:
 
 
 def lived(code: int) -> int:
-    """The exit code of a child that nobody here killed.
+    """The exit code of a child that this process did not kill.
 
-    StarvedError where it got no memory: it says so, or signal 9 ended it, by which systems take their memory back.
+    StarvedError if it got no memory: it says so, or signal 9 ended it, with which systems reclaim memory.
     """
     if code in (STARVED, -9):
         raise StarvedError

@@ -33,7 +33,7 @@ _THREADS = threading.Lock()
 def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
     """The bytes of a regular file, None if there is none; a FIFO or a device is not waited for.
 
-    DataError where it cannot be read, is no regular file, or has more than `most` bytes.
+    DataError where it cannot be read, is not a regular file, or has more than `most` bytes.
     """
     try:
         with open(path, "rb", opener=_at_once) as file:
@@ -77,7 +77,7 @@ def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
         raise DataError(f"{path}, line {_lines(raw[: error.start])}: not UTF-8 text; save the file as UTF-8.") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise DataError(f"{path}, line {line}: a zero byte, so this is no UTF-8 text; save the file as UTF-8.")
+        raise DataError(f"{path}, line {line}: a zero byte, so this is not UTF-8 text; save the file as UTF-8.")
     return text
 
 
@@ -98,9 +98,9 @@ def is_folder(path: str | Path) -> bool:
 def write(path: Path, data: bytes, parents: bool = False) -> None:
     """Write a file whole; EnvironmentUnfitError if that fails, and the file is then as it was.
 
-    The permissions of an existing file stay, a link stays and what it leads to is written. What is no regular file (a
-    FIFO, a device), or is open already (/dev/stdout), is written through. A regular file that has just these bytes is
-    left alone. `parents` makes missing folders.
+    The permissions of an existing file stay, a link stays and what it leads to is written. What is not a regular file
+    (a FIFO, a device), or is open already (/dev/stdout), is written through. A regular file that has just these bytes
+    is left alone. `parents` makes missing folders.
     """
     try:
         if parents:
@@ -160,7 +160,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _is_open(path: str) -> bool:
-    """Whether a link on the way is one of /proc: it stands for a file that is open, as /dev/stdout does."""
+    """Whether a link on the way is one of /proc: it represents an open file, as /dev/stdout does."""
     while os.path.islink(path):
         folder = os.path.dirname(path)
         if os.path.realpath(folder).startswith("/proc/"):
@@ -176,7 +176,7 @@ def _write_through(path: Path, data: bytes) -> None:
 
 
 def _with_reader(path: str, flags: int) -> int:
-    """Open what is there for writing; OSError for a FIFO that nobody reads within `MOST_WAIT` seconds."""
+    """Open an existing file for writing; OSError for a FIFO that nobody reads within `MOST_WAIT` seconds."""
     end = time.monotonic() + MOST_WAIT
     while True:
         try:

@@ -1,6 +1,6 @@
 """A process that works for this program: `python -m tcprobe.system.worker MODULE [ARGUMENT]...` runs a module of it.
 
-Where memory ends before the module can say so, or in a thread of its own, the exit code does: `children.lived`.
+If memory runs out before the module can report it, or in another thread, the exit code reports it: `children.lived`.
 """
 
 from __future__ import annotations

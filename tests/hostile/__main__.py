@@ -26,7 +26,7 @@ def main() -> int:
     began = time.monotonic()
     report = run.campaign(_cases(chosen), chosen.seconds, chosen.jobs, chosen.keep)
     print(table(report))
-    print(f"{time.monotonic() - began:.0f} s; {report.left_out} inputs left out for want of time")
+    print(f"{time.monotonic() - began:.0f} s; {report.left_out} inputs left out because time ran out")
     if not board.rights_can_go():
         print("left out: what is unreadable or read-only, as tcprobe does not run without the rights of root here")
     for line in grouped(report.findings, chosen.examples):

@@ -295,7 +295,7 @@ def _compared(table: Table | None) -> Judge:
         if outcome.code > 1:
             return
         if table is None:
-            yield Fault("wrong", "compare takes what is no table", outcome.out[:100])
+            yield Fault("wrong", "compare takes what is not a table", outcome.out[:100])
             return
         found = re.search(r"(\d+) of (\d+) slots agree", outcome.out)
         agree = sum(TRUE.get(slot) == cell for slot, cell in table.items())
@@ -315,7 +315,7 @@ def _fitted(table: Table | None) -> Judge:
         if outcome.code > 1 or not outcome.out.strip():
             return
         if table is None:
-            yield Fault("wrong", "fit takes what is no table", outcome.out[:100])
+            yield Fault("wrong", "fit takes what is not a table", outcome.out[:100])
             return
         formulas = json.loads(outcome.out).get("formula") or {}
         for name, at in (("row", 0), ("col", 1)):

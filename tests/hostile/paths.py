@@ -25,7 +25,7 @@ DEEP = "/".join(["x" * 200] * 30)
 FULL = 'ulimit -f 4; exec "$@"'  # files end after four blocks: a disk that is full
 
 # name, the path, what is made of it before, and what has to be there after a success: the "text", through a "link",
-# the text or a refusal ("may"); or it is no success at all
+# the text or a refusal ("may"); or it is not a success at all
 Target = tuple[str, Word, Callable[[Path], object], str]
 
 

@@ -121,7 +121,7 @@ def attempt(case: Case, keep: Path | None = None) -> tuple[list[Outcome], list[F
 
 
 def judged(trial: Trial, outcome: Outcome, folder: Path) -> list[Fault]:
-    """What the trial's own judge says, where there is an outcome to judge; what it cannot read is no answer."""
+    """What the trial's own judge says, where there is an outcome to judge; what it cannot read is not an answer."""
     try:
         answered = not any(fault.kind in ("crashed", "hung") for fault in faults(outcome))
         return list(trial.judge(outcome, folder)) if answered else []

@@ -44,7 +44,7 @@ RENAMED = "registers renamed: every lane already holds what it needs"
 MOVMATRIX = "lanes exchanged by movmatrix"
 QUAD = "lanes exchanged within a quad"
 WARP = "lanes exchanged across the warp"
-MANY = 64  # selects from which on a trip through shared memory is worth a thought
+MANY = 64  # from so many selects on, shared memory may be cheaper
 SHARED = "not possible by moving registers inside a warp: use shared memory"
 
 

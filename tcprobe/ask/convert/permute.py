@@ -25,7 +25,7 @@ Need = tuple[int, int]  # (lane, the index that is not k)
 def k_order(tiling: Tiling) -> tuple[int, ...]:
     """For each place of k in the target which of the source goes there, so that every lane holds it already.
 
-    UsageError where the target is no factor, or no order does it.
+    UsageError where the target is not a factor, or no order does it.
     """
     fragment = tiling.target.fragment
     if fragment.role is not Role.FACTOR:

@@ -128,7 +128,7 @@ class Stored:
 
     @property
     def ideal(self) -> int:
-        """What they would be if no lanes collided."""
+        """Wavefronts if no lanes collided."""
         return ideal(self.judge, self.addresses.reshape(-1, WARP))
 
     @property
@@ -184,8 +184,8 @@ def stored(source: Cell, options: StoreOptions, name: str = "convert") -> Stored
     """How a fragment is stored; functions of its code are called after `name`.
 
     stmatrix by itself is the one, with .trans or without, that takes fewer instructions before it. UsageError where it
-    is no matrix of a multiply, the arch has no stmatrix, the types have no conversion, or the matrices do not fill the
-    tile.
+    is not a matrix of a multiply, the arch has no stmatrix, the types have no conversion, or the matrices do not fill
+    the tile.
     """
     require_matrix(source)
     if options.access == "stmatrix":
@@ -244,7 +244,7 @@ def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
     count, trans = name.removeprefix("stmatrix").removesuffix(".trans"), name.endswith(".trans")
     counts = [int(count[2:])] if count in (".x1", ".x2", ".x4") else list(COUNTS) if count in ("", ".") else []
     if not counts:
-        raise UsageError(f"{name!r} is none of stmatrix, stmatrix.x1, .x2 and .x4, with .trans or without.")
+        raise UsageError(f"{name!r} is not one of stmatrix, stmatrix.x1, .x2 and .x4, with or without .trans.")
     access("stmatrix.x1").check_on(arch.arch(source.arch))
     down, across = tile.lines // MATRIX_ROWS, tile.line_bytes // MATRIX_ROW
     whole = not (tile.lines % MATRIX_ROWS or tile.line_bytes % MATRIX_ROW)

@@ -216,5 +216,5 @@ def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:
         step.move(memory)
     wanted = held if request.loads else np.arange(len(memory.back))
     if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, wanted):
-        tables = "the tables of the fragment and of the instructions do not fit together"
-        raise UsageError(f"{request.words}: elements would not come to their places; {tables}.")
+        tables = "the tables of the fragment and of the instructions contradict each other"
+        raise UsageError(f"{request.words}: elements would not arrive at their places; {tables}.")

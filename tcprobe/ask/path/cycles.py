@@ -13,7 +13,7 @@ MEASURED_LINE = 128  # bytes of a line of the boxes whose round trips are measur
 
 
 def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
-    """Of one step; of what a multiply reads by itself nothing, for its own cost has it."""
+    """What one step costs; nothing for what a multiply reads by itself, since its own cost includes that."""
     costs_on = MeasuredCosts.of(request.rules)
     if isinstance(step, BoxCopy):
         return _boxes(step, costs_on)
@@ -25,7 +25,7 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
 
 
 def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
-    """Of every step by its kind, in order."""
+    """What every step costs by its kind, in order."""
     return {step.kind: step_cycles(request, step) for step in steps}
 
 

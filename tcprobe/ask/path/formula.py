@@ -55,7 +55,7 @@ def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
 
 
 def of_pair(values: Ints, first: str, second: str) -> str | None:
-    """The formula of a matrix of numbers in the names of its two coordinates, None where it is no sum of strides.
+    """The formula of a matrix of numbers in the names of its two coordinates, None where it is not a sum of strides.
 
     >>> import numpy as np
     >>> of_pair(np.arange(4)[:, None] * 32 + np.arange(2) * 512, "k", "block")

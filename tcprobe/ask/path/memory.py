@@ -1,4 +1,4 @@
-"""A tile on its way, simulated: which piece of which element is where in global memory, shared memory and registers.
+"""A tile's transfer, simulated: which piece of which element is where in global memory, shared memory and registers.
 
 >>> from tcprobe.ask.tile import parse_tile
 >>> memory = Memory(parse_tile("2x8", "f16", "row"), 20, 64, 1, 2)

@@ -36,7 +36,9 @@ class TileRequest:
     def __post_init__(self) -> None:
         match = _FILL.fullmatch(self.fill)
         if not match or (match[1] == "tma" and match[2]):
-            raise UsageError(f"`fill` {self.fill[:30]!r} is none of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes.")
+            raise UsageError(
+                f"`fill` {self.fill[:30]!r} is not one of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes."
+            )
         if not self.tile.length <= self.ld <= MOST_LD:
             raise UsageError(
                 f"`ld` {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."
@@ -87,7 +89,7 @@ class PathRequest(TileRequest):
         super().__post_init__()
         if self.move not in MOVES or self.access.order != "slots":
             raise UsageError(
-                f"`access` {self.access.name} is none of ldmatrix, stmatrix, ld.shared and st.shared, which "
+                f"`access` {self.access.name} is not one of ldmatrix, stmatrix, ld.shared and st.shared, which "
                 "move a fragment's registers."
             )
 

@@ -26,7 +26,7 @@ _BITS = {
 
 
 def value(token: str) -> float:
-    """Of a token without a sign."""
+    """The value of a token without a sign."""
     return float(token.rstrip("fF") if token[0] in ".0123456789" else token)
 
 
@@ -45,7 +45,7 @@ def literal(given: float, kind: str) -> str:
     if isinstance(given, int):
         return str(given)
     if not (dtype(kind).is_float or kind.startswith("b")):
-        raise UsageError(f"{quoted(str(given))} is no {kind}: these elements are whole numbers up to {INT}.")
+        raise UsageError(f"{quoted(str(given))} is not of type {kind}: these elements are whole numbers up to {INT}.")
     wide = "f64" if kind == "f64" else "f32"
     if not math.isfinite(given):
         sign = "-" if given < 0 else ""

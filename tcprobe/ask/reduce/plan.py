@@ -58,7 +58,7 @@ class Scheme:
 
     @property
     def shuffles(self) -> int:
-        """Of the rounds."""
+        """Shuffles of all rounds."""
         return sum(one.words for one in self.rounds)
 
     @property

@@ -84,11 +84,11 @@ def _counts(cell: Cell, size: str) -> tuple[int, int]:
     """How many fragments stand below and beside each other."""
     fragment, match = cell.fragment, re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", size)
     if not match:
-        raise UsageError(f"{quoted(size)} is no tile such as {fragment.rows}x{2 * fragment.cols}: rows x columns.")
+        raise UsageError(f"{quoted(size)} is not a tile such as {fragment.rows}x{2 * fragment.cols}: rows x columns.")
     rows, cols = int(match[1]), int(match[2])
     if rows % fragment.rows or cols % fragment.cols:
         nearest = f"{-(-rows // fragment.rows) * fragment.rows}x{-(-cols // fragment.cols) * fragment.cols}"
         raise UsageError(
-            f"{size} is no whole number of {fragment.rows} x {fragment.cols} fragments; next is {nearest}."
+            f"{size} is not a whole number of {fragment.rows} x {fragment.cols} fragments; next is {nearest}."
         )
     return rows // fragment.rows, cols // fragment.cols

@@ -6,8 +6,8 @@
 >>> found.steps, found.k, found.lines, found.loads, found.conversion.instructions / found.conversion.codes
 (8, 128, 8, 1, 1.125)
 
-A block is `k` x `lines` weights, lines being what is no k: columns of B, rows of A. Blocks lie by k, then by lines; in
-one each lane's words follow each other, lane after lane, step after step. Lanes that hold the same have one place.
+A block is `k` x `lines` weights, lines being what is not a k: columns of B, rows of A. Blocks lie by k, then by lines;
+in one each lane's words follow each other, lane after lane, step after step. Lanes that hold the same have one place.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def repack(
     """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
 
     `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers` have
-    D's table, where that takes the scales in. UsageError where the fragment is no factor in registers, has another
+    D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers, has another
     type, or the types or the group do not do, with what does.
     """
     way = checked(cell, stored, wanted)

@@ -18,7 +18,7 @@ MODULE = '''# made by tcprobe {version}: weights of {type} for {fragment}
 
 PLACES, STEPS, SLOTS, WORDS = {places}, {steps}, {slots}, {words}  # lanes with words of their own; of a place
 K, LINES = {k}, {lines}  # of a block
-CODES, BITS, FLIP = {codes}, {bits}, {flip:#x}  # codes of a word; of a code, and those that are stored turned over
+CODES, BITS, FLIP = {codes}, {bits}, {flip:#x}  # codes of a word; of a code, and those that are stored inverted
 # where the bits of a word's codes are in it, from the lowest on
 AT = {module}.{array}({at})
 
@@ -33,7 +33,7 @@ LINE = {line} + _none  # {axis} in a block
 def repack(weights):
     """The words of weights, ({shape}), {holds}: (k / K, {axis} / LINES, PLACES, WORDS), {word}.
 
-    ValueError where k is no multiple of K, {axis} none of LINES, or a weight is none of {type}.
+    ValueError where k is not a multiple of K, {axis} none of LINES, or a weight is none of {type}.
     """
     given = {given}
     if {fraction}:
@@ -63,7 +63,7 @@ def unpack(words):
 
 
 def _whole(shape):
-    """(k, {axis}); ValueError with the nearest that works where it is no whole number of blocks."""
+    """(k, {axis}); ValueError with the nearest that works where it is not a whole number of blocks."""
     if len(shape) != 2:
         raise ValueError(f"weights are a matrix, not of shape {{tuple(shape)}}")
     for name, size, block in (("k", shape[0], K), ("{axis}", shape[1], LINES)):

@@ -64,7 +64,7 @@ def _costs(weights: Repacking) -> Iterator[str]:
     else:
         yield f"convert: {way.instructions} instructions for {way.codes} elements, {each:g} an element; {way.words}"
     if way.flip:
-        yield f"stored codes are {way.source}'s with bits {way.flip:#x} turned over, that is, {way.flip} more"
+        yield f"stored codes are {way.source}'s with bits {way.flip:#x} inverted, which adds {way.flip}"
     if way.needs:
         yield f"needs -arch={' or '.join(weights.compiled_for)}"
     if weights.conversion.source == "e4m3" and weights.conversion.source != way.target:
@@ -92,7 +92,7 @@ def _like(weights: Repacking) -> Iterator[str]:
     held = f"a lane's registers of {weights.steps} multiplies" if weights.steps > 1 else "a lane's registers"
     shared = [f"a 16-byte load has {held}{', along k' * (weights.steps > 1)}"]
     if "interleaved" in weights.conversion.words:
-        shared.append("nibbles lie interleaved for the exponent trick")
+        shared.append("nibbles are interleaved for the exponent trick")
     if weights.group:
         shared.append("each group of k has its scale")
     yield (

@@ -99,7 +99,7 @@ def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[i
 
 
 def _of_quad_pair(placed: Callable[[int, int], Place], lane_of: Any) -> Callable[[int, int], Place]:
-    """Of the lanes that hold the first product; others are not stated."""
+    """The map of the lanes that hold the first product; it does not state the others."""
     logical = {int(lane_of(j)): j for j in range(8)}
     return lambda thread, i: placed(logical[thread], i) if thread in logical else None
 

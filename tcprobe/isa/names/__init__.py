@@ -129,7 +129,7 @@ class Meaning:
 
 
 def resolve(name: str, *texts: str) -> Meaning:
-    """What a name means; with `texts` what these mean for which it stands."""
+    """What a name means; with `texts`, what the names mean that it stands for."""
     return Meaning(name, texts or (name,))
 
 
@@ -291,7 +291,7 @@ def _globbed(name: str, rows: Iterable[T]) -> list[T]:
 
 
 def matching(pattern: str, ids: Iterable[str]) -> list[str]:
-    """The ids that a pattern means; where it means none as it is, those of which it means some parts, in order."""
+    """The ids that a pattern means; if it means none as written, those that contain its parts in order."""
     listed = list(ids)
     for whole in (pattern, f"*.{pattern}", f"{pattern}.*", f"*.{pattern}.*"):
         matches = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), whole.lower())]

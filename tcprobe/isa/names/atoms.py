@@ -86,7 +86,7 @@ def _sm120(sparse: str, k: str, scaled: str, arguments: str) -> list[str]:
 
 
 def _blocks(k: int, size: str) -> str:
-    """How many blocks of VS elements there are along k; VS itself, which no form has, where that is no whole number."""
+    """How many blocks of VS elements there are along k; VS itself, which no form has, if they do not fill k."""
     whole = re.fullmatch("[1-9][0-9]{0,2}", size) and k % int(size) == 0
     return str(k // int(size)) if whole else size
 

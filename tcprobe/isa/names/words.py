@@ -88,7 +88,7 @@ MOST_WORDS = 24
 
 @dataclass(frozen=True)
 class Reading:
-    """`dotted` are runs of parts, each in its order, with those that every form has; `words` stand in any order."""
+    """`dotted` are runs of parts, each in its order, with those that every form has; `words` are in any order."""
 
     dotted: tuple[tuple[str, ...], ...]
     words: tuple[str, ...]
@@ -126,7 +126,7 @@ class Reading:
         )
 
     def written_as(self, parts: Callable[[], Sequence[str]]) -> bool:
-        """Whether the parts that every form has stand where they stand among those of a PTX name."""
+        """Whether the parts that every form has are in the same places as in a PTX name."""
         return self.dotted == self.bare or all(_ordered(run, parts()) for run in self.dotted)
 
     def in_order(self, parts: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What is wrong with a name that means nothing, or something else than what is asked for; what PTX has beside.
+"""What is wrong with a name that means nothing, or not what is asked for; and what else PTX has under it.
 
 >>> from tcprobe.isa.names.wrong import neighbour
 >>> neighbour("ldmatrix.m8n8.x4") is None, neighbour("shfl.sync.bfly.b32").what
@@ -22,6 +22,7 @@ from tcprobe.text import quoted
 if TYPE_CHECKING:
     from tcprobe.isa.names import Meaning
 
+MOST_CHOICES = 3  # names that are suggested, each with a line to paste
 MOST_NAME = 200
 
 
@@ -78,8 +79,8 @@ def _nearest(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageE
     reading = words.read(name)
     near = _reordered(name) or fitting(tuple(dict.fromkeys(reading.plain))) or fitting(reading.plain)
     if near and reading.dotted:
-        hint = f"The parts of a dotted name keep their order. Did you mean {' or '.join(near[:3])}?"
-        return _none(name, hint, choices=near[:3])
+        hint = f"The parts of a dotted name keep their order. Did you mean {' or '.join(near[:MOST_CHOICES])}?"
+        return _none(name, hint, choices=near[:MOST_CHOICES])
     if " " not in name and (alike := _alike(name)):
         return _none(name, f"Did you mean {' or '.join(alike)}?", choices=alike)
     return _by_words(name, fitting)
@@ -92,7 +93,7 @@ def _none(name: str, hint: str, topic: str = "", choices: Sequence[str] = ()) ->
 
 
 def _reordered(name: str) -> list[str]:
-    """Ids of the very same parts in another order, those first that keep most of the order as it is."""
+    """Ids of the very same parts in another order, those first that keep most of the order."""
     import difflib
 
     parts = name.lower().split(".")
@@ -110,7 +111,7 @@ def _alike(name: str) -> list[str]:
 
 
 def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
-    """What is wrong with the name of a family; `others` are known besides."""
+    """What is wrong with the name of a family; `others` are known as well."""
     known = ", ".join((*inventory.families(), *others))
     return UsageError(f"no family is called {quoted(name)}; known: {known}.")
 
@@ -125,7 +126,7 @@ def no_multiply(instruction: Instruction) -> UsageError:
     """What is wrong with asking for the product of something that has none, or none in registers."""
     if instruction.multiplies:
         return no_registers(instruction)
-    return UsageError(f"{instruction.id} is no multiply: it moves a matrix.", "a move")
+    return UsageError(f"{instruction.id} is not a multiply: it moves a matrix.", "a move")
 
 
 def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:
@@ -145,7 +146,7 @@ def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> Usage
     if ids:
         left_out = [word for word in wanted if word not in kept] or ["one of the types"]
         hint += f"Without {', '.join(left_out)} it would mean {some(ids, 3)}."
-    return _none(name, hint, topic)
+    return _none(name, hint, topic, ids if len(ids) <= MOST_CHOICES else ())
 
 
 def some(names: Iterable[str], most: int = 6) -> str:

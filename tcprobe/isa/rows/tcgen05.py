@@ -184,7 +184,7 @@ _REPEATED = re.compile(r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})")
 
 
 def _moved(op: str, move: Transfer, number: int = 0) -> Instruction:
-    """A load or store of .x`number`; without a number the listed one, which stands for all."""
+    """A load or store of .x`number`; without a number the listed one, which represents all."""
     rows, cols = move.lanes, move.columns * (number or LEAST[op])
     memory = _placed("memory", Role.SOURCE, "b32", (rows, cols), Place.TENSOR_MEMORY)
     role, letter = (Role.SOURCE, "a") if op == "st" else (Role.RESULT, "d")
@@ -204,7 +204,7 @@ def _moved(op: str, move: Transfer, number: int = 0) -> Instruction:
 
 
 class RepeatedForms(Forms):
-    """Loads and stores with their number of repetitions are forms too, which those without stand for."""
+    """Loads and stores with a number of repetitions are forms too; those without it represent them."""
 
     def unlisted(self, id_: str) -> Instruction | None:
         """The load or store of an id with its number of repetitions, None where PTX has none of that id."""

@@ -1,4 +1,4 @@
-"""The warpgroup multiplies wgmma and wgmma.sp of PTX ISA 9.1, section 9.7.15, as rows; one row stands for every N.
+"""The warpgroup multiplies wgmma and wgmma.sp of PTX ISA 9.1, section 9.7.15, as rows; one row covers every N.
 
 A is in registers (operand a) or in shared memory (a_smem): PTX has one name for both. B is in shared memory always.
 Of sparse forms A is m x k/2: what is stored of it. Only 16-bit types have operands with m or n contiguous (`majors`).

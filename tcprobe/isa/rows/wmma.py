@@ -58,7 +58,7 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
 
 
 class _Form(NamedTuple):
-    """A multiply that a row stands for."""
+    """A multiply of a row."""
 
     row: WmmaRow
     shape: Shape

@@ -1,4 +1,4 @@
-"""Pages of what has no table: instructions without registers, and fragments of which nobody says anything."""
+"""Pages of what has no table: instructions without registers, and fragments that no source describes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _all(facts: Facts) -> View:
     ]
     about = (
         "Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
-        "32 w + 31. None of this is measured: no GPU with tensor memory was at hand, and machine code shows no "
+        "32 w + 31. None of this is measured: no GPU with tensor memory was available, and machine code shows no "
         "layout."
     )
     return View(

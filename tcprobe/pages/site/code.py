@@ -17,7 +17,7 @@ MOST_REGISTERS = 16  # that are written one by one
 
 
 def tabs(cell: Cell) -> list[Tab]:
-    """(language, code) of a table; none of operands of which some slots are unused."""
+    """(language, code) of a table; none for operands with unused slots."""
     if cell.fragment.role not in WHOLE or None in cell.table.cells:
         return []
     return [(name, text) for name, write in WRITERS.items() for text in _tried(write, cell)]

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from tcprobe.ask.describe import indices
 from tcprobe.fit import fitted
+from tcprobe.fit.manual import in_manual
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
@@ -182,4 +183,5 @@ def _slots(table: Table) -> str:
 def _notes(fact: Fact, table: Table) -> list[str]:
     counts = sorted(table.copies) if fact.fragment.role in WHOLE else [1]
     lines = [_slots(table)] + ([] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders."])
-    return lines + ([f"{indices(fact.fragment)}."] if fact.fragment.role is Role.METADATA else [])
+    lines += [f"{indices(fact.fragment)}."] if fact.fragment.role is Role.METADATA else []
+    return lines + [sentence for sentence in (in_manual(fitted(table).formulas.values()),) if sentence]

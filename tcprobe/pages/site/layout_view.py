@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tcprobe.fit import fitted
+from tcprobe.fit.manual import in_manual
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.grid import Block, blocks
 from tcprobe.pages.site import addresses, markup, words
@@ -29,6 +31,7 @@ def view(facts: Facts, id_: str) -> View:
         "many": many,
         "id": id_,
         "formula": words.formula(table),
+        "manual": in_manual(fitted(table).formulas.values()),
         "held": [
             (
                 archs,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_MATRIX, MOST_REGISTERS = 40_000, 18_000  # characters that a page has of a table; the script draws the rest
 _DATA = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
-_MARKS = re.compile("<|&(?! )")  # that are no text between tags
+_MARKS = re.compile("<|&(?! )")  # that are not text between tags
 
 
 class Drawn(NamedTuple):
@@ -87,11 +87,11 @@ def data(value: object) -> Markup:
     """JSON for a script element, in which nothing ends the element."""
     from markupsafe import Markup
 
-    return Markup(plain(value))  # <, > and & are spelled out
+    return Markup(plain(value))  # <, > and & are escaped
 
 
 def plain(value: object) -> str:
-    """JSON on one line, with <, > and & spelled out."""
+    """JSON on one line, with <, > and & escaped."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True).translate(_DATA)
 
 

@@ -150,7 +150,7 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
         said = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues a warp", counted]
         places = [f"{place} address {text}" for place, text in formulas(plan.asked, step).items() if text]
         yield "; ".join(filter(None, [*said, *places]))
-    yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements come to their places"
+    yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements arrive at their places"
 
 
 def _p_as_a() -> Iterator[RecipeCommand]:

@@ -49,7 +49,7 @@ def _listed(folder: Path) -> set[str]:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Relative names of all that is no folder, one folder after the other."""
+    """Relative names of all that is not a folder, one folder after the other."""
     for path, folders, names in os.walk(folder):
         at = Path(path).relative_to(folder)
         folders.sort()

@@ -83,14 +83,14 @@ def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
     if not match or (match[1] == "K" and match[2] == "SW128_32B"):
         return None
     if match[3] and match[3] not in TYPES:
-        raise UsageError(f"{name}: {match[3]!r} is no type of known width; known are {', '.join(TYPES)}.")
+        raise UsageError(f"{name}: {match[3]!r} is not a type of known width; known are {', '.join(TYPES)}.")
     wide = TYPES[match[3]] if match[3] else bits
     if wide is None or bits not in (None, wide):
         raise UsageError(f"{name}: `bits` gives the width of an element" + (f", here {wide}." if wide else "."))
     swizzle, span, runs = SPANS[match[2]]
     own = swizzle.in_elements(wide)
     if own is None or span * 8 % wide:
-        raise UsageError(f"{name}: elements of {wide} bits do not fit into what it swizzles.")
+        raise UsageError(f"{name}: elements of {wide} bits are too wide for what it swizzles.")
     run = span * 8 // wide
     return CuteAtom(text, wide, own, (runs, run) if match[1] == "K" else (run, runs), 1 if match[1] == "K" else 0)
 

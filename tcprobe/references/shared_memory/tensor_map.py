@@ -74,7 +74,7 @@ class TensorMap(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """Of an element in shared memory, with its part of a gap."""
+        """Bits of an element in shared memory, with its part of a gap."""
         return PACKED_BITS.get(self.type, (0, 8 * self.size))[1]
 
     @property
@@ -84,7 +84,7 @@ class TensorMap(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of a box."""
+        """Bytes of a box."""
         return self.row_bytes * self.rows
 
 

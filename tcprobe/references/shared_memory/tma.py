@@ -25,7 +25,7 @@ MOST_EXTENT, INNER, ALIGNMENT = 256, 16, 128  # elements of a box's side; bytes
 MOST_BYTES = 228 << 10  # of a box, and of the shared memory of an SM of sm_90
 WIDTHS = (8, 16, 32, 64)
 MODES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
-ATOMS_ARCH = 100  # from which on a span of 128 bytes can have other atoms than 16 bytes; sm_90's driver refuses them
+ATOMS_ARCH = 100  # from here on a span of 128 bytes can have larger atoms than 16 bytes; sm_90's driver refuses them
 # their swizzles of byte addresses: rows of the span exchange atoms (PTX ISA 9.1, section 5.5.5; CUDA driver API)
 ATOMS = {
     "128B_ATOM_32B": (Swizzle(2, 5, 2),),
@@ -107,7 +107,7 @@ class Mode(NamedTuple):
 
 
 def resolve(name: str) -> Mode | None:
-    """The mode that SWIZZLE_128B, another spelling of it, or SWIZZLE_128B_ATOM_32B means; None for any other name."""
+    """The mode that SWIZZLE_128B, written in any way, or SWIZZLE_128B_ATOM_32B means; None for any other name."""
     plain = name.strip().removeprefix("CU_TENSOR_MAP_")
     bare = plain.removeprefix("SWIZZLE_") if plain.startswith("SWIZZLE_") else ""
     if bare in ATOMS:

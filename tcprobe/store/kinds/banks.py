@@ -57,12 +57,12 @@ def check(finding: Finding) -> None:
     """DataError unless it is the rule of an access that the arch has."""
     row, body = accesses().get(finding.subject), finding.body
     if row is None or not row.target.on(arch(finding.arch)):
-        raise DataError(f"{finding.subject} is no access of shared memory on {finding.arch}.")
+        raise DataError(f"{finding.subject} is not an access of shared memory on {finding.arch}.")
     for rule in (body.rule, *((body.second.rule,) if body.second else ())):
         if not all(0 < n <= WARP and not WARP % n for n in (rule.phase, rule.joined)) or rule.joined < rule.phase:
             raise DataError(f"{row.name} has no phases of 1 to {WARP} lanes.")
     if body.misfits > body.patterns:
-        raise DataError(f"{row.name}: more patterns do not fit than were timed.")
+        raise DataError(f"{row.name}: more misfits than timed patterns.")
     if body.tags:
         try:
             from_json({"masks": body.tags.masks})

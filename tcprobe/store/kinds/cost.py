@@ -27,7 +27,7 @@ from tcprobe.store.finding import Finding, how
 
 METHODS = ("live",)
 WHAT = "times every instruction: latency by operand, interval, and what overlaps"
-MOST_SPREAD = 0.1  # from which on a device is not alone, or not steady
+MOST_SPREAD = 0.1  # above this the device is shared, or not steady
 ABOVE_PEAK = 1.01
 Cycles = Annotated[float, msgspec.Meta(gt=0, le=1e7)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -139,7 +139,7 @@ def check(finding: Finding) -> None:
             "is the GPU used by others?"
         )
     if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
-        raise DataError(f"{finding.subject}: its interval is no point of its curve.")
+        raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
     if row and row.multiplies:
         _check_peak(finding, row)
 

@@ -32,7 +32,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def check(finding: Finding) -> None:
     """DataError unless it is of an instruction, and a refused one becomes nothing."""
     if finding.subject not in inventory.instructions():
-        raise DataError(f"{finding.subject} is no instruction that this tcprobe knows.")
+        raise DataError(f"{finding.subject} is not an instruction that this tcprobe knows.")
     if finding.body.refused is not None and (finding.body.opcodes or finding.body.others):
         raise DataError(f"{finding.subject}: refused, and yet it has opcodes.")
 

@@ -57,7 +57,7 @@ def check(finding: Finding) -> None:
     """DataError unless it is an arithmetic that the subject's types and products can have."""
     rows, body = together().get(finding.subject), finding.body
     if rows is None or not rows[0].target.on(arch(finding.arch)):
-        raise DataError(f"{finding.subject} is no multiply of {finding.arch} whose arithmetic is measured.")
+        raise DataError(f"{finding.subject} is not a multiply of {finding.arch} whose arithmetic is measured.")
     if not set(body.forms) <= {row.id for row in rows} or finding.subject not in body.forms:
         raise DataError(f"{finding.subject}: forms of another arithmetic.")
     is_float = types(rows[0]).is_float

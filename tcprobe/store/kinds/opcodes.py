@@ -30,7 +30,7 @@ def check(finding: Finding) -> None:
     """DataError unless the layouts are those of a product, and a wmma.mma of the arch showed them."""
     source = inventory.instructions().get(finding.body.source)
     if source is None or source.family != "wmma" or not source.target.on(arch.arch(finding.arch)):
-        raise DataError(f"{finding.subject}: {finding.body.source} is no wmma.mma of {finding.arch}.")
+        raise DataError(f"{finding.subject}: {finding.body.source} is not a wmma.mma of {finding.arch}.")
     if not {"a", "b", "d"} <= set(finding.body.layouts) <= {"a", "b", "c", "d"}:
         raise DataError(f"{finding.subject}: layouts of a, b and d are needed.")
     acceptance.product(finding.subject, {o: layouts.read(layout) for o, layout in finding.body.layouts.items()})

@@ -50,7 +50,7 @@ def check(finding: Finding) -> None:
     id_, selector = split(finding.subject)
     row, body = inventory.instructions().get(id_), finding.body
     if row is None or row.metadata is None or not row.target.on(arch(finding.arch)):
-        raise DataError(f"{id_} is no sparse multiply of {finding.arch}.")
+        raise DataError(f"{id_} is not a sparse multiply of {finding.arch}.")
     if (body.nibbles is None) == (body.selector is None) or (selector is None) != (body.selector is None):
         raise DataError(f"{finding.subject}: either the values of an instruction, or one selector.")
     if body.nibbles is not None:

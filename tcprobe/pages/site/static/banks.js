@@ -12,7 +12,7 @@
 
   const refuse = (/** @type {string} */ words) => { throw new Error(words); };
   const whole = (/** @type {string | null} */ text, least = 0, most = SIDE) => {
-    if (text === null || !/^-?\d{1,7}$/.test(text) || Number(text) < least || Number(text) > most) refuse(`${String(text).slice(0, 20)} is no number from ${least} to ${most}`);
+    if (text === null || !/^-?\d{1,7}$/.test(text) || Number(text) < least || Number(text) > most) refuse(`${String(text).slice(0, 20)} is not a number from ${least} to ${most}`);
     return Number(text);
   };
 
@@ -33,7 +33,7 @@
     } else if (how !== "none") {
       tile.swizzle = how.split(",").map((part) => whole(part, -MOST, MOST));
       const [b, m, s] = tile.swizzle;
-      if (tile.swizzle.length !== 3 || b < 0 || m < 0 || Math.abs(s) < b) refuse(`${how.slice(0, 20)} is no swizzle: B and M are at least 0, and |S| at least B`);
+      if (tile.swizzle.length !== 3 || b < 0 || m < 0 || Math.abs(s) < b) refuse(`${how.slice(0, 20)} is not a swizzle: B and M are at least 0, and |S| at least B`);
     }
     if (line < bytes) refuse(`lines of ${bytes} bytes cannot be ${line} bytes apart`);
     tile.padding = line - bytes;
@@ -60,7 +60,7 @@
   function walk(/** @type {Tile} */ tile, /** @type {any} */ data) {
     const [name, order] = tile.access.split("@"), copy = /^cp\.async\.(?:ca\.|cg\.)?(4|8|16)$/.exec(name);
     if (name.startsWith("wgmma")) refuse("how the reads of wgmma meet in banks is not measured; the page of wgmma says which banks its operands lie in");
-    if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ stands rows or cols");
+    if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ write rows or cols");
     if (copy && order === "cols") refuse("cp.async sweeps along lines; only @rows goes with it");
     const id = copy ? `st.shared.b${8 * Number(copy[1])}` : name;
     if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`))) refuse(`unknown access ${name.slice(0, 40)}`);
@@ -69,10 +69,10 @@
     if (order === undefined && !copy && !matrix) refuse(`${name} alone walks a fragment: say ${name}@rows or @cols`);
     const lines = tile.column ? tile.cols : tile.rows, bytes = ((tile.column ? tile.rows : tile.cols) * tile.bits) / 8;
     if (lines * bytes > SHARED) refuse(`a tile of ${lines * bytes} bytes; the largest shared memory has ${SHARED}`);
-    if (order === undefined && matrix && lines % 8) refuse(`${lines} lines are no whole matrices of 8`);
+    if (order === undefined && matrix && lines % 8) refuse(`${lines} lines are not whole matrices of 8`);
     if (bytes % rule.bytes) refuse(`a line of ${bytes} bytes is not whole pieces of ${rule.bytes} bytes`);
     const each = bytes / rule.bytes, count = lines * each, along = order === "rows" || copy;
-    if (matrix && count % rule.lanes) refuse(`the tile's ${count} rows of ${rule.bytes} bytes are no multiple of ${rule.lanes}`);
+    if (matrix && count % rule.lanes) refuse(`the tile's ${count} rows of ${rule.bytes} bytes are not a multiple of ${rule.lanes}`);
     const places = [];
     for (let first = 0; first < count; first += rule.lanes) {
       places.push(Array.from({ length: WARP }, (_, lane) => {

@@ -65,7 +65,7 @@ globalThis.tcprobe.page = function homePage() {
   one("#live-choose").append(label);
   for (const [words, text] of data.examples) {
     const button = make("button", words);
-    button.type = "button"; // Enter in the box is no click on it
+    button.type = "button"; // Enter in the box is not a click on it
     button.addEventListener("click", () => { input.value = text; ask(); });
     one("#live-choose").append(button);
   }

@@ -51,8 +51,8 @@
     if (lines < 8 || lines % 8) refuse(`${lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed`);
     if (k < 1 || (k * bits) % (8 * K_BYTES)) refuse(`k ${k} is ${(k * bits) / 8} bytes: one multiply takes ${K_BYTES}, so a multiple of that is needed`);
     if (bytes > MOST_SHARED) refuse(`the tile has ${bytes} bytes; a block has at most ${MOST_SHARED} of shared memory`);
-    if (inner % width) refuse(`${inner} bytes of ${major === "k" ? "k" : "lines"} are no whole rows of ${width} bytes, as the pattern needs`);
-    if (lines % block) refuse(`${lines} lines are no multiple of the ${block} that one multiply takes`);
+    if (inner % width) refuse(`${inner} bytes of ${major === "k" ? "k" : "lines"} are not whole rows of ${width} bytes, as the pattern needs`);
+    if (lines % block) refuse(`${lines} lines are not a multiple of the ${block} that one multiply takes`);
     const taken = (block * bits) / 8;
     if (major === "mn" && swizzle && lines > block && taken % swizzle && swizzle % taken) refuse(`blocks of ${block} lines are ${taken} bytes: the second or third would begin in one row of ${swizzle} bytes and end in another`);
     const [lbo, sbo, reasons] = strides(lines, k, bits, major, swizzle), fields = { lbo, sbo, swizzle, base_offset: 0, start: 0 };
@@ -84,7 +84,7 @@
 
   root.tcprobe.page = function wgmmaPage() {
     const { one, all, make, data } = root.tcprobe, boxes = all("#tile [name]"), fields = all("#fields [name]"), bits = one("#bits");
-    const whole = (/** @type {string} */ text, most = 1e6) => (/^\d{1,7}$/.test(text.trim()) && Number(text) <= most ? Number(text) : refuse(`${text.slice(0, 20) || "nothing"} is no number from 0 to ${most}`));
+    const whole = (/** @type {string} */ text, most = 1e6) => (/^\d{1,7}$/.test(text.trim()) && Number(text) <= most ? Number(text) : refuse(`${text.slice(0, 20) || "nothing"} is not a number from 0 to ${most}`));
     let found = /** @type {any} */ (null);
 
     function asked() {
@@ -164,7 +164,7 @@
     }
 
     function words(/** @type {Fields} */ now) {
-      const span = now.swizzle ? ` The pattern starts anew every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is no multiple of that: it goes by the address, minus the base offset" : ""}.` : "";
+      const span = now.swizzle ? ` The pattern starts anew every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it goes by the address, minus the base offset" : ""}.` : "";
       one("#fields-said").textContent = `Bits 0 to 13 are start / 16 = ${now.start / 16}, 16 to 29 LBO / 16 = ${now.lbo / 16}, 32 to 45 SBO / 16 = ${now.sbo / 16}, 49 to 51 the base offset ${now.base_offset}, 62 and 63 the swizzle ${CODES[now.swizzle]}.${span}`;
     }
 

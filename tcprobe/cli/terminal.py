@@ -1,0 +1,73 @@
+"""What only a terminal gets: progress on stderr, and a pager for long text. A pipe or a file gets none of it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+
+import click
+
+Tick = Callable[[int, str | None], None]  # (more to do, None), or (0, what is done)
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[Tick]:
+    """A bar with what is done, how much there is, and the time left; yields the function that moves it."""
+    if not sys.stderr.isatty():
+        yield lambda _more, _finished: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        task = bar.add_task(doing, total=0)
+
+        def tick(more: int, finished: str | None) -> None:
+            if finished is None:
+                bar.update(task, total=(bar.tasks[0].total or 0) + more)
+            else:
+                bar.update(task, advance=1, description=finished)
+
+        yield tick
+
+
+@contextmanager
+def working(words: str) -> Iterator[None]:
+    """A spinner beside `words` while one long step runs."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, highlight=False).status(words):
+        yield
+
+
+@contextmanager
+def paged(wanted: bool = True) -> Iterator[None]:
+    """What is printed inside goes through the user's pager if it is longer than the terminal; Ctrl-C leaves as usual.
+
+    PAGER= (empty) or PAGER=cat turns it off.
+    """
+    if not wanted or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("PAGER") == "":
+        yield
+        return
+    context, held = click.get_current_context(silent=True), io.StringIO()
+    chosen = context.color if context else None
+    if context and chosen is None:
+        context.color = True  # else click would take the colours out of what is held
+    try:
+        with redirect_stdout(held):
+            yield
+    finally:
+        if context:
+            context.color = chosen
+        text = held.getvalue()
+        if len(text.splitlines()) < os.get_terminal_size(sys.stdout.fileno()).lines:
+            click.echo(text, nl=False, color=chosen)
+        else:
+            click.echo_via_pager(text.removesuffix("\n"), color=chosen)
