@@ -6,9 +6,6 @@ so steps, boxes and the byte of an element are those of `ask.descriptor`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.errors import UsageError
@@ -79,7 +76,7 @@ def _plain(decoded: DecodedWord) -> Json:
     return {"fields": decoded.fields, "undocumented": decoded.undocumented}
 
 
-def instruction_json(kind: str, said: Mapping[str, Any]) -> Json:
+def instruction_json(kind: str, said: Json) -> Json:
     """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
     bits = idesc.encode(kind, said)
     return {

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,9 @@ from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from tcprobe.cli.requests import RunAsked
     from tcprobe.fit.formula import Formula
     from tcprobe.run.campaign import Report, Request
     from tcprobe.run.merge import Conflict
@@ -71,7 +74,9 @@ if TYPE_CHECKING:
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
 @named("patterns", "one")
-def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Any) -> None:
+def run(
+    folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Unpack[RunAsked]
+) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
@@ -82,25 +87,25 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
     from tcprobe.isa import arch
     from tcprobe.run.process import ended_by_errors, sass_worker
 
-    as_json = asked.pop("as_json")
     if len(toolkits) > 1 and asked["method"] != "sass":
         raise UsageError("--cuda given several times is for machine code: add --method sass.")
-    asked["cuda"] = next(iter(toolkits), None)
+    cuda, limit = next(iter(toolkits), None), asked["limit"]
     _check_family(asked["family"])
-    if asked["name"] not in (None, "all"):
-        arch.arch(asked["name"])
+    name = None if asked["name"] == "all" else asked["name"]
+    if name:
+        arch.arch(name)
     if asked["method"] == "sass" and asked["index"] is not None:
         raise UsageError("--device means a live GPU; --method sass reads machine code.")
-    worker = _live(asked["cuda"], asked["limit"])
+    worker = _live(cuda, limit)
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
-    if asked["method"] == "sass" and asked["name"] not in (None, "all"):
+    if asked["method"] == "sass" and name:
         from tcprobe.sass import toolchain
 
-        tools = toolchain.find(asked["cuda"], asked["limit"])
-        row = arch.arch(asked["name"])
+        tools = toolchain.find(cuda, limit)
+        row = arch.arch(name)
         if row in tools.archs:
-            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
+            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, limit).start()
 
     with ended_by_errors(process, *early.values()):
         from tcprobe.cli import printing
@@ -110,12 +115,22 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
 
         session = runner.Session(worker, process) if process else None
         Results(folder).sweep()
+        request = Request(
+            asked["patterns"],
+            asked["name"],
+            asked["index"],
+            asked["method"],
+            cuda,
+            asked["force"],
+            limit,
+            asked["family"],
+        )
         with printing.progress() as tick:
-            reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
-        others, conflicts = _read_beside(toolkits[1:], Request(**asked), folder)
+            reports = Campaign(request, folder, printing.say, tick, early).run(session)
+        others, conflicts = _read_beside(toolkits[1:], request, folder)
         reports += others
     for done in reports:
-        _print(done, folder, as_json, show_stages)
+        _print(done, folder, asked["as_json"], show_stages)
     if report:
         _write_report(report, folder, reports)
     for conflict in conflicts:

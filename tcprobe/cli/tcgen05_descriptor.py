@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import Given, Number
+from tcprobe.cli.options import Command, Given, Number, together
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-FIELDS = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
+    from tcprobe.cli.requests import TileDescriptorAsked
+    from tcprobe.values import Json
+
+FIELDS: Final = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
 OPTIONS = (
     click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
     click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE what it says."),
@@ -44,14 +47,12 @@ OPTIONS = (
 NAMES = ("mma_kind", *FIELDS, "others")
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def options(command: Command) -> Command:
     """The options that say what a descriptor of tcgen05 says."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return together(OPTIONS, command)
 
 
-def check_none(params: Mapping[str, Any]) -> None:
+def check_none(params: Mapping[str, object]) -> None:
     """UsageError for options of the instruction descriptor without --idesc."""
     for name in NAMES:
         if params[name] not in (None, ()):
@@ -60,28 +61,29 @@ def check_none(params: Mapping[str, Any]) -> None:
             )
 
 
-def instruction(value: str | None, params: Mapping[str, Any], as_json: bool) -> None:
+def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
     """The answer of --idesc."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    said = {name: params[name] for name in FIELDS if params[name] is not None} | _others(params["others"])
+    fields = {name: descriptor_asked[name] for name in FIELDS}
+    said = {name: field for name, field in fields.items() if field is not None} | _others(descriptor_asked["others"])
     if value is not None:
         if said:
             raise UsageError(f"0xVALUE says all of itself but the kind: leave {next(iter(said))} out.")
-        plain = ask.instruction_value_json(_bits(value), params["mma_kind"])
-    elif params["mma_kind"] is None:
+        plain = ask.instruction_value_json(_bits(value), descriptor_asked["mma_kind"])
+    elif descriptor_asked["mma_kind"] is None:
         raise UsageError("say --kind, --m, --n and the types, or give a value such as 0x08400490.")
     else:
-        plain = ask.instruction_json(params["mma_kind"], said)
+        plain = ask.instruction_json(descriptor_asked["mma_kind"], said)
     if as_json:
         click.echo(json.dumps(plain))
     else:
         _print_instruction(plain)
 
 
-def _others(words: tuple[str, ...]) -> dict[str, Any]:
+def _others(words: tuple[str, ...]) -> dict[str, int | str]:
     """Fields by name, numbers where digits stand."""
-    said = {}
+    said: dict[str, int | str] = {}
     for word in words:
         name, equal, value = word.partition("=")
         if not (equal and re.fullmatch(r"[a-z_]{1,20}", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
@@ -96,7 +98,7 @@ def _bits(value: str) -> int:
     return int(value, 0) if value[:2].lower() == "0x" else int(value)
 
 
-def _print_instruction(plain: Mapping[str, Any]) -> None:
+def _print_instruction(plain: Json) -> None:
     wrapping.line(
         plain["value"] + f", instruction descriptor of tcgen05.mma ({plain['status']}, {plain['source']})",
         plain["value"],
@@ -108,7 +110,7 @@ def _print_instruction(plain: Mapping[str, Any]) -> None:
         click.echo(f"  CUDA: {plain['cuda']}")
 
 
-def _reading(reading: Mapping[str, Any]) -> None:
+def _reading(reading: Json) -> None:
     said = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
     wrapping.line(f"  kind::{reading['kind']}: {said}")
     _undocumented(reading["undocumented"])
@@ -118,7 +120,7 @@ def _reading(reading: Mapping[str, Any]) -> None:
         wrapping.line(f"    taken by {', '.join(reading['forms'])}")
 
 
-def _undocumented(runs: list[dict[str, Any]]) -> None:
+def _undocumented(runs: list[Json]) -> None:
     for run in runs:
         of = f" ({run['field']})" if run["field"] else ""
         verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
@@ -143,13 +145,13 @@ def value(bits: int, as_json: bool) -> None:
     _undocumented(plain["undocumented"])
 
 
-def tile(params: Mapping[str, Any], as_json: bool) -> None:
+def tile(size: tuple[int, int], descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
     """The descriptor of a tile for tcgen05."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    if params["instruction"] is not None or params["kind"] is None:
+    if descriptor_asked["instruction"] is not None or descriptor_asked["kind"] is None:
         raise UsageError("with --tcgen05 say --type: what the tile holds; --instruction is for wgmma.")
-    found = ask.tile(params["size"], params["kind"], params["major"], params["swizzle"].span)
+    found = ask.tile(size, descriptor_asked["kind"], descriptor_asked["major"], descriptor_asked["swizzle"].span)
     plain = ask.tile_json(found)
     if as_json:
         click.echo(json.dumps(plain))

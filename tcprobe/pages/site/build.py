@@ -20,9 +20,14 @@ from tcprobe.pages.site import (
     layout_view,
     list_views,
     number_views,
+    package_views,
+    path_views,
     play_view,
+    recipe_views,
     search_table,
     shared_views,
+    thumbnails,
+    wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
@@ -46,6 +51,8 @@ STATIC = (
     "banks.js",
     "find.js",
     "home.js",
+    "way.js",
+    "wgmma.js",
 )
 
 
@@ -72,7 +79,12 @@ def views(facts: Facts) -> Iterator[View]:
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
     yield play_view.view(facts)
+    yield from wgmma_view.views(facts)
     yield list_views.errata(facts)
+    yield from package_views.views(facts)
+    kernels = recipe_views.kernels(facts.layers)
+    yield from recipe_views.views(facts, kernels)
+    yield from path_views.views(facts, kernels)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
@@ -100,6 +112,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
         yield from data_files.fragments(fact)
+    yield from thumbnails.files(facts)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 
