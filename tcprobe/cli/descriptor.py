@@ -50,14 +50,17 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     """The descriptor of a tile: the 64 bits with the reasons, steps along k and lines, CUDA, CuTe and TMA for it.
 
     With a value of 64 bits: what it says, to wgmma or, by its version bits, to tcgen05. --idesc: the 32 bits of a
-    tcgen05.mma, both ways.
+    tcgen05.mma, both ways. --zero-mask: the 64 bits by which tcgen05.mma.ws leaves columns of B out, both ways.
     """
     from tcprobe.ask import descriptor as ask
 
     if tile["idesc"]:
-        if tile["tcgen05"] or tile["size"]:
-            raise UsageError("--idesc is of an instruction: leave --tile and --tcgen05 out.")
+        if tile["tcgen05"] or tile["size"] or tile["zero_mask"]:
+            raise UsageError("--idesc is of an instruction: leave --tile, --tcgen05 and --zero-mask out.")
         tcgen05.instruction(value, tile, as_json)
+        return
+    if tile["zero_mask"]:
+        tcgen05.zero_mask(value, tile, as_json)
         return
     tcgen05.check_none(tile)
     size = tile["size"]
