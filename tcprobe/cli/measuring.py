@@ -68,10 +68,24 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write one file with all that is measured of these devices and archs, for others to merge.",
 )
+@click.option(
+    "--scheduler",
+    type=Given(),
+    metavar="ADDRESS",
+    help="Have the workers of a Dask scheduler at tcp://HOST:PORT do it: each kind of GPU once, each compiler and arch "
+    "once. What they find is merged, as by `tcprobe merge`.",
+)
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
 @named("patterns", "one")
-def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Any) -> None:
+def run(
+    folder: Path,
+    toolkits: tuple[Path, ...],
+    report: Path | None,
+    scheduler: str | None,
+    show_stages: bool,
+    **asked: Any,
+) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
     Without FRAGMENT: every form on a GPU; every wmma fragment from machine code, and what follows. Without --arch: the
@@ -83,14 +97,16 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
     from tcprobe.run.process import ended_by_errors, sass_worker
 
     as_json = asked.pop("as_json")
-    if len(toolkits) > 1 and asked["method"] != "sass":
-        raise UsageError("--cuda given several times is for machine code: add --method sass.")
+    _check(toolkits, asked)
     asked["cuda"] = next(iter(toolkits), None)
-    _check_family(asked["family"])
-    if asked["name"] not in (None, "all"):
-        arch.arch(asked["name"])
-    if asked["method"] == "sass" and asked["index"] is not None:
-        raise UsageError("--device means a live GPU; --method sass reads machine code.")
+    if scheduler:
+        of_one = {"--report": report, "--stages": show_stages, "--device": asked["index"], "--force": asked["force"]}
+        _check_fleet(scheduler, of_one)
+        from tcprobe.cli import fleet
+        from tcprobe.run.campaign import Request
+
+        fleet.run(scheduler, Request(**asked), toolkits, folder, as_json)
+        return
     worker = _live(asked["cuda"], asked["limit"])
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
@@ -122,6 +138,25 @@ def run(folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stag
         click.echo(escaped(f"conflict: {conflict}"), err=True)
     if conflicts or any(finding.status == "failed" for done in reports for finding in done.every):
         sys.exit(1)
+
+
+def _check(toolkits: Sequence[Path], asked: Mapping[str, Any]) -> None:
+    """UsageError for options that contradict each other, and for an arch or a family that there is not."""
+    from tcprobe.isa import arch
+
+    if len(toolkits) > 1 and asked["method"] != "sass":
+        raise UsageError("--cuda given several times is for machine code: add --method sass.")
+    _check_family(asked["family"])
+    if asked["name"] not in (None, "all"):
+        arch.arch(asked["name"])
+    if asked["method"] == "sass" and asked["index"] is not None:
+        raise UsageError("--device means a live GPU; --method sass reads machine code.")
+
+
+def _check_fleet(scheduler: str, given: Mapping[str, Any]) -> None:
+    """UsageError for options, by name, that mean one machine."""
+    for option in (name for name, value in given.items() if value not in (None, False)):
+        raise UsageError(f"{option} is of one machine; {scheduler} asks many, and measures anew.")
 
 
 def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:
