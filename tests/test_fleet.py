@@ -1,24 +1,20 @@
-"""A fleet: each kind of GPU once, each compiler and arch once; lost, failing and lying machines; what Dask does of it."""
+"""A fleet: each kind of GPU once; lost, failing and lying machines."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from machine_code import TOOLS, needs_tools
 from test_merge import MMA, WMMA, measured, tree
 
 from tcprobe import __version__
 from tcprobe.cli import main
-from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.run import merge, report
 from tcprobe.run.campaign import Request
 from tcprobe.run.fleet import Fleet, LostMachineError
-from tcprobe.run.fleet_worker import Offer, offer, single_run
+from tcprobe.run.fleet_worker import offer
 from tcprobe.store import documents
 from tcprobe.store.results import Results, published
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from machine_code import TOOLS, needs_tools
+from machine_code import TOOLS
 from test_merge import tree
 
 from tcprobe.cli import main
