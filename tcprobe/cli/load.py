@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import answers
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, table, write
@@ -141,6 +142,7 @@ def _load_text(plan: StraightLoad) -> None:
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
     click.echo(f"proven: all {plan.cell.table.points} slots' elements come to their places")
     click.echo(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
+    answers.sure([plan.cell])
 
 
 def _repack_text(weights: Repacking) -> None:

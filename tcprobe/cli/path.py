@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcprobe.cli import answers
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, steps_table, steps_words, write
@@ -108,6 +109,7 @@ def _plan_text(plan: PathPlan) -> None:
     click.echo(f"proven: {_count(plan)} come to their places")
     for words in plan.evidence:
         click.echo(escaped(words))
+    answers.sure([plan.asked.cell])
 
 
 def _order(plan: PathPlan, step: RegisterCopy) -> None:

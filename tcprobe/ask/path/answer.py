@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tcprobe.ask.confidence import least
 from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cycles import step_cycles
@@ -99,6 +100,7 @@ def described(plan: PathPlan) -> Json:
         "steps": [said(asked, step) for step in plan.steps],
         "k": ahead.to_json() if ahead else None,
         "evidence": plan.evidence,
+        "confidence": least([asked.cell]).to_json(),
         "rule": asked.rules.to_json(),
     }
 
