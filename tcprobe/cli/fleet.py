@@ -15,7 +15,7 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.run.campaign import Request
-    from tcprobe.run.fleet import Outcome
+    from tcprobe.run.fleet import JobOutcome
 
 
 def run(scheduler: str, request: Request, toolkits: Sequence[Path], folder: Path, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def run(scheduler: str, request: Request, toolkits: Sequence[Path], folder: Path
         sys.exit(1)
 
 
-def _print(outcome: Outcome, folder: Path, as_json: bool) -> None:
+def _print(outcome: JobOutcome, folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(outcome.to_json() | {"results": str(folder)}))
         return

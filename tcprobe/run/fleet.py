@@ -49,7 +49,7 @@ class Crew(Protocol):
 
 
 @dataclass
-class Outcome:
+class JobOutcome:
     """What came of a job: findings of a machine, or none; how many were known; what went wrong on the way."""
 
     key: JobKey
@@ -95,14 +95,14 @@ class Fleet:
     patience: float = 60.0
     offers: dict[str, Offer] = field(default_factory=dict)
     distrusted: set[str] = field(default_factory=set)
-    outcomes: dict[JobKey, Outcome] = field(default_factory=dict)
+    outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
     _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
     _given: dict[str, tuple[str, JobKey | None]] = field(default_factory=dict)  # ticket: machine, job (None: an offer)
     _asked: set[str] = field(default_factory=set)
     _unplanned: bool = False  # whether an offer came that no job follows from yet
     _idle_since: float = field(default_factory=time.monotonic)
 
-    def run(self, results: Results) -> tuple[list[Outcome], list[Conflict]]:
+    def run(self, results: Results) -> tuple[list[JobOutcome], list[Conflict]]:
         """Carry it out; what came home is merged, also where this is interrupted.
 
         EnvironmentUnfitError where there is no machine, or none has what is asked for.
@@ -151,7 +151,7 @@ class Fleet:
             self._given[self.crew.give(machine, offer, list(self.folders), self.request.limit)] = machine, None
         if self._unplanned and all(key is not None for _, key in self._given.values()):
             self._jobs |= jobs(self.request, self.folders, self.offers)
-            self.outcomes |= {key: Outcome(key) for key in self._jobs if key not in self.outcomes}
+            self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
             self._unplanned = False
         busy = Counter(machine for machine, _ in self._given.values())
         for machine, most in there.items():
@@ -194,7 +194,7 @@ class Fleet:
         names = [f"{d.name} ({d.arch})" for d in offered.devices] + [one.name for one in offered.compilers]
         self.say(f"{machine}: {', '.join(names) or 'neither a GPU nor a compiler'}.")
 
-    def _take_report(self, outcome: Outcome, machine: str, answer: RunAnswer) -> None:
+    def _take_report(self, outcome: JobOutcome, machine: str, answer: RunAnswer) -> None:
         if answer.report is None:
             self._complain(outcome, machine, f"code {answer.code}: {answer.words}")
             return
@@ -202,7 +202,7 @@ class Fleet:
         outcome.machine = machine
         self.say(f"{outcome.key}: {len(outcome.found)} findings, from {machine}.")
 
-    def _complain(self, outcome: Outcome, machine: str, words: str, again: bool = False) -> None:
+    def _complain(self, outcome: JobOutcome, machine: str, words: str, again: bool = False) -> None:
         """Note that a machine did not do a job; others do it, or it itself where it comes `again`."""
         outcome.complaints.append(f"{machine}: {words}")
         if not again:
