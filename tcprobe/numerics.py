@@ -9,10 +9,9 @@ not measured, or that does not follow the model; for values that a type does not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tcprobe.arithmetic import integers
 from tcprobe.arithmetic.formats import FORMATS, bits_of, values_of
@@ -25,6 +24,7 @@ from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Array
 from tcprobe.store.choose import Layers, Sourced, default
 
 KIND = "numerics"
@@ -60,7 +60,7 @@ def model(instruction: Instruction, arch: str | None = None, layers: Layers | No
     return rule
 
 
-def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> NDArray[Any]:
+def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> Array:
     """D = A x B + C: A of m x k, B of k x n, C of m x n, of any size whose k is a multiple of the instruction's.
 
     D of one multiply is C of the next, k ascending. A sparse form has no such product; `dot` takes its stored products.
@@ -78,7 +78,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
     return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))  # type: ignore[arg-type]
 
 
-def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> NDArray[Any]:
+def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> Array:
     """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
     row = names.resolve(form).instruction
     rule, kinds = model(row, arch), types(row)
@@ -96,7 +96,7 @@ def check_length(instruction: Instruction, *lengths: int) -> None:
             raise UsageError(f"{instruction.id} takes {instruction.stored}{stored} values of A and of B, not {length}.")
 
 
-def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[Array, ...]) -> Array:
     """D's bits of dot products."""
     a, b, c = bits
     if isinstance(arithmetic, Arithmetic):
@@ -108,7 +108,7 @@ def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
 
 
-def bits_in(kinds: ElementTypes, operand: str, values: NDArray[Any]) -> NDArray[Any]:
+def bits_in(kinds: ElementTypes, operand: str, values: Array) -> Array:
     """Values of an operand as bits; UsageError where its type does not have them."""
     kind = getattr(kinds, operand)
     if kind in FORMATS:
@@ -121,12 +121,12 @@ def bits_in(kinds: ElementTypes, operand: str, values: NDArray[Any]) -> NDArray[
     return values.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
 
 
-def values_of_d(kinds: ElementTypes, bits: NDArray[Any]) -> NDArray[Any]:
+def values_of_d(kinds: ElementTypes, bits: Array) -> Array:
     """D's bits as NumPy's numbers."""
     return values_of(FORMATS[kinds.d], bits) if kinds.is_float else np.ascontiguousarray(bits, np.uint32).view(np.int32)
 
 
-def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, Array]) -> Array:
     a, b, c = (array.astype(np.int64) for array in given.values())
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
         raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are no product.")

@@ -10,10 +10,8 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
 
 from tcprobe.errors import RowError, TcprobeError
-from tcprobe.values import Json
 
 
 def found(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
@@ -22,7 +20,7 @@ def found(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if m.name not in apart))
 
 
-def load(package: str, name: str, names: Sequence[str]) -> Any:
+def load(package: str, name: str, names: Sequence[str]) -> ModuleType:
     """One plug-in; RowError if it cannot be imported or lacks one of `names`."""
     try:
         module = importlib.import_module(f"{package}.{name}")
@@ -36,7 +34,7 @@ def load(package: str, name: str, names: Sequence[str]) -> Any:
     return module
 
 
-def discover(package: str, names: Sequence[str], apart: Sequence[str] = ()) -> Json:
+def discover(package: str, names: Sequence[str], apart: Sequence[str] = ()) -> dict[str, ModuleType]:
     """All plug-ins of a package by module name, sorted; RowError as `load`."""
     return {name: load(package, name, names) for name in found(package, apart)}
 

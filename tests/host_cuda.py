@@ -122,6 +122,21 @@ static void matrices(const std::string& name, const std::vector<Out>& out, const
   }
 }
 
+static void widened(const std::vector<Out>& out, long long own) {  // rows of 16 s4, each to a byte with its sign
+  const u64* address = meet(u64(own)) + first_lane();
+  const int lane = running % 32;
+  for (size_t m = 0; m < out.size(); ++m) {
+    const u64 row = address[8 * m + lane / 4];
+    if (row % 8) std::abort();
+    unsigned value = 0;
+    for (int j = 0; j < 4; ++j) {
+      const int place = 4 * (lane % 4) + j, bits = memory[row + place / 2] >> 4 * (place % 2) & 15;
+      value |= unsigned(u8(bits < 8 ? bits : bits - 16)) << 8 * j;
+    }
+    put(out[m], value);
+  }
+}
+
 static void movmatrix(Out out, unsigned word) {
   const u64* all = meet(word) + first_lane();
   const int lane = running % 32;
@@ -244,6 +259,7 @@ static void run(const char* text, int outs, const Out* to, int ins, const long l
   } else if (out.size() == 1 && weighed(ptx, name, out[0], in)) {
   } else if (has(ptx, "%%laneid")) put(out[0], running % 32);
   else if (begins(name, "movmatrix")) movmatrix(out[0], unsigned(in[0]));
+  else if (begins(name, "ldmatrix") && has(name, ".s8.s4")) widened(out, in[0]);
   else if (name.find("matrix") == 2) matrices(name, out, in);
   else if (begins(name, "cvt") || name[0] == '{') converted(name, out[0], in);
   else if (begins(name, "cp.async.bulk.tensor")) {

@@ -2,7 +2,7 @@
 
 Of a slow law a test takes one of:
 - `@pytest.mark.sampled(7)`: every 7th of its parameters
-- the fixture `sample`: every so many of the cases that the test goes through itself
+- the fixture `sample`: every so many of the cases that the test goes through itself; `whole`: fewer of them
 - `@examples(60)`: Hypothesis tries 60, in a sample a quarter
 - `@pytest.mark.full`: no case, where another test is the law's sample
 """
@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(items, config):
 def evenly(cases, every):
     """The first of every so many."""
     return cases[::every]
+
+
+@pytest.fixture
+def whole(request):
+    """Whether every case is asked for."""
+    return request.config.getoption("--all")
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def tools():
 
 
 @pytest.mark.parametrize("name", ARCHS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_ptxas_keeps_every_access(name, tools):
     """As many as are written, or whole multiples where it unrolls the loop; none merged, widened or split."""
     kernels = {row.name: banks.kernel(row) for row in accesses().values()}
@@ -122,6 +122,7 @@ def meaning(row, rule, cases):
     return live.predicted(row, rule, cases).tolist()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", accesses())
 def test_the_designed_rule_is_fitted_to_its_own_clock(name):
     row = accesses()[name]

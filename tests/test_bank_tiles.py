@@ -226,6 +226,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("size", "type_", "names"), SMALL, ids=str)
 def test_no_smaller_swizzle_or_padding_does(size, type_, names):
     """Against all B, M and S (negative ones, and larger than any that could matter), and twice the paddings."""

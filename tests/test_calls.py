@@ -113,7 +113,7 @@ KNOWN = [row.name for row in ARCHS if row.number not in (88, 110)]  # NVRTC 12.9
 @needs_tools
 @pytest.mark.parametrize("name", KNOWN)
 def test_compiled_for_every_arch_each_becomes_the_opcodes_that_lower_says(request, name):
-    if not request.config.getoption("--all") and name not in ("sm_70", "sm_75", "sm_80", "sm_90", "sm_100", "sm_120"):
+    if not request.config.getoption("--all") and name not in ("sm_75", "sm_90", "sm_120"):
         pytest.skip("with --all")
     row, found = arch(name), on(request, name, KNOWN.index(name))
     assert found

@@ -160,6 +160,7 @@ def test_overlap_is_what_the_shorter_hides(codes):
     assert found[LOAD].hidden == pytest.approx(0.5)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("id_", FORMS)
 def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
     """Numbers of one cycle and more that no peak forbids: nothing is refused but what is said below."""

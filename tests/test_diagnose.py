@@ -161,3 +161,14 @@ def test_holes_count_only_where_the_table_must_be_complete():
 )
 def test_what_is_no_table_is_refused(text, words):
     assert words in tcprobe("compare", "-", D.fragment.id, text=text, code=4).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "id_", "words"),
+    [
+        ("lane,i,row,col\n0,0,0,0\n", "ldmatrix.m8n8.x2.shared.b16.address", "has row, col; the fragment has row."),
+        ("lane,i,row,col,product\n0,0,0,0,0\n", D.fragment.id, "has row, col, product; the fragment has row, col."),
+    ],
+)
+def test_what_a_fragment_does_not_have_is_named(text, id_, words):
+    assert words in tcprobe("compare", "-", id_, text=text, code=4).stderr

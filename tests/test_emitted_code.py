@@ -4,6 +4,7 @@ A sample of every family here, everything with --all.
 """
 
 import itertools
+import re
 import shutil
 import subprocess
 from contextlib import suppress
@@ -193,3 +194,27 @@ def test_ptxas_takes_the_ptx(tmp_path, sample):
     print(f"emit --to ptx: {len(tried)} texts tried, {len(wrong)} wrong")
     assert wrong == {}
     assert len(tried) > 10
+
+
+@needs_tools
+def test_ptxas_takes_the_ptx_of_every_move_of_tensor_memory(tmp_path):
+    """Of each load, store and reduction at every number of repetitions, all of a target in one module."""
+    known = inventory.instructions()
+    rows = [
+        known[f"{id_}.x{n}"] for id_, row in known.items() if row.family == "tcgen05" for n in row.stated.get("num", ())
+    ]
+    by_target = {}
+    for row in rows:
+        by_target.setdefault(row.target.name, []).extend(row.fragments)
+    assert len(rows) == 2 * 37 + 14
+    for fragments in by_target.values():
+        tables, _ = emittable(fragments, None, published())
+        text = emit.emit("ptx", tables)
+        assert not re.search(
+            r"(?m)^[^/]*\{[^%}]|^[^/]*\|", re.sub(r"(?m)^[{}]$", "", text)
+        )  # no brace of PTX's syntax is left
+        module, target = emitted_layouts.module(text)
+        (tmp_path / "f.ptx").write_text(module)
+        command = [TOOLS.ptxas, "-arch", target, str(tmp_path / "f.ptx"), "-o", str(tmp_path / "f.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:2000]

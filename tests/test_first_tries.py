@@ -63,7 +63,14 @@ def made(folder):
     filled(folder / "theirs")
 
 
-SLOW = ("site -o pages", "compare m16n8k16 bf16 f32")  # whole sites and archs: tests of their own make them
+# whole sites, archs and packages: tests of their own make them
+SLOW = (
+    "site -o pages",
+    "compare m16n8k16 bf16 f32",
+    "compilers 'wmma.m8n8k4.*'",
+    "compilers --cuda cuda-12.9 --cuda cuda-13.0 'wmma.m8n8k4.*'",
+    "audit tensor-layouts --json",
+)
 EXAMPLES = [
     pytest.param(name, words, marks=[pytest.mark.full] if words in SLOW else [], id=words)
     for name, both in examples.EXAMPLES.items()

@@ -281,7 +281,7 @@ def test_the_largest_table_that_is_read_is_compared_and_fitted_within_the_same_b
 
 @linux
 @pytest.mark.parametrize("kind", ["fifo", "sparse", "folder", "device", "nested", "wide"])
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 def test_no_saved_file_is_waited_for_or_read_whole_when_it_is_too_large(tmp_path, kind):
     parts = ["measurement", "layout", "opcodes", "lowering", "page"]
     paths = {part: with_a_bad(part, kind, tmp_path / part) for part in parts}

@@ -246,7 +246,7 @@ def check(roots, field, text, only=None):
 JOINED = ["".join(HOSTILE[:14]), "".join(HOSTILE[14:-8]), " ".join(HOSTILE[-5:])]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("field", MEASURED)
 def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
     for text in JOINED:
@@ -262,7 +262,7 @@ def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
     put(roots[1], "numbering", "c")
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("text", CONTROL)
 def test_what_cannot_be_printed_is_refused(roots, field, text):
@@ -301,6 +301,7 @@ def pages_of(root):
     return {p.relative_to(root): p.read_text("utf-8") for p in root.rglob("*.md")}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", JOINED)
 def test_pages_show_hostile_text_as_it_is(tmp_path, text):
     """In all fields at once: every page has the same lines, cells and links as without."""

@@ -91,6 +91,7 @@ def test_blackwell_moves_have_the_targets_of_their_families():
     assert {name: target for name, target in on.items() if target} == {
         "sm_100": ("sm_100a", "8.6"),
         "sm_103": ("sm_100f", "8.8"),
+        "sm_107": ("sm_100f", "8.8"),
         "sm_110": ("sm_110a", "9.0"),
         "sm_120": ("sm_120a", "8.7"),
         "sm_121": ("sm_120f", "8.8"),

@@ -100,7 +100,7 @@ LOST = [
 
 
 @pytest.mark.parametrize(("mode", "words", "limit"), LOST)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_what_loses_the_device_costs_itself_only(mode, words, limit, tmp_path):
     made = run(tmp_path, "banks", mode, "ld_shared_b64", limit=limit)
     assert {subject for subject, one in made.items() if one.status == "failed"} == {"ld.shared.b64"}
@@ -113,7 +113,7 @@ OUTCOMES = [("die", "fault", 30), ("fault", "fault", 30), ("hang", "hangs", 3), 
 
 
 @pytest.mark.parametrize(("mode", "outcome", "limit"), OUTCOMES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_that_a_selector_loses_the_device_is_what_is_found(mode, outcome, limit, tmp_path):
     last = kernels(dialogues("undocumented")[TRIED[2]])[0].name
     made = run(tmp_path, "undocumented", mode, last, limit=limit)

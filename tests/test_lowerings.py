@@ -39,7 +39,7 @@ def by_its_compiler(tools, row):
 
 @needs_tools
 @pytest.mark.parametrize("row", ARCHS, ids=lambda row: row.name)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 def test_published_lowerings_can_be_obtained_again(row):
     if not by_its_compiler(TOOLS, row):
         pytest.skip(f"made by {published().lowering(row.name)['compiler']}")

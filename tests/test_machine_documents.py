@@ -47,7 +47,7 @@ OPCODES = [
 
 
 @pytest.mark.parametrize("change", [*OPCODES, None])
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 def test_damaged_opcodes_are_named_by_readers_and_healed_by_writers(root, change):
     path = Results(root).opcodes_path("sm_90")
     if change:

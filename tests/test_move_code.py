@@ -124,19 +124,19 @@ def test_transposed_tables_give_no_layout(sm_80):
     assert not set(sm_80.solve(known=turned)) - {"LDSM.16.M88"}
 
 
-def test_changed_code_gives_no_other_layout(sm_80):
+def test_changed_code_gives_no_other_layout(sm_80, whole):
     """One instruction of one load changed, a sample: its opcodes follow as before, or not at all."""
     rng, counts, number = random.Random(3), Counter(), 0
     for load, code in sm_80.codes.items():
         for at, step in code.instructions.items():
             for text in mutants(step, rng) if step.opcode != "NOP" else ():
                 number += 1
-                if number % 43 == 0:
+                if number % (43 if whole else 97) == 0:
                     counts[outcome(sm_80, load, at, text)] += 1
     assert counts["wrong"] == 0, counts
-    assert counts["refused"] > 5
+    assert counts["refused"] > 2
     assert counts["unchanged"] > 0
-    assert sum(counts.values()) > 30
+    assert sum(counts.values()) > (30 if whole else 10)
 
 
 def outcome(witnesses, load, at, text):

@@ -16,7 +16,7 @@ ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90", "sm_100")
 
 @needs_tools
 @pytest.mark.parametrize("name", ARCHS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 def test_a_change_is_noticed_or_harmless(name):
     """A sample; `python tests/test_mutations.py` runs all."""
     run = Run(name)

@@ -44,6 +44,7 @@ from tcprobe.store.results import Results
 replaced = msgspec.structs.replace
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("id_", core.RULES)
 def test_parameters_are_read_back_and_every_case_follows(id_):
     body = core.measured(id_, core.RULES[id_], forms=2)

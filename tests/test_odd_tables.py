@@ -135,7 +135,7 @@ def cases(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_every_format_tells_the_truth_or_says_why_not(seed):
     told, refused = 0, 0
     for change, given_, operand in cases(seed):

@@ -8,7 +8,7 @@ from crafted import MMA, filled
 
 from tcprobe.cli import main
 from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
-from tcprobe.cli.places import ElementType, Sides, SwizzleType
+from tcprobe.cli.places import ElementType, MapSwizzle, Sides, SwizzleType
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -62,6 +62,7 @@ WRONG = {
     Seconds: NO_SECONDS,
     ElementType: ("", " "),
     SwizzleType: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
+    MapSwizzle: (*NO_NUMBERS, "48", "3,4", "sw:4,4,3", "3,4,3>", "SWIZZLE_48B", "5,60,9"),
     Sides: (*NO_NUMBERS, "64,", "-1,8", "1,1,1,1,1,1"),
 }
 
@@ -129,7 +130,7 @@ def test_products_where_there_are_several():
     assert "product 4 is outside 0 to 3" in refused("where", D, "--row", "0", "--product", "4")
 
 
-def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch):
+def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch, sample):
     """So it is the option that is refused above, not what stands beside it."""
     monkeypatch.chdir(tmp_path)
     filled(tmp_path / "no")
@@ -145,7 +146,7 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch)
         "site": ["--results", "no"],
         "lower": ["--arch", "sm_80"],
     }
-    for name, words in ASKED.items():
+    for name, words in sample(ASKED.items(), 4):
         if name not in ("run", "verify"):
             done = CliRunner().invoke(main, [*words, *needs.get(name, [])])
             assert done.exit_code in (0, 1), (name, done.output)

@@ -131,6 +131,7 @@ def test_the_transpose_of_f32_fills_without_conflicts(place, fill):
     check(answer, load(TF32 + ".a", "sm_90"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", path_cases.CASES, ids=str)
 def test_cases_of_the_gpu_are_gone_again(case):
     cell = load(case.fragment, "sm_90")

@@ -81,6 +81,7 @@ def test_links_of_the_public_files_lead_somewhere():
             assert stands_for_others or (ROOT / target).exists(), (name, target)
 
 
+@pytest.mark.full
 def test_the_sdist_builds_a_wheel_with_the_site(tmp_path):
     """A dry build: templates, script and style are in it, and so are the files that people look for."""
     hatchling = pytest.importorskip("hatchling.build", reason="no hatchling here")

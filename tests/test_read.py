@@ -81,6 +81,7 @@ def test_a_cubin(made):
     assert "HMMA.16816.F32 x 1" in text
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("on", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
 def test_registers_and_stack_are_what_ptxas_says(tmp_path, on):
     """Headers of both ABI versions."""

@@ -336,7 +336,7 @@ def test_the_tables_predict_the_structure_that_is_saved(saved):
 
 @machine_code.needs_tools
 @pytest.mark.parametrize("name", ["sm_89", "sm_90", "sm_120"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_what_is_emulated_is_what_becomes_other_opcodes(name):
     device = arch.arch(name)
     rows = [row for row in SPARSE.values() if row.target.on(device)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tcprobe.ask.describe import bases
 from tcprobe.fit import fitted
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,7 +148,7 @@ class MultiplyAnswer(Mapping[str, FragmentAnswer]):
         """Every slot of A and B that feeds an element of D; UsageError for an element that D does not have."""
         from tcprobe.ask.trace import trace
 
-        tables: dict[str, Any] = dict(self.operands)
+        tables: Json = dict(self.operands)
         return trace(self.row, tables, row=row, col=col, product=product)
 
     def _repr_html_(self) -> str:

@@ -8,13 +8,12 @@ numbers are left to Python's whole numbers.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.arithmetic.parameters import Arithmetic
-from tcprobe.layout.arrays import Floats
+from tcprobe.layout.arrays import Array, Floats
 
 SUBNORMAL = -1022  # the exponent, as frexp has it, of the largest subnormal numbers
 NOTHING = -(1 << 20)
@@ -23,7 +22,7 @@ SPLIT = 2.0**27 + 1
 ORDINARY = 2.0**200  # from its reciprocal to it products and what rounding takes from them are normal numbers
 
 
-def fused(arithmetic: Arithmetic, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
+def fused(arithmetic: Arithmetic, a: Array, b: Array, c: Array) -> Array:
     """D's bits: from C on, product after product in the order of the groups."""
     first, second, sum_ = (np.ascontiguousarray(part, np.uint64).view(np.float64) for part in (a, b, c))
     for k in (k for group in arithmetic.groups for k in group):

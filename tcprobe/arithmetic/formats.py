@@ -18,10 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tcprobe.errors import UsageError
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Array, Ints
 
 FINITE, INFINITE, NAN = 0, 1, 2
 WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -96,14 +96,14 @@ class Decoded(NamedTuple):
         return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
 
 
-def decode(kind: FloatFormat, bits: NDArray[Any]) -> Decoded:
+def decode(kind: FloatFormat, bits: Array) -> Decoded:
     """The numbers of bits; types of up to 16 bits by a table."""
     if kind.bits > 16:
         return _decoded(kind, np.ascontiguousarray(bits, np.uint64))
     return _table(kind).at(bits & ((1 << kind.bits) - 1))
 
 
-def bits_of(kind: FloatFormat, values: Any) -> NDArray[Any]:
+def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
     """The bits of numbers that the type holds exactly; UsageError names the first that it does not hold."""
     array = np.asarray(values)
     if array.dtype == kind.numpy and kind.name != "tf32":
@@ -117,7 +117,7 @@ def bits_of(kind: FloatFormat, values: Any) -> NDArray[Any]:
     return np.ascontiguousarray(held).view(kind.word)
 
 
-def values_of(kind: FloatFormat, bits: NDArray[Any]) -> NDArray[Any]:
+def values_of(kind: FloatFormat, bits: Array) -> Array:
     """Bits as NumPy's numbers."""
     return np.ascontiguousarray(bits, kind.word).view(kind.numpy)
 

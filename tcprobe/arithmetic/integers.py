@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.parameters import ElementTypes, Integers
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Array, Ints
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
-def numbers(kind: str, bits: NDArray[Any]) -> Ints:
+def numbers(kind: str, bits: Array) -> Ints:
     """Bits as whole numbers."""
     width = dtype(kind).bits
     whole = bits.astype(np.int64) & (1 << width) - 1

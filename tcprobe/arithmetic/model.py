@@ -101,12 +101,11 @@ def multiplied(types: ElementTypes, arithmetic: Arithmetic, factors: Factors, c:
 
 def in_f32(arithmetic: Arithmetic) -> Arithmetic:
     """The same sums, rounded to f32 alone."""
-    rounding: Any = arithmetic.through_f32
     kept = msgspec.structs.replace(arithmetic.subnormals, d=None)
     return msgspec.structs.replace(
         arithmetic,
         result_bits=FORMATS["f32"].fraction,
-        rounding=rounding,
+        rounding=arithmetic.through_f32,
         through_f32=None,
         nan=None,
         overflow=None,
@@ -157,7 +156,7 @@ def aligned(arithmetic: Arithmetic, factors: Factors, c: Decoded) -> Terms:
     )
 
 
-def _cut(term: Ints, more: int, below: Any) -> Ints:
+def _cut(term: Ints, more: int, below: Ints) -> Ints:
     """term x 2^(more - below), toward zero."""
     magnitude = abs(term)
     if more > 0:
@@ -168,9 +167,9 @@ def _cut(term: Ints, more: int, below: Any) -> Ints:
     return cut
 
 
-def rounded(d: FloatFormat, arithmetic: Arithmetic, total: Ints, top: Any) -> Bits:
+def rounded(d: FloatFormat, arithmetic: Arithmetic, total: Ints, top: Ints) -> Bits:
     """The bits of total x 2^(top - F) in D's format; what rounds to zero is a positive zero."""
-    magnitude, unit = abs(total), top - arithmetic.fraction_bits
+    magnitude, unit = abs(total), top - (arithmetic.fraction_bits or 0)
     exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
     drop = exponent - arithmetic.result_bits - unit
     right, left = np.clip(drop, 0, MOST_SHIFT), np.clip(-drop, 0, MOST_SHIFT)

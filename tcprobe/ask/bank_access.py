@@ -17,16 +17,15 @@ what `st.shared` of that width costs. The last instruction of a sweep may have i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, MOST_SHARED, SharedAccess, access
+from tcprobe.isa.shared_memory import MATRIX_ROWS, MOST_SHARED, SharedAccess, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
 from tcprobe.store.cell import Cell
@@ -90,9 +89,8 @@ def slots_of(cell: Cell) -> Slots:
         raise UsageError(f"{fragment.id} holds {', '.join(table.outputs)}, not rows and columns of a tile.")
     if "product" in table.outputs:
         raise UsageError(f"{fragment.id} holds {fragment.products} products in a warp; a tile is one matrix.")
-    values: Mapping[str, Any] = table.values
     row, col = (
-        np.array([-1 if v is None else v for v in values[name]], np.int64).reshape(table.threads, -1)
+        np.array([-1 if v is None else v for v in table.values[name]], np.int64).reshape(table.threads, -1)
         for name in ("row", "col")
     )
     return Slots(fragment.id, row, col, (fragment.rows, fragment.cols), fragment.slot_bits)
@@ -197,14 +195,14 @@ def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints
 
 def _matrices(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
     """Line and byte of the rows of the matrices that each instruction moves, one register a matrix."""
-    count = 32 // tile.bits
+    count = 32 // (tile.bits * tile_access.row.wider)
     if not count or at.line.shape[2] % count:
         raise UsageError(f"{tile_access.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
     line, place = registers = _by_register(at, count)
     if not _turns(registers, count):
         raise UsageError(
             f"{tile_access.name}: with {tile.contiguous}s contiguous a register of this fragment is no 8 x 8 "
-            f"matrix of b16, whose rows are {MATRIX_ROW} bytes in one piece."
+            f"matrix of b16, whose rows are {tile_access.row.bytes} bytes in one piece."
         )
     if len(line) * MATRIX_ROWS % tile_access.row.lanes:
         raise UsageError(
@@ -215,12 +213,12 @@ def _matrices(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, In
     return _by_instruction(lines.ravel(), tile_access.row.lanes), _by_instruction(bytes_.ravel(), tile_access.row.lanes)
 
 
-def matrix_ways(slots: Slots, tile: Tile) -> tuple[str, ...]:
+def matrix_ways(slots: Slots, tile: Tile, wider: int = 1) -> tuple[str, ...]:
     """How a fragment's registers lie in memory as 8 x 8 matrices of b16: as they are (""), or ".trans"; () as neither.
 
-    UsageError where the fragment does not cover the tile.
+    Of elements that are `wider` times as large in registers. UsageError where the fragment does not cover the tile.
     """
-    at, count = _copies(slots, tile), 32 // tile.bits
+    at, count = _copies(slots, tile), 32 // (tile.bits * wider)
     return _turns(_by_register(at, count), count) if count else ()
 
 

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.ask.bank_rules import BankRules
 from tcprobe.errors import DataError, TcprobeError, UsageError
@@ -124,7 +124,7 @@ def _pattern(line: str) -> Pattern:
     return pattern(row, said.get("address"), said.get("source"))._replace(arch=name)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Json:
+def _once(pairs: list[tuple[str, object]]) -> Json:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a key twice")

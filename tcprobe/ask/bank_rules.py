@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
+from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.banks import BankRule, Judge, designed
@@ -36,8 +37,10 @@ class BankRules:
     layers: Layers | None = field(default=None, repr=False, compare=False)
 
     def rule(self, access: SharedAccess) -> BankRule:
-        """Of one access; UsageError where the arch does not have it."""
+        """Of one access; UsageError where the arch does not have it, and where no rule is known of it."""
         access.check_on(arch(self.asked))
+        if access.name not in self.rules:
+            raise UsageError(f"{access.name}: how its lanes collide in banks is not measured.")
         return self.rules[access.name]
 
     def judge(self, access: SharedAccess) -> Judge:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -53,7 +53,7 @@ class Behind:
     operand: SharedOperand
     major: str
     descriptor: Descriptor
-    measured: dict[str, Any] | None
+    measured: Json | None
     source: str
 
     @property

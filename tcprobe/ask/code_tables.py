@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.compare import FIRST
 from tcprobe.ask.describe import shown
+from tcprobe.ask.diagnosis import FIRST
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tcprobe.ask.diagnosis import FIRST, WORDS
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
@@ -25,7 +26,6 @@ from tcprobe.store.choose import Found, Layers
 from tcprobe.store.measurement import Measurement
 
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
-FIRST = 3  # differing slots that a verdict shows
 
 
 class Verdict(NamedTuple):
@@ -69,13 +69,11 @@ def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
 
 def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
     """Of how many slots that `stated` gives how many agree, and the first that do not. DataError if shapes differ."""
-    if stated.outputs != measured.outputs and set(stated.outputs) != {"row", "col"}:
-        raise DataError(f"the table has {', '.join(stated.outputs)}; the fragment has {', '.join(measured.outputs)}.")
+    if not set(stated.outputs) <= set(measured.outputs):
+        raise DataError(WORDS["outputs"].format(", ".join(stated.outputs), ", ".join(measured.outputs)))
     if stated.threads > measured.threads or stated.elements > measured.elements:
-        raise DataError(
-            f"the table has {stated.threads} lanes x {stated.elements} elements; the fragment has "
-            f"{measured.threads} x {measured.elements}."
-        )
+        sizes = stated.threads, stated.elements, measured.threads, measured.elements
+        raise DataError(WORDS["size"].format(*sizes))
     if stated == measured:
         given = sum(cell is not None for cell in stated.cells)
         return given, given, []
@@ -87,9 +85,8 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
             at = measured.at(lane=lane, i=i)
             held = None if at is None else tuple(at[name] for name in stated.outputs)
             if held != cell:
-                wrong.append(
-                    f"{_slot(measured, lane, i)}: stated {list(cell)}, measured {list(held) if held else 'unused'}"
-                )
+                truth = list(held) if held else "unused"
+                wrong.append(WORDS["differs"].format(_slot(measured, lane, i), list(cell), truth))
     return given - len(wrong), given, wrong[:FIRST]
 
 

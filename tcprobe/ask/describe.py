@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from tcprobe.ask.compare import verdicts
 from tcprobe.fit import Layout, fitted
@@ -79,7 +79,7 @@ def _selected(fragment: Fragment) -> Json:
     """What an entry of metadata or scales says besides: its documented selectors, and bits of an index field, or what
     each selector picks.
     """
-    bits: dict[str, Any] = {"picks": [fragment.held.picked(s) for s in fragment.selectors]}
+    bits: Json = {"picks": [fragment.held.picked(s) for s in fragment.selectors]}
     if fragment.role is Role.METADATA:
         bits = {"index_bits": fragment.slot_bits}
     return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
@@ -142,7 +142,7 @@ def _chosen(cell: Cell) -> Json:
     """What the object of a selector's table says besides."""
     fragment = cell.fragment
     assert cell.selector is not None
-    picked: dict[str, Any] = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
+    picked: Json = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
     if fragment.role is not Role.METADATA:
         return picked
     more = _undocumented(cell)
@@ -299,6 +299,9 @@ def ranges(numbers: list[int]) -> str:
     return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
 
 
-def by_lane(table: Table, slots: list[Any]) -> list[list[Any]]:
+Slot = TypeVar("Slot")  # what is said of a slot
+
+
+def by_lane(table: Table, slots: list[Slot]) -> list[list[Slot]]:
     """Values by slot as one list a lane."""
     return [slots[s : s + table.elements] for s in range(0, table.points, table.elements)]

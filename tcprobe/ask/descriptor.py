@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tcprobe.ask.cute_types import CUTE_TYPES
 from tcprobe.errors import UsageError
@@ -23,6 +23,9 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.layout.arrays import Offset
 
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
@@ -64,7 +67,7 @@ class SharedTile:
         """The descriptor whose map is the whole tile's: where the LBO is ignored, one that leads to the next atoms."""
         return self.descriptor._replace(lbo=self.width * self.lines) if self.major == "k" else self.descriptor
 
-    def offset(self, line: Any, k: Any) -> Any:
+    def offset(self, line: Offset, k: Offset) -> Offset:
         """Bytes from the start of the tile to element (line, k), numbers or arrays; of b1 the byte that has bit k % 8.
 
         The start is a multiple of `alignment`.

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tcprobe.ask.diagnosis import CELL_STARTS, MOST, SLOT_STARTS, WORDS
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 
 Given = Mapping[tuple[int, int], tuple[int, ...]]
 Order = dict[int, int]  # of the stated lanes or elements: which measured ones they are
-TRANSPOSED = "transposed: what it calls row is the column, and the other way round"
-MOST = 5  # changes of order that are spelt out one by one
 
 
 class _Change(NamedTuple):
@@ -41,8 +40,10 @@ def given(table: Table, outputs: Sequence[str]) -> Given:
 
 def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
     """A change that makes all of `stated` the measured table, in words; none where it agrees, or none is found."""
+    if stated.outputs[:2] != ("row", "col") or not set(stated.outputs) <= set(measured.outputs):
+        return []
     cells, truth = given(stated, stated.outputs), given(measured, stated.outputs)
-    if not cells or stated.outputs[:2] != ("row", "col"):
+    if not cells:
         return []
     changes = [(slots, changed) for slots in _slot_changes() for changed in _cell_changes(cells)]
     for orders_of in (_as_they_are, _orders):
@@ -62,14 +63,16 @@ def holes(stated: Table, measured: Table) -> list[str]:
     """Which slots that the fragment uses are not stated, in words, lane by lane where they differ."""
     known = given(stated, stated.outputs)
     by_lane: dict[int, list[int]] = {}
-    for lane, i in given(measured, stated.outputs):
+    for lane, i in given(measured, measured.outputs):
         if (lane, i) not in known:
             by_lane.setdefault(lane, []).append(i)
     lanes_of: dict[str, list[int]] = {}
     for lane, missing in by_lane.items():
-        lanes_of.setdefault("" if len(missing) == measured.elements else f", i = {spans(missing)}", []).append(lane)
+        lanes_of.setdefault(
+            "" if len(missing) == measured.elements else WORDS["hole"].format(spans(missing)), []
+        ).append(lane)
     holders = "lanes" if measured.threads <= WARP else "threads"
-    return [f"{holders} {spans(lanes)}{which}" for which, lanes in lanes_of.items()]
+    return [WORDS["holes"].format(holders, spans(lanes)) + which for which, lanes in lanes_of.items()]
 
 
 def spans(numbers: list[int]) -> str:
@@ -85,9 +88,14 @@ def spans(numbers: list[int]) -> str:
 
 def _slot_changes() -> Iterator[_Change]:
     """How lanes and elements may be counted: from zero or from one."""
-    for lane, i in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        named = " and ".join(name for name, one in (("lanes", lane), ("elements (i)", i)) if one)
-        yield _Change(f"{named} counted from 1" if named else "", _shifted(lane, i))
+    for lane, i in SLOT_STARTS:
+        yield _Change(_from_one(lane=lane, i=i), _shifted(lane, i))
+
+
+def _from_one(**starts: int) -> str:
+    """Which of these are counted from one, in words."""
+    named = " and ".join(WORDS[name] for name, start in starts.items() if start)
+    return WORDS["from 1"].format(named) if named else ""
 
 
 def _shifted(lane: int, i: int) -> Callable[[Given], Given]:
@@ -97,11 +105,10 @@ def _shifted(lane: int, i: int) -> Callable[[Given], Given]:
 def _cell_changes(stated: Given) -> Iterator[_Change]:
     """How rows and columns may be named and counted."""
     for turned in (False, True):
-        for row, col in ((0, 0), (1, 1), (1, 0), (0, 1)):
+        for row, col in CELL_STARTS:
             if all(cell[0] >= row and cell[1] >= col for cell in stated.values()):
-                named = " and ".join(name for name, one in (("rows", row), ("columns", col)) if one)
-                words = [TRANSPOSED] * turned + [f"{named} counted from 1"] * bool(named)
-                yield _Change("; ".join(words), _renamed(turned, row, col))
+                words = [WORDS["transposed"] if turned else "", _from_one(row=row, col=col)]
+                yield _Change("; ".join(filter(None, words)), _renamed(turned, row, col))
 
 
 def _renamed(turned: bool, row: int, col: int) -> Callable[[Given], Given]:
@@ -193,12 +200,12 @@ def _lane_words(lanes: Order, threads: int) -> str:
     images = [lanes.get(1 << bit, base ^ 1 << bit) ^ base for bit in range(bits)]
     linear = all(_image(lane, images) ^ base == to for lane, to in lanes.items())
     if not linear or sorted(images) != [1 << bit for bit in range(bits)]:
-        return f"lanes in another order: {_some(lanes)}"
+        return WORDS["lanes"].format(_some(lanes))
     moved = [(bit, image.bit_length() - 1) for bit, image in enumerate(images) if image != 1 << bit]
-    words = [f"lane bits {' and '.join(str(bit) for bit, _ in moved)} exchanged"] if moved else []
+    words = [WORDS["bits"].format(" and ".join(str(bit) for bit, _ in moved))] if moved else []
     if len(moved) > 2:
-        words = ["lane bits in another order: " + ", ".join(f"bit {a} is bit {b}" for a, b in moved)]
-    return "; ".join([*words, *([f"lanes XORed with {base}"] if base else [])])
+        words = [WORDS["bit order"].format(", ".join(WORDS["bit"].format(a, b) for a, b in moved))]
+    return "; ".join([*words, *([WORDS["xor"].format(base)] if base else [])])
 
 
 def _image(lane: int, images: list[int]) -> int:
@@ -216,13 +223,14 @@ def _element_words(elements: Order, fragment: Fragment) -> str:
     if whole:
         moved = [(a, b) for a, b in sorted(registers.items()) if a != b]
         if len(moved) == 2:
-            return f"registers {moved[0][0]} and {moved[0][1]} exchanged"
-        return f"registers in another order: {_some(dict(moved))}"
+            return WORDS["registers"].format(moved[0][0], moved[0][1])
+        return WORDS["register order"].format(_some(dict(moved)))
     if size > 1 and all(to == i // size * size + size - 1 - i % size for i, to in elements.items()):
-        return "elements inside each register the other way round: the low bits come first"
-    return f"elements (i) in another order: {_some(elements)}"
+        return WORDS["halves"]
+    return WORDS["elements"].format(_some(elements))
 
 
 def _some(order: Order) -> str:
-    moved = [f"{a} is {b}" for a, b in sorted(order.items()) if a != b]
-    return "stated " + ", ".join(moved[:MOST]) + (f" and {len(moved) - MOST} more" if len(moved) > MOST else "")
+    moved = [WORDS["moved"].format(a, b) for a, b in sorted(order.items()) if a != b]
+    more = WORDS["more"].format(len(moved) - MOST) if len(moved) > MOST else ""
+    return WORDS["order"].format(", ".join(moved[:MOST])) + more

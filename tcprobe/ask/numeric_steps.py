@@ -13,10 +13,10 @@ import numpy as np
 
 from tcprobe import numerics
 from tcprobe.arithmetic.bound import bound
-from tcprobe.arithmetic.formats import FORMATS, NAN, bits_of, decode, values_of
+from tcprobe.arithmetic.formats import FORMATS, NAN, FloatFormat, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
-from tcprobe.arithmetic.model import NOTHING, aligned, factor, in_f32, picked, separate, summed
+from tcprobe.arithmetic.model import NOTHING, Factors, Terms, aligned, factor, in_f32, picked, separate, summed
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
@@ -50,7 +50,7 @@ def _parsed(kinds: ElementTypes, name: str, text: str) -> Bits:
     return np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
 
 
-def _bits(kinds: ElementTypes, name: str, text: str) -> Any:
+def _bits(kinds: ElementTypes, name: str, text: str) -> np.uint64 | np.uint32:
     """One number as bits; no NaN."""
     kind = getattr(kinds, name)
     word = np.uint64 if kind == "f64" else np.uint32
@@ -86,7 +86,7 @@ def result(instruction: Instruction, arithmetic: Arithmetic | Integers, case: Do
     return _hex(kinds.d, d[0])
 
 
-def _hex(kind: str, bits: Any) -> str:
+def _hex(kind: str, bits: np.integer[Any] | int) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
@@ -173,7 +173,7 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iter
         yield "C is added last, to nearest even"
 
 
-def _terms(group: Sequence[int], terms: Any, factors: Any, kept: int) -> Iterator[str]:
+def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> Iterator[str]:
     a, b = factors
     exact = a.significand[0].astype(object) * b.significand[0].astype(object)
     for n, k in enumerate(group):
@@ -226,7 +226,7 @@ def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int
     return a, b, split
 
 
-def _random(form: Any, rng: np.random.Generator, shape: tuple[int, int]) -> Bits:
+def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, int]) -> Bits:
     values = rng.normal(size=shape)
     if form.name == "tf32":
         return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)

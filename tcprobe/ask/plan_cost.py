@@ -79,10 +79,10 @@ class PlanCycles(NamedTuple):
         return ", ".join(part for part in parts if part)
 
 
-def accesses_cost(name: str, issues: int, wavefronts: int, costs_on: MeasuredCosts) -> PlanCycles:
+def accesses_cost(name: str, issues: int, wavefronts: int | None, costs_on: MeasuredCosts) -> PlanCycles:
     """Of so many issues of an access to shared memory, as `tcprobe banks` or a path names it."""
     found = costs_on.cost(measured_name(name))
-    if found is None or not isinstance(found.body.interval, Point):
+    if found is None or wavefronts is None or not isinstance(found.body.interval, Point):
         return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
     body, each = found.body, free_wavefronts(name)
     if name.startswith("cp.async") and wavefronts > issues * each:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory import MemoryOperand, Wanted, placed
 from tcprobe.errors import UsageError
@@ -178,7 +178,7 @@ def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, block
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
     read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
-    where: dict[str, Any] = (
+    where: Json = (
         {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]}
         if isinstance(on_the_way, CopiedScales)
         else {"lanes": list(_lanes(on_the_way, line)), "bit": block % BLOCKS * 8}

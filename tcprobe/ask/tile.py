@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout import spelling
+from tcprobe.layout.arrays import Offset
 from tcprobe.layout.spelling import sides
 from tcprobe.layout.swizzle import Swizzle
 
@@ -45,7 +45,7 @@ BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
-def swizzled(offset: Any, swizzle: BMS) -> Any:
+def swizzled(offset: Offset, swizzle: BMS) -> Offset:
     """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
     return Swizzle(*swizzle)(offset)
 
@@ -138,13 +138,13 @@ class Shared:
         count, apart = self.blocks(tile), f"{self.pitch(tile)} bytes apart"
         return f"{count} blocks of each line, those {apart}" if count > 1 else f"lines {apart}"
 
-    def linear(self, tile: Tile, line: Any, byte: Any) -> Any:
+    def linear(self, tile: Tile, line: Offset, byte: Offset) -> Offset:
         """Where a byte of a line would be without a swizzle, from the tile's start; numbers or arrays of them."""
         if not self.block:
             return line * self.pitch(tile) + byte
         return byte // self.block * (tile.lines * self.block) + line * self.block + byte % self.block
 
-    def offset(self, tile: Tile, line: Any, byte: Any) -> Any:
+    def offset(self, tile: Tile, line: Offset, byte: Offset) -> Offset:
         """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
         return swizzled(self.linear(tile, line, byte), self.swizzle)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tcprobe.ask.bank_access import Walk
 from tcprobe.ask.bank_rules import BankRules
@@ -48,7 +47,7 @@ class TileAnswer:
     def to_json(self, explains: bool = False) -> Json:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
         tile, costs = self.tile, self.costs
-        plain: dict[str, Any] = {
+        plain: Json = {
             "tile": [tile.rows, tile.cols],
             "type": tile.type,
             "global": tile.contiguous,

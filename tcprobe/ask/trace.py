@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.ask.confidence import least
 from tcprobe.errors import UsageError
@@ -150,7 +150,7 @@ class Trace(NamedTuple):
         }
 
     def _meeting(self, meeting: Meeting) -> Json:
-        elements: dict[str, Any] = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
+        elements: Json = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
         return elements | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
     def _plain(self, operand: str, holders: Sequence[Holder]) -> list[Json]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
@@ -30,7 +29,7 @@ class Undocumented:
     metadata: Fragment
     arch: str
     nibbles: list[list[list[int] | None]]
-    selectors: Mapping[int, Mapping[str, Any]]
+    selectors: Mapping[int, Json]
     provenance: Mapping[str, str]
     source: str
 
@@ -114,14 +113,18 @@ def _index(positions: list[int]) -> str:
     return f"index {positions[0]}" if positions else "multiplies nothing"
 
 
-def _outcome(form: Mapping[str, Any]) -> str:
-    if form["outcome"] == "runs":
-        return "taken, a map of its own" if form["as"] is None else f"taken, reads the lanes of selector {form['as']}"
+def _outcome(outcome: Json) -> str:
+    if outcome["outcome"] == "runs":
+        return (
+            "taken, a map of its own"
+            if outcome["as"] is None
+            else f"taken, reads the lanes of selector {outcome['as']}"
+        )
     words = {
         "refused": "refused by the compiler",
         "fault": "taken by the compiler, the GPU faults",
         "hangs": "taken by the compiler, the GPU hangs",
         "unsound": "taken, no product of A and B",
     }
-    said = f" ({form['words']})" if form["words"] and form["outcome"] != "refused" else ""
-    return words[form["outcome"]] + said
+    said = f" ({outcome['words']})" if outcome["words"] and outcome["outcome"] != "refused" else ""
+    return words[outcome["outcome"]] + said

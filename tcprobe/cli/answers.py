@@ -166,22 +166,22 @@ def stored(answer: Stored, aside: bool) -> None:
 
 def against(path: str, cell: Cell, answer: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
-    missing = f"; {answer.not_stated} slots are not stated: {'; '.join(answer.holes[:4])}" if answer.not_stated else ""
+    from tcprobe.ask.diagnosis import WORDS
+
+    missing = WORDS["missing"].format(answer.not_stated, "; ".join(answer.holes[:4])) if answer.not_stated else ""
     chosen = "" if cell.selector is None else f", selector {cell.selector},"
     head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
-    wrapping.line(f"{head}: {answer.agreed} of {answer.given} slots agree{missing}")
+    wrapping.line(f"{head}: {WORDS['agree'].format(answer.agreed, answer.given)}{missing}")
     for line in answer.first:
         wrapping.line(f"  {line}")
     for words in answer.diagnosis:
-        wrapping.line(f"  diagnosis: {words}", "  diagnosis: ", bold=True)
+        wrapping.line("  " + WORDS["diagnosis"].format(words), "  diagnosis: ", bold=True)
     if answer.diagnosis:
-        wrapping.line("  With that changed every slot that is stated agrees.")
+        wrapping.line("  " + WORDS["cured"])
     if answer.elsewhere:
-        wrapping.line("  this is: " + ", ".join(answer.elsewhere), "  this is: ", bold=True)
+        wrapping.line("  " + WORDS["elsewhere"].format(", ".join(answer.elsewhere)), "  this is: ", bold=True)
     if answer.renumbered:
-        wrapping.line(
-            "  The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart."
-        )
+        wrapping.line("  " + WORDS["renumbered"])
     wrapping.line(cell.evidence)
 
 

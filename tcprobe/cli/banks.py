@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -21,15 +21,19 @@ from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
+    from typing import Unpack
+
     from tcprobe.ask.bank_collisions import Phase
     from tcprobe.ask.bank_patterns import Pattern
     from tcprobe.ask.bank_rules import BankRules
     from tcprobe.ask.propose import Proposal
     from tcprobe.ask.tile_answer import TileAnswer
     from tcprobe.ask.tile_cost import TileCost
+    from tcprobe.cli.requests import BanksAsked
     from tcprobe.layout.banks import Cost
     from tcprobe.store.cell import Cell
-    from tcprobe.store.choose import Layers
+
+    Rules = Callable[[str | None], BankRules]
 
 MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
@@ -105,7 +109,7 @@ class Accesses(click.Command):
 @JSON
 @click.pass_context
 @named("fragment", count="one")
-def banks(ctx: click.Context, /, **asked: Any) -> None:
+def banks(ctx: click.Context, /, **asked: Unpack[BanksAsked]) -> None:
     """Count bank conflicts by the hardware's own rule: wavefronts, and who collides with whom.
 
     For a tile with all its accesses, as FRAGMENT or a sweep makes them (--tile, --with); for the addresses of 32 lanes
@@ -113,22 +117,28 @@ def banks(ctx: click.Context, /, **asked: Any) -> None:
     """
     from tcprobe.ask.bank_rules import rules_for
 
-    layers: Layers = asked["layers"]
     asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
     if access := _as_access(asked["fragment"] or ""):
-        asked |= {"fragment": None, "accesses": [access, *asked["accesses"]]}
+        asked["fragment"], asked["accesses"] = None, [access, *asked["accesses"]]
         ctx.params["fragment"] = ()
-    form = _form(ctx)
+    _check_form(ctx)
 
     @cache
     def rules(arch: str | None) -> BankRules:
-        return rules_for(arch or asked["name"], layers)
+        return rules_for(arch or asked["name"], asked["layers"])
 
-    {"size": _tile, "address": _address, "patterns": _patterns, "rule": _rule}[form](rules, asked)
+    if asked["size"] is not None:
+        _tile(rules, asked["size"], asked)
+    elif asked["address"] is not None:
+        _address(rules, asked["address"], asked)
+    elif asked["patterns"] is not None:
+        _patterns(rules, asked["patterns"], asked)
+    else:
+        _rule(rules, asked)
 
 
-def _form(ctx: click.Context) -> str:
-    """Which of the three forms was asked for; UsageError where options of several were given."""
+def _check_form(ctx: click.Context) -> None:
+    """UsageError unless just one of the four forms was asked for, by options of its own."""
     default = ParameterSource.DEFAULT
     given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value not in (None, ())}
     forms = sorted(given & set(FORMS))
@@ -139,7 +149,6 @@ def _form(ctx: click.Context) -> str:
         names = {p.name: p.opts[0] for p in ctx.command.params}
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
         raise UsageError(f"{words} does not go with {names[forms[0]]}.")
-    return forms[0]
 
 
 def _as_access(words: str) -> str | None:
@@ -155,14 +164,14 @@ def _as_access(words: str) -> str | None:
         return None
 
 
-def _rule(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
+def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
     """Every access that the arch has: its phases, and what is counted in them."""
     from tcprobe.isa.arch import arch
     from tcprobe.isa.shared_memory import accesses
 
     by = rules(None)
     rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.asked))}
-    if params["as_json"]:
+    if banks_asked["as_json"]:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
     for name, rule in rows.items():
@@ -173,13 +182,13 @@ def _rule(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> N
     wrapping.line(f"confidence: {by.confidence}")
 
 
-def _patterns(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
+def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_patterns import judged, read
 
-    patterns = read(params["patterns"])
+    patterns = read(path)
     judgements = judged(patterns, rules)
-    if params["as_json"]:
-        lines = [json.dumps(_answer(p, f, params["explain"])) for p, f in zip(patterns, judgements, strict=True)]
+    if banks_asked["as_json"]:
+        lines = [json.dumps(_answer(p, f, banks_asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
         lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
@@ -187,19 +196,19 @@ def _patterns(rules: Callable[[str | None], BankRules], params: dict[str, Any]) 
     click.echo("\n".join(lines), nl=bool(lines))
 
 
-def _address(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
+def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_collisions import phases
     from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
     from tcprobe.isa.shared_memory import access
 
-    if len(params["accesses"]) != 1:
-        raise UsageError(f"--address needs one access, by --with; got {len(params['accesses'])}.")
-    row, source = access(params["accesses"][0]), params["source"]
-    given = pattern(row, lanes_of(params["address"]), None if source is None else lanes_of(source))
-    given = given._replace(arch=params["name"])
+    if len(banks_asked["accesses"]) != 1:
+        raise UsageError(f"--address needs one access, by --with; got {len(banks_asked['accesses'])}.")
+    row, source = access(banks_asked["accesses"][0]), banks_asked["source"]
+    given = pattern(row, lanes_of(address), None if source is None else lanes_of(source))
+    given = given._replace(arch=banks_asked["name"])
     [judgement] = judged([given], rules)
-    if params["as_json"]:
-        click.echo(json.dumps(_answer(given, judgement, params["explain"])))
+    if banks_asked["as_json"]:
+        click.echo(json.dumps(_answer(given, judgement, banks_asked["explain"])))
         return
     cost, by = judgement
     more = _looked_up(given, cost, by)
@@ -249,33 +258,33 @@ def _collisions(phases: Sequence[Phase]) -> None:
             click.echo(f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places")
 
 
-def _tile(rules: Callable[[str | None], BankRules], params: dict[str, Any]) -> None:
+def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
     from tcprobe.ask.tile_answer import answer
 
-    if not params["accesses"]:
+    if not banks_asked["accesses"]:
         raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
-    held = _held(params)
-    if params["type_"] is None and held is None:
+    held = _held(banks_asked)
+    if banks_asked["type_"] is None and held is None:
         raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
     slots = slots_of(held) if held else None
-    tile = parse_tile(params["size"], params["type_"] or (held.fragment.type if held else ""), params["contiguous"])
-    walks = [walk(parse_access(text), tile, slots) for text in params["accesses"]]
-    answered = answer(tile, parse_shared(placed(params)), walks, rules(None), params["proposes"])
-    if params["as_json"]:
-        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(params["explain"])}))
+    tile = parse_tile(size, banks_asked["type_"] or (held.fragment.type if held else ""), banks_asked["contiguous"])
+    walks = [walk(parse_access(text), tile, slots) for text in banks_asked["accesses"]]
+    answered = answer(tile, parse_shared(placed(banks_asked)), walks, rules(None), banks_asked["proposes"])
+    if banks_asked["as_json"]:
+        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(banks_asked["explain"])}))
     else:
         _tile_text(answered)
 
 
-def _held(params: dict[str, Any]) -> Cell | None:
+def _held(banks_asked: BanksAsked) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.store.names import meant
 
-    if not params["fragment"]:
+    if not banks_asked["fragment"]:
         return None
-    cell, note = meant(params["fragment"], params["name"], params["layers"])
+    cell, note = meant(banks_asked["fragment"], banks_asked["name"], banks_asked["layers"])
     noted(note)
     return cell
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -22,7 +22,10 @@ from tcprobe.cli.options import (
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.compare import Repetition, Verdict
+    from tcprobe.cli.requests import CompareAsked
     from tcprobe.isa.fragment import Fragment
     from tcprobe.store.choose import Found, Layers
 
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
 @read_results
 @JSON
 @named("names", "list")
-def compare(names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def compare(
+    names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CompareAsked]
+) -> None:
     """Say where saved tables agree with what others published.
 
     `compare FILE FRAGMENT` checks somebody's own table of lane,i,row,col (- is standard input), and says what is wrong
@@ -119,7 +124,7 @@ def _print(compared: _Compared, lists_errata: bool, as_json: bool) -> None:
 
 
 def _compare_file(
-    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, params: dict[str, Any]
+    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, compare_asked: CompareAsked
 ) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
@@ -133,7 +138,7 @@ def _compare_file(
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
     stated = read_csv(Path(names[0]))
     measured, note = meant(" ".join(names[1:]), arch_name, layers)
-    measured, fragment = selection(measured, params["selector"]), measured.fragment
+    measured, fragment = selection(measured, compare_asked["selector"]), measured.fragment
     told(note)
     if not measured.measured:
         raise lookup.no_table(fragment, arch_name, layers)
@@ -143,7 +148,7 @@ def _compare_file(
         click.echo(json.dumps({**head, "evidence": measured.evidence, **answer._asdict()}))
     else:
         answers.against(names[0], measured, answer)
-    return not answer.first and not (params["complete"] and answer.holes)
+    return not answer.first and not (compare_asked["complete"] and answer.holes)
 
 
 COMMANDS = (compare,)

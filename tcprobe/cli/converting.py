@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +15,11 @@ from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import Stored, StoreOptions
+    from tcprobe.cli.requests import ConvertAsked
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")
@@ -46,7 +49,11 @@ if TYPE_CHECKING:
 @JSON
 @named("names", "one", "pairs")
 def convert(
-    names: tuple[str, ...], called: tuple[str, ...], output: Path | None, namespace: str | None, **asked: Any
+    names: tuple[str, ...],
+    called: tuple[str, ...],
+    output: Path | None,
+    namespace: str | None,
+    **asked: Unpack[ConvertAsked],
 ) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
@@ -76,28 +83,30 @@ def convert(
         click.echo(header(moved, namespace or ""), nl=False)
 
 
-def _function_names(names: tuple[str, ...], in_file: bool, params: dict[str, Any]) -> list[str]:
+def _function_names(names: tuple[str, ...], in_file: bool, convert_asked: ConvertAsked) -> list[str]:
     """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
     from tcprobe.code.names import made
 
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
-    given = (params["kind"], params["contiguous"], placed(params))
-    ways = ["transposed"] * params["transpose"] + ["permuted_k"] * params["permute_k"]
+    given = (convert_asked["kind"], convert_asked["contiguous"], placed(convert_asked))
+    ways = ["transposed"] * convert_asked["transpose"] + ["permuted_k"] * convert_asked["permute_k"]
     how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
     return [made("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
 
 
-def _conversions(names: tuple[str, ...], called: Sequence[str], params: dict[str, Any]) -> list[Conversion | Stored]:
+def _conversions(
+    names: tuple[str, ...], called: Sequence[str], convert_asked: ConvertAsked
+) -> list[Conversion | Stored]:
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
         raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
-    return [_converted(pair, name, params) for pair, name in zip(pairs, called, strict=True)]
+    return [_converted(pair, name, convert_asked) for pair, name in zip(pairs, called, strict=True)]
 
 
-def _converted(pair: tuple[str, str], name: str, params: dict[str, Any]) -> Conversion | Stored:
+def _converted(pair: tuple[str, str], name: str, convert_asked: ConvertAsked) -> Conversion | Stored:
     from tcprobe.ask.convert import convert as converted
     from tcprobe.ask.convert import held_as
     from tcprobe.ask.convert.stmatrix import is_store
@@ -106,27 +115,34 @@ def _converted(pair: tuple[str, str], name: str, params: dict[str, Any]) -> Conv
     from tcprobe.store.names import meant
 
     source, target = pair
-    from_, function = meant(source, params["name"], params["layers"]), chosen(name, FUNCTION)
-    registers = held_as(from_.cell, params["typed"])
+    from_, function = meant(source, convert_asked["name"], convert_asked["layers"]), chosen(name, FUNCTION)
+    registers = held_as(from_.cell, convert_asked["typed"])
     if is_store(target):
         told(from_.note)
-        return coded(registers, _store_options(target, params), function)
-    given = [option for option in ("kind", "contiguous", "placed", "swizzle") if params[option] is not None]
-    if given:
+        return coded(registers, _store_options(target, convert_asked), function)
+    if any(
+        option is not None
+        for option in (
+            convert_asked["kind"],
+            convert_asked["contiguous"],
+            convert_asked["placed"],
+            convert_asked["swizzle"],
+        )
+    ):
         raise UsageError(
             "--type, --global, --shared and --swizzle go with a TO of stmatrix, which stores into shared memory."
         )
-    to = meant(target, from_.cell.arch, params["layers"])
+    to = meant(target, from_.cell.arch, convert_asked["layers"])
     told(from_.note, to.note)
-    return converted(registers, to.cell, params["transpose"], params["permute_k"], function)
+    return converted(registers, to.cell, convert_asked["transpose"], convert_asked["permute_k"], function)
 
 
-def _store_options(target: str, params: dict[str, Any]) -> StoreOptions:
+def _store_options(target: str, convert_asked: ConvertAsked) -> StoreOptions:
     from tcprobe.ask.convert.stmatrix import StoreOptions
 
-    if params["transpose"] or params["permute_k"]:
+    if convert_asked["transpose"] or convert_asked["permute_k"]:
         raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
-    return StoreOptions(target, params["kind"], params["contiguous"] or "row", placed(params))
+    return StoreOptions(target, convert_asked["kind"], convert_asked["contiguous"] or "row", placed(convert_asked))
 
 
 COMMANDS = (convert,)

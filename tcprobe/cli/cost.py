@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,9 @@ from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from tcprobe.cli.requests import CostAsked
     from tcprobe.store.choose import Layers
 
 
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-def cost(patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def cost(
+    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CostAsked]
+) -> None:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside

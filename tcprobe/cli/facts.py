@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import descriptor, tensor_memory
+from tcprobe.cli import shared_operand, tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -23,7 +23,11 @@ from tcprobe.cli.options import (
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.absent import WhyNot
+    from tcprobe.cli.requests import ShowAsked
+    from tcprobe.cli.showing import ShowView
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -75,14 +79,12 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @click.option("--lanes", is_flag=True, help="Draw all lanes: what each register holds.")
 @click.option("--why", is_flag=True, help="What the table rests on, link by link, and what would prove it wrong.")
 @tensor_memory.sizes
-@descriptor.fields
+@shared_operand.fields
 @ARCHS
 @read_results
 @JSON
 @named("patterns", "list")
-def show(
-    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, selector: int | None, **asked: Any
-) -> None:
+def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpack[ShowAsked]) -> None:
     """Show fragments: formulas, one picture, where else it is so, the evidence. Several are outlined.
 
     Without --arch: of the archs measured in ./results, if it has any, else of all, the one with the strongest method,
@@ -92,10 +94,9 @@ def show(
     --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m, --n,
     --scale-vec, --multicast. --why: probe, code, anchor, assumption, and how sure it is. --json: one object a line.
     """
-    explained = asked.pop("why")
-    wanted = _drawings(asked, "--json has everything" if as_json else "--why draws nothing" if explained else None)
-    asked |= {"name": name, "selector": selector}
-    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, asked), as_json, asked)
+    name, selector, explained = show["name"], show["selector"], show["why"]
+    view = _drawings(show, "--json has everything" if as_json else "--why draws nothing" if explained else None)
+    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, show), as_json, show)
     if not patterns:
         return
     from tcprobe.ask import why
@@ -128,17 +129,19 @@ def show(
         for cell in shown:
             printing.reasons(cell, why.lines(cell))
     else:
-        showing.show(shown, showing.ShowView(**wanted))
+        showing.show(shown, view)
     if without:
         click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
 
 
-def _drawings(params: dict[str, Any], without: str | None) -> dict[str, bool]:
-    """The options of what `show` draws, taken out of `params`; UsageError for one where nothing is drawn."""
-    wanted = {option: params.pop(option) for option in ("full", "lanes", "elements")}
-    if without and any(wanted.values()):
+def _drawings(show: ShowAsked, without: str | None) -> ShowView:
+    """What `show` draws; UsageError for anything where nothing is drawn."""
+    from tcprobe.cli.showing import ShowView
+
+    view = ShowView(show["full"], show["lanes"], show["elements"])
+    if without and any(view):
         raise UsageError(f"{without}: it does not go with --full, --lanes or --elements.")
-    return wanted
+    return view
 
 
 def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool) -> None:
@@ -179,30 +182,30 @@ def _side_by_side(
         yield cells, missing
 
 
-def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, params: dict[str, Any]) -> tuple[str, ...]:
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
     """Show those that are operands in shared memory; the others."""
-    behind = {pattern: meaning for pattern in patterns if (meaning := descriptor.in_shared_memory(pattern))}
-    given = descriptor.beyond(params)
+    behind = {pattern: meaning for pattern in patterns if (meaning := shared_operand.in_shared_memory(pattern))}
+    given = shared_operand.beyond(show)
     if given and not behind:
         raise UsageError(f"{', '.join(given)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
     for meaning in behind.values():
-        selector = params["selector"] if len(patterns) == 1 else None
-        descriptor.check_asked(meaning.shared_operand, params["name"], selector)
-        descriptor.shown(descriptor.meant(meaning, layers, params), as_json)
+        selector = show["selector"] if len(patterns) == 1 else None
+        shared_operand.check_asked(meaning.shared_operand, show["name"], selector)
+        shared_operand.shown(shared_operand.meant(meaning, layers, show), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
-def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, params: dict[str, Any]) -> tuple[str, ...]:
+def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
     from tcprobe.isa.instruction import Instruction
 
     meant = {pattern: tensor_memory.meant(pattern) or tensor_memory.form(pattern) for pattern in patterns}
     if not any(meant.values()):
-        tensor_memory.require_none(params)
+        tensor_memory.require_none(show)
     for one in meant.values():
         if one is not None:
-            tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, params["name"])
-            tensor_memory.shown(one, params, as_json)
+            tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])
+            tensor_memory.shown(one, show, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 
@@ -223,7 +226,7 @@ def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> N
     if name is None:
         raise UsageError("which arch? Say it by --arch, for example sm_75, or a GPU's name.")
     row, meaning = arch.arch(name), resolve(fragment, layers)
-    held = [meaning.shared_operand] if descriptor.in_shared_memory(fragment) else []
+    held = [meaning.shared_operand] if shared_operand.in_shared_memory(fragment) else []
     fragments = meaning.fragments if held or meaning.bare else meaning.some_fragments
     answers = [
         *(explained(one, row, layers) for one in fragments),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +14,13 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.kernel.gemm import GemmKernel
+    from typing import Unpack
+
+    from tcprobe.cli.requests import GemmAsked
+    from tcprobe.kernel.gemm import GemmKernel, GemmOptions
     from tcprobe.run.products import ProductRun
     from tcprobe.store.choose import Layers
+    from tcprobe.values import Json
 
 MAJOR = click.Choice(["row", "col"])
 
@@ -67,7 +71,7 @@ def kernel() -> None:
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 @read_results
 @JSON
-def gemm(layers: Layers, **asked: Any) -> None:
+def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
     """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
 
     sm_90: tensor maps, a producer warpgroup, wgmma, stmatrix; others: cp.async or plain copies, swizzled shared memory,
@@ -75,12 +79,11 @@ def gemm(layers: Layers, **asked: Any) -> None:
     says of small whole numbers how many products are wrong (exit code 1 where there are any).
     """
     from tcprobe.kernel.explain import explained
-    from tcprobe.kernel.gemm import GemmOptions
     from tcprobe.kernel.gemm import gemm as made
     from tcprobe.system import files
 
     _check_sides(asked)
-    one = made(GemmOptions(**{key: asked[key] for key in GemmOptions._fields if key in asked}), layers)
+    one = made(_options(asked), layers)
     ways = explained(one, asked["explain"]) if asked["explain"] else []
     if asked["output"]:
         files.write(asked["output"], one.source.encode())
@@ -100,13 +103,30 @@ def gemm(layers: Layers, **asked: Any) -> None:
         raise SystemExit(1)
 
 
+def _options(gemm_asked: GemmAsked) -> GemmOptions:
+    from tcprobe.kernel.gemm import GemmOptions
+
+    return GemmOptions(
+        gemm_asked["arch"],
+        gemm_asked["type"],
+        gemm_asked["tile"],
+        gemm_asked["warps"],
+        gemm_asked["stages"],
+        gemm_asked["a"],
+        gemm_asked["b"],
+        gemm_asked["out"],
+        gemm_asked["name"],
+        cluster=gemm_asked["cluster"],
+    )
+
+
 def _outcome(kernel: GemmKernel, size: tuple[int, int, int] | None) -> ProductRun:
     from tcprobe.run.products import product
 
     return product(kernel, size)
 
 
-def _say_ways(ways: list[dict[str, Any]]) -> None:
+def _say_ways(ways: list[Json]) -> None:
     for way in ways:
         click.echo(escaped(f"{way['element']}:"))
         for step in way["steps"]:
@@ -128,13 +148,16 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_sides(params: dict[str, Any]) -> None:
+def _check_sides(gemm_asked: GemmAsked) -> None:
     """UsageError for sizes with too few sides."""
-    for name, count, example in (("tile", 3, "128x128x64"), ("warps", 2, "2x2"), ("size", 3, "4096x4096x4096")):
-        if params[name] and (len(params[name]) != count or not min(params[name])):
+    for name, sides, count, example in (
+        ("tile", gemm_asked["tile"], 3, "128x128x64"),
+        ("warps", gemm_asked["warps"], 2, "2x2"),
+        ("size", gemm_asked["size"], 3, "4096x4096x4096"),
+    ):
+        if sides and (len(sides) != count or not min(sides)):
             raise UsageError(
-                f"--{name} {'x'.join(map(str, params[name]))}: {count} sides of 1 or more are needed, such "
-                f"as {example}."
+                f"--{name} {'x'.join(map(str, sides))}: {count} sides of 1 or more are needed, such as {example}."
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,12 +17,13 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.load import StraightLoad
     from tcprobe.ask.repack import Repacking
+    from tcprobe.cli.requests import CodeAsked, LoadAsked
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
-
-OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packer": "--packer"}
 
 
 @click.command(short_help="A fragment straight from global memory: widest loads.")
@@ -67,7 +68,7 @@ OF_REPACKING = {"stored": "--type", "wanted": "--as", "group": "--group", "packe
 @read_results
 @JSON
 @named("fragment", count="one")
-def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
+def load(fragment: str, name: str | None, layers: Layers, **asked: Unpack[LoadAsked]) -> None:
     """Load FRAGMENT straight from global memory by the widest vectors that its table allows.
 
     With --repack: an order of storage for quantised weights in which a lane's elements of several k steps are one load,
@@ -77,48 +78,54 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     if asked["repacked"]:
         _repacked(cell_of(fragment, name, layers), layers, asked)
         return
-    given = [option for key, option in OF_REPACKING.items() if asked[key] is not None]
-    if given:
+    others = {
+        "--type": asked["stored"],
+        "--as": asked["wanted"],
+        "--group": asked["group"],
+        "--packer": asked["packer"],
+    }
+    if given := [option for option, value in others.items() if value is not None]:
         raise UsageError(f"{', '.join(given)}: of weights that are repacked; give --repack too.")
     _straight(cell_of(fragment, name, layers), asked)
 
 
-def _straight(cell: Cell, params: dict[str, Any]) -> None:
+def _straight(cell: Cell, load_asked: LoadAsked) -> None:
     from tcprobe.ask.load import load as planned
     from tcprobe.ask.load_code import source
 
-    plan = planned(cell, params["contiguous"], params["ld"])
-    if params["code"] or params["output"]:
-        write(source(plan), params)
-    elif params["as_json"]:
+    plan = planned(cell, load_asked["contiguous"], load_asked["ld"])
+    if load_asked["code"] or load_asked["output"]:
+        write(source(plan), load_asked)
+    elif load_asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         _load_text(plan)
 
 
-def _repacked(cell: Cell, layers: Layers, params: dict[str, Any]) -> None:
+def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
     from tcprobe.ask.repack import cuda, python, repack
 
     major = click.get_current_context().get_parameter_source("contiguous")
-    if params["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
+    if load_asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
         raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
-    if params["stored"] is None:
+    if load_asked["stored"] is None:
         raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
-    plan = repack(cell, params["stored"], params["wanted"], params["group"], layers)
-    if params["packer"]:
-        _packer_alone(params)
-        write(python.source(plan, params["packer"]), params)
-    elif params["code"] or params["output"]:
-        write(cuda.source(plan), params)
-    elif params["as_json"]:
+    plan = repack(cell, load_asked["stored"], load_asked["wanted"], load_asked["group"], layers)
+    if load_asked["packer"]:
+        _packer_alone(load_asked)
+        write(python.source(plan, load_asked["packer"]), load_asked)
+    elif load_asked["code"] or load_asked["output"]:
+        write(cuda.source(plan), load_asked)
+    elif load_asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         _repack_text(plan)
 
 
-def _packer_alone(params: dict[str, Any]) -> None:
-    for key, option in {"code": "--code", "as_json": "--json", "called": "--name", "namespace": "--namespace"}.items():
-        if params[key]:
+def _packer_alone(code_asked: CodeAsked) -> None:
+    others = (code_asked["code"], code_asked["as_json"], code_asked["called"], code_asked["namespace"])
+    for option, value in zip(("--code", "--json", "--name", "--namespace"), others, strict=True):
+        if value:
             raise UsageError(f"{option} does not go with --packer, which prints Python.")
 
 

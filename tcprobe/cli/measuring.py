@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,9 @@ from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from tcprobe.cli.requests import RunAsked
     from tcprobe.fit.formula import Formula
     from tcprobe.run.campaign import Report, Request
     from tcprobe.run.merge import Conflict
@@ -84,7 +87,7 @@ def run(
     report: Path | None,
     scheduler: str | None,
     show_stages: bool,
-    **asked: Any,
+    **asked: Unpack[RunAsked],
 ) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
@@ -96,42 +99,42 @@ def run(
     from tcprobe.isa import arch
     from tcprobe.run.process import ended_by_errors, sass_worker
 
-    as_json = asked.pop("as_json")
     _check(toolkits, asked)
-    asked["cuda"] = next(iter(toolkits), None)
+    cuda, limit = next(iter(toolkits), None), asked["limit"]
+    name = None if asked["name"] == "all" else asked["name"]
     if scheduler:
         of_one = {"--report": report, "--stages": show_stages, "--device": asked["index"], "--force": asked["force"]}
         _check_fleet(scheduler, of_one)
         from tcprobe.cli import fleet
-        from tcprobe.run.campaign import Request
 
-        fleet.run(scheduler, Request(**asked), toolkits, folder, as_json)
+        fleet.run(scheduler, _request(asked, cuda), toolkits, folder, asked["as_json"])
         return
-    worker = _live(asked["cuda"], asked["limit"])
+    worker = _live(cuda, limit)
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
-    if asked["method"] == "sass" and asked["name"] not in (None, "all"):
+    if asked["method"] == "sass" and name:
         from tcprobe.sass import toolchain
 
-        tools = toolchain.find(asked["cuda"], asked["limit"])
-        row = arch.arch(asked["name"])
+        tools = toolchain.find(cuda, limit)
+        row = arch.arch(name)
         if row in tools.archs:
-            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, asked["limit"]).start()
+            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, limit).start()
 
     with ended_by_errors(process, *early.values()):
         from tcprobe.cli import printing
         from tcprobe.run import runner
-        from tcprobe.run.campaign import Campaign, Request
+        from tcprobe.run.campaign import Campaign
         from tcprobe.store.results import Results
 
         session = runner.Session(worker, process) if process else None
         Results(folder).sweep()
+        request = _request(asked, cuda)
         with printing.progress() as tick:
-            reports = Campaign(Request(**asked), folder, printing.say, tick, early).run(session)
-        others, conflicts = _read_beside(toolkits[1:], Request(**asked), folder)
+            reports = Campaign(request, folder, printing.say, tick, early).run(session)
+        others, conflicts = _read_beside(toolkits[1:], request, folder)
         reports += others
     for done in reports:
-        _print(done, folder, as_json, show_stages)
+        _print(done, folder, asked["as_json"], show_stages)
     if report:
         _write_report(report, folder, reports)
     for conflict in conflicts:
@@ -140,7 +143,15 @@ def run(
         sys.exit(1)
 
 
-def _check(toolkits: Sequence[Path], asked: Mapping[str, Any]) -> None:
+def _request(asked: RunAsked, cuda: Path | None) -> Request:
+    """What a run is asked for."""
+    from tcprobe.run.campaign import Request
+
+    found = (asked["patterns"], asked["name"], asked["index"], asked["method"], cuda)
+    return Request(*found, asked["force"], asked["limit"], asked["family"])
+
+
+def _check(toolkits: Sequence[Path], asked: RunAsked) -> None:
     """UsageError for options that contradict each other, and for an arch or a family that there is not."""
     from tcprobe.isa import arch
 
@@ -153,7 +164,7 @@ def _check(toolkits: Sequence[Path], asked: Mapping[str, Any]) -> None:
         raise UsageError("--device means a live GPU; --method sass reads machine code.")
 
 
-def _check_fleet(scheduler: str, given: Mapping[str, Any]) -> None:
+def _check_fleet(scheduler: str, given: Mapping[str, object]) -> None:
     """UsageError for options, by name, that mean one machine."""
     for option in (name for name, value in given.items() if value not in (None, False)):
         raise UsageError(f"{option} is of one machine; {scheduler} asks many, and measures anew.")

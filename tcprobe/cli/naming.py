@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from tcprobe.cli.options import several
+from tcprobe.cli.options import Called, several
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
 
 # multi-word names of GPUs begin so
@@ -18,14 +18,14 @@ _NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
 _MOST_WORDS = 5  # of a GPU's name: NVIDIA RTX PRO 6000 Blackwell
 
 
-def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[..., Callable[..., Any]]:
+def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[[Called], Called]:
     """A command whose `parameter` gets names of the words there, a `count` of one, pairs or many, and whose --arch may
     stand among them. With archs "each" it runs for one after the other, with "one" it takes one, with "list" all.
     """
 
-    def with_names(command: Callable[..., Any]) -> Callable[..., Any]:
+    def with_names(command: Called) -> Called:
         @functools.wraps(command)
-        def called(*context: Any, **asked: Any) -> None:
+        def called(*context: click.Context, **asked: Any) -> None:
             words, gpus = _apart(asked[parameter]) if "name" in asked else (asked[parameter], "")
             if gpus and asked["name"] is not None:
                 raise UsageError(f"{gpus} among the words, and --arch {asked['name']}: say the arch once.")
@@ -124,7 +124,7 @@ def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError |
     return lines
 
 
-def _typed(parameter: click.Parameter, options: dict[str, Any]) -> list[str]:
+def _typed(parameter: click.Parameter, options: Mapping[str, object]) -> list[str]:
     """An option with its values, as they were typed."""
     value = options.get(parameter.name or "")
     if value is None or not isinstance(parameter, click.Option):

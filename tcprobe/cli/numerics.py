@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,7 +12,11 @@ from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results
 from tcprobe.errors import UsageError
 
-if TYPE_CHECKING:  # brings NumPy along
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from tcprobe.arithmetic.parameters import Arithmetic, Integers
+    from tcprobe.cli.requests import NumericsAsked
     from tcprobe.isa.instruction import Instruction
     from tcprobe.store.choose import Layers
 
@@ -37,7 +41,12 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @read_results
 @JSON
 def numerics(
-    instruction: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, parts: int | None, **asked: Any
+    instruction: tuple[str, ...],
+    name: str | None,
+    layers: Layers,
+    as_json: bool,
+    parts: int | None,
+    **asked: Unpack[NumericsAsked],
 ) -> None:
     """Say what a multiply computes: which products one sum takes in, what is cut and how D is rounded.
 
@@ -47,9 +56,10 @@ def numerics(
     from tcprobe.isa import names
 
     row = names.resolve(" ".join(instruction)).instruction
-    ways = [f"--{way}" for way in ("a", "cases", "length", "header") if asked[way]]
+    said = {"--a": asked["a"], "--cases": asked["cases"], "--bound": asked["length"], "--header": asked["header"]}
+    ways = [option for option, value in said.items() if value]
     if len(ways) > 1:
-        raise UsageError(f"{' and '.join(ways).replace('length', 'bound')} are asked one at a time.")
+        raise UsageError(f"{' and '.join(ways)} are asked one at a time.")
     if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):
         raise UsageError("a dot product needs --a and --b; --c is 0 without one.")
     if parts is not None and asked["length"] is None:
@@ -70,7 +80,7 @@ def numerics(
     elif asked["length"] is not None:
         _bound(row, rule, (asked["length"], parts or 1), as_json)
     else:
-        _product(row, rule, (asked["a"], asked["b"], asked["c"] or "0"), as_json)
+        _product(row, rule, (asked["a"] or "", asked["b"] or "", asked["c"] or "0"), as_json)
 
 
 def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: bool) -> None:
@@ -85,7 +95,7 @@ def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: 
         wrapping.line(text)
 
 
-def _cases(instruction: Instruction, rule: Any, file: Path) -> None:
+def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) -> None:
     from tcprobe.ask.numeric_steps import cases
     from tcprobe.system.files import read_text
 
@@ -93,7 +103,7 @@ def _cases(instruction: Instruction, rule: Any, file: Path) -> None:
         click.echo(json.dumps(d))
 
 
-def _bound(instruction: Instruction, rule: Any, cut: tuple[int, int], as_json: bool) -> None:
+def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int, int], as_json: bool) -> None:
     from tcprobe.ask.numeric_steps import bounded
 
     found = bounded(instruction, rule, *cut)
@@ -108,7 +118,7 @@ def _bound(instruction: Instruction, rule: Any, cut: tuple[int, int], as_json: b
         wrapping.line(f"other bits than in one part: {found['changed']}")
 
 
-def _product(instruction: Instruction, rule: Any, given: tuple[str, str, str], as_json: bool) -> None:
+def _product(instruction: Instruction, rule: Arithmetic | Integers, given: tuple[str, str, str], as_json: bool) -> None:
     from tcprobe.ask.numeric_steps import result, spoken, steps
 
     case = spoken(instruction, *given)

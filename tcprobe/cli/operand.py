@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,16 +12,17 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.path.operand import OperandPlan
+    from tcprobe.cli.requests import CodeAsked
 
 
-def answer(plan: OperandPlan, params: dict[str, Any]) -> None:
+def answer(plan: OperandPlan, code_asked: CodeAsked) -> None:
     """The answer to `tcprobe path` of an operand in shared memory."""
     from tcprobe.ask.path import operand_code
     from tcprobe.ask.path.operand import described
 
-    if params["code"] or params["output"]:
-        write((operand_code.cute if params["code"] == "cute" else operand_code.source)(plan), params)
-    elif params["as_json"]:
+    if code_asked["code"] or code_asked["output"]:
+        write((operand_code.cute if code_asked["code"] == "cute" else operand_code.source)(plan), code_asked)
+    elif code_asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
         _text(plan)

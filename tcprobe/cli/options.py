@@ -6,25 +6,43 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
 from tcprobe.text import message, quoted
 
+Called = Callable[..., None]  # a command, whatever its options
+PathName = str | bytes | os.PathLike[str]
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class Option(Protocol):
+    """What gives a command an option."""
+
+    def __call__(self, command: Command, /) -> Command:
+        """The command with it."""
+
+
+def together(decorators: Sequence[Option], command: Command) -> Command:
+    """The command with several options, in their order."""
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
 
 class Named(click.Path):
     """A path that has a name: an empty one, as of a shell variable that is not set, would be the folder at hand."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if not str(value):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
             self.fail(f"{quoted(str(value))} is no name that this system has.", param, ctx)
-        path = super().convert(value, param, ctx)
+        path = super().convert(str(value), param, ctx)
         if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
             self.fail(f"{quoted(str(value))} is no folder.", param, ctx)
         return path
@@ -42,7 +60,7 @@ class Given(click.ParamType[str]):
 
     name = "text"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text."""
         if not str(value).strip():
             self.fail("an empty text.", param, ctx)
@@ -55,11 +73,11 @@ class Number(click.IntRange):
     def __init__(self, least: int = 0, most: int | None = None) -> None:
         super().__init__(least, most)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
         if not re.fullmatch("[0-9]{1,18}", str(value)):
             self.fail(f"{quoted(str(value))} is no number such as 3.", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(int(str(value)), param, ctx)
 
 
 class Seconds(click.FloatRange):
@@ -68,11 +86,11 @@ class Seconds(click.FloatRange):
     def __init__(self) -> None:
         super().__init__(1, 86400)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number of seconds."""
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", str(value)):
             self.fail(f"{quoted(str(value))} is no number of seconds such as 60 or 2.5.", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(float(str(value)), param, ctx)
 
 
 if TYPE_CHECKING:
@@ -120,7 +138,7 @@ CUDAS = click.option(
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
-def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
+def read_results(command: Called) -> Called:
     """Options --results and --only; the command gets the folders that it reads as `layers`."""
 
     @click.option(
@@ -131,10 +149,10 @@ def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--only", is_flag=True, help="That folder alone, without the published tables.")
     @functools.wraps(command)
-    def with_layers(folder: Path | None, only: bool, **asked: Any) -> Any:
+    def with_layers(folder: Path | None, only: bool, **asked: object) -> None:
         from tcprobe.store.lookup import layers
 
-        return command(layers=layers(folder, only), **asked)
+        command(layers=layers(folder, only), **asked)
 
     return with_layers
 
@@ -142,7 +160,7 @@ def read_results(command: Callable[..., Any]) -> Callable[..., Any]:
 class Output(Named):
     """The name of a file to write: not empty, and without the slash at its end that a folder's may have."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if str(value).endswith(("/", os.sep)):
             self.fail(f"{quoted(str(value))} is no name of a file.", param, ctx)
@@ -154,7 +172,7 @@ class Numbers(click.ParamType[list[int]]):
 
     name = "N|N-M"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         """The numbers, ascending."""
         if isinstance(value, list):
             return value

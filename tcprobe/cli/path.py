@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +15,11 @@ from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.path import PathPlan
     from tcprobe.ask.path.steps import RegisterCopy
+    from tcprobe.cli.requests import PathAsked
     from tcprobe.store.choose import Layers
 
 CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help="Print code instead.")
@@ -29,7 +32,9 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 )
 @MAJOR
 @click.option("--ld", type=Number(1), metavar="ELEMENTS", help="From line to line in global memory. Default: no gaps.")
-@click.option("--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's.")
+@click.option(
+    "--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's; or s4, of s8."
+)
 @PLACE
 @SWIZZLE
 @click.option(
@@ -55,7 +60,7 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 @read_results
 @JSON
 @named("fragment", count="one")
-def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
+def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAsked]) -> None:
     """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
 
     Each step with its addresses, wavefronts and evidence; proven by going it, element by element. --code prints a CUDA
@@ -68,8 +73,9 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
     from tcprobe.isa.names import resolve
 
     only_one(asked)
-    asked["placed"] = placed(asked)
-    options = PathOptions(*(asked[key] for key in ("size", "contiguous", "placed", "access", "ld", "fill", "kind")))
+    options = PathOptions(
+        asked["size"], asked["contiguous"], placed(asked), asked["access"], asked["ld"], asked["fill"], asked["kind"]
+    )
     if resolve(fragment).shared:
         from tcprobe.ask.path.operand import operand_path
 
@@ -77,17 +83,17 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Any) -> None:
         return
     plan = planned(request(cell_of(fragment, name, layers), options))
     if asked["code"] or asked["output"]:
-        write(_source(plan, asked["code"]), asked)
+        write(_source(plan, asked["code"] == "cute"), asked)
     elif asked["as_json"]:
         click.echo(json.dumps(described(plan)))
     else:
         _plan_text(plan)
 
 
-def _source(plan: PathPlan, code: str | None) -> str:
+def _source(plan: PathPlan, as_cute: bool) -> str:
     from tcprobe.ask.path import cuda, cute
 
-    return cute.source(plan) if code == "cute" else cuda.source(plan)
+    return cute.source(plan) if as_cute else cuda.source(plan)
 
 
 def _plan_text(plan: PathPlan) -> None:
@@ -100,6 +106,8 @@ def _plan_text(plan: PathPlan) -> None:
         f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
         f"start aligned to {plan.alignment}"
     )
+    if asked.widens:
+        click.echo(f"{asked.cell.fragment.type} in registers; needs {plan.needs}")
     steps_table(plan.asked, plan.steps)
     for step in plan.steps:
         steps_words(plan.asked, step)

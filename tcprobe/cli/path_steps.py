@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.path.request import TileRequest
     from tcprobe.ask.path.steps import PathStep
+    from tcprobe.cli.requests import CodeAsked
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -30,12 +31,12 @@ MAJOR = click.option(
 OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 
 
-def only_one(params: Mapping[str, Any]) -> None:
+def only_one(code_asked: CodeAsked) -> None:
     """UsageError where JSON and code are asked for, or names of code that is not."""
-    coded = params["code"] or params["output"]
-    if params["as_json"] and coded:
+    coded = code_asked["code"] or code_asked["output"]
+    if code_asked["as_json"] and coded:
         raise UsageError("--json does not go with --code or -o.")
-    if not coded and (params["called"] or params["namespace"]):
+    if not coded and (code_asked["called"] or code_asked["namespace"]):
         raise UsageError("--name and --namespace are of code: give --code or -o too.")
 
 
@@ -48,13 +49,13 @@ def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
     return cell
 
 
-def write(text: str, params: Mapping[str, Any]) -> None:
+def write(text: str, code_asked: CodeAsked) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
     from tcprobe.code.scope import renamed, scoped
     from tcprobe.system import files
 
-    output, struct = params["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
-    text = scoped(renamed(text, struct[1] if struct else "", params["called"]), params["namespace"])
+    output, struct = code_asked["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = scoped(renamed(text, struct[1] if struct else "", code_asked["called"]), code_asked["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -93,6 +94,6 @@ def table(lines: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join([*left, *right]).rstrip())
 
 
-def _row(step: Any) -> tuple[str, ...]:
+def _row(step: PathStep) -> tuple[str, ...]:
     counted = ["-" if n is None else str(n) for n in (step.wavefronts, step.ideal)]
     return (step.kind, step.instruction, str(len(step.issues())), *counted)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.cli.options import Given
 from tcprobe.errors import UsageError
 
+if TYPE_CHECKING:
+    from tcprobe.cli.requests import PlaceAsked
+    from tcprobe.layout.spelling import SwizzleName
 
-class SwizzleType(click.ParamType[Any]):
+
+class SwizzleType(click.ParamType["SwizzleName"]):
     """A swizzle in any spelling, as `layout.spelling` reads it."""
 
     name = "SWIZZLE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A `SwizzleName`."""
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SwizzleName:
+        """The swizzle and its name."""
         from tcprobe.layout import spelling
 
         try:
@@ -25,10 +29,12 @@ class SwizzleType(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-class MapSwizzle(SwizzleType):
+class MapSwizzle(click.ParamType[str]):
     """A tensor map's mode: a swizzle in any spelling, or one with atoms of 32 or 64 bytes."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    name = "SWIZZLE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
         from tcprobe.isa.tensor_map import SWIZZLES
 
@@ -36,7 +42,7 @@ class MapSwizzle(SwizzleType):
         if bare in SWIZZLES:
             return bare
         try:
-            span = super().convert(value, param, ctx).span
+            span = SwizzleType().convert(value, param, ctx).span
         except UsageError as error:
             self.fail(str(error), param, ctx)
         return f"{span}B" if span else "NONE"
@@ -48,7 +54,7 @@ class Sides(click.ParamType[tuple[int, ...]]):
     def __init__(self, most: int = 5, name: str = "N,...") -> None:
         self.most, self.name = most, name
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """All of them."""
         from tcprobe.layout import spelling
 
@@ -63,7 +69,7 @@ class ElementType(Given):
 
     name = "TYPE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """PTX's name, if there is one."""
         from tcprobe.layout import spelling
 
@@ -83,11 +89,11 @@ SWIZZLE = click.option(
 )
 
 
-def placed(params: dict[str, Any]) -> str:
+def placed(place_asked: PlaceAsked) -> str:
     """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
     from tcprobe.layout import spelling
 
-    if params["placed"] is not None and params["swizzle"] is not None:
+    if place_asked["placed"] is not None and place_asked["swizzle"] is not None:
         raise UsageError("--shared and --swizzle say the same: leave one of them out.")
-    text = str(params["placed"] or params["swizzle"] or "plain")
+    text = str(place_asked["placed"] or place_asked["swizzle"] or "plain")
     return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

@@ -7,12 +7,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.cli.wrapping import line, stated_width
+from tcprobe.cli.wrapping import Style, line, stated_width
 from tcprobe.fit import Fit, Formula
 from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # brings NumPy along
 
 ERRATUM = "errata"
 
-STYLE: dict[str, dict[str, Any]] = {
+STYLE: dict[str, Style] = {
     CONFIRMED: {"fg": "green"},
     DIFFERS: {"fg": "red"},
     NOT_COVERED: {"dim": True},

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import descriptor, tensor_memory
+from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCH,
@@ -31,8 +31,10 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Unpack
 
     from tcprobe.ask.trace import Holder
+    from tcprobe.cli.requests import EmitAsked, TraceAsked, WhereAsked
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -46,13 +48,13 @@ if TYPE_CHECKING:
 @click.option("--i", "elements", type=Numbers(), help="With --lane: which of its elements. Default: all.")
 @click.option("--byte", type=Numbers(), help="Of an operand in shared memory: what lies there, from its start.")
 @tensor_memory.options
-@descriptor.fields
+@shared_operand.fields
 @SELECTOR
 @ARCHS
 @read_results
 @JSON
 @named("fragment", count="one")
-def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **sought: Unpack[WhereAsked]) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
     Of an operand of wgmma in shared memory (a_smem, b_smem) at which bytes an element lies, or what lies at --byte,
@@ -69,22 +71,22 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
 
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        tensor_memory.located(placed, asked, as_json)
+        tensor_memory.located(placed, sought, as_json)
         return
-    tensor_memory.require_none(asked)
-    if meaning := descriptor.in_shared_memory(fragment):
-        descriptor.check_asked(meaning.shared_operand, name, asked["selector"])
-        descriptor.located(descriptor.meant(meaning, layers, asked), asked, as_json)
+    tensor_memory.require_none(sought)
+    if meaning := shared_operand.in_shared_memory(fragment):
+        shared_operand.check_asked(meaning.shared_operand, name, sought["selector"])
+        shared_operand.located(shared_operand.meant(meaning, layers, sought), sought, as_json)
         return
-    if beyond := descriptor.beyond(asked, "byte"):
+    if beyond := shared_operand.beyond(sought, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
     from tcprobe.ask.confidence import confidence
 
     whole, note = names.meant(fragment, name, layers)
     told(note)
-    for cell in selections(whole, asked["selector"]):
-        by_lane, holders = _holders(cell, asked)
-        cells = tensor_memory.reaches(cell.fragment, holders, asked["warp"])
+    for cell in selections(whole, sought["selector"]):
+        by_lane, holders = _holders(cell, sought)
+        cells = tensor_memory.reaches(cell.fragment, holders, sought["warp"])
         if as_json:
             head = {
                 "id": cell.fragment.id,
@@ -99,24 +101,26 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **aske
             click.echo(json.dumps({**head, **of, **(cells[0] if len(cells) == 1 else {}), "holders": shown}))
         else:
             answers.holders(cell, holders, by_lane)
-            tensor_memory.reached(holders, cells, asked["warp"])
+            tensor_memory.reached(holders, cells, sought["warp"])
 
 
-def _holders(cell: Cell, params: dict[str, Any]) -> tuple[bool, list[Holder]]:
+def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
     """Whether lanes are asked for, and what answers."""
     from tcprobe.ask import trace
 
-    rows, cols, lanes, elements = (params[key] for key in ("rows", "cols", "lanes", "elements"))
+    rows, cols, lanes, elements = sought["rows"], sought["cols"], sought["lanes"], sought["elements"]
     by_lane = lanes is not None or elements is not None
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
-    if by_lane and params["products"]:
+    if by_lane and sought["products"]:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
     if by_lane:
         return True, trace.held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
-    rows = range(cell.fragment.rows) if rows is None else rows
-    cols = range(cell.fragment.cols) if cols is None else cols
-    return False, trace.where(cell, rows, cols, params["products"])
+    all_rows, all_cols = range(cell.fragment.rows), range(cell.fragment.cols)
+    found = trace.where(
+        cell, all_rows if rows is None else rows, all_cols if cols is None else cols, sought["products"]
+    )
+    return False, found
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")
@@ -132,20 +136,26 @@ def _holders(cell: Cell, params: dict[str, Any]) -> tuple[bool, list[Holder]]:
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
 @click.option("--byte", type=Numbers(), help="With --operand a_smem or b_smem: bytes from the start address.")
-@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="Of a wgmma: where A is. Default: registers.")
-@descriptor.fields
+@click.option(
+    "--a-in",
+    type=click.Choice(["registers", "shared", "tensor"]),
+    help="Where A is, of a wgmma registers by default, of tcgen05.mma shared.",
+)
+@trace_tensor_memory.options
+@shared_operand.fields
 @SELECTOR
 @ARCHS
 @read_results
 @JSON
 @named("instruction", count="one")
-def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **sought: Unpack[TraceAsked]) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     Of a sparse multiply also the field of the metadata (E) that picks one of the rows of B that an A slot can meet. Of
     a wgmma the bytes of B, behind the descriptor that --swizzle, --major, --lbo, --sbo, --base-offset, --start say, and
     of A with --a-in shared, behind one that says the same; or what a byte of them feeds.
-    Scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
+    Of tcgen05.mma the cells of D, of A with --a-in tensor, of metadata and scales, and the bytes of A and B.
+    Other scales are left out: `where` says of operands scale_a and scale_b which byte scales what.
     With ranges one answer after the other; --json: one object a line.
     """
     from tcprobe.ask import trace
@@ -153,33 +163,44 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **a
     from tcprobe.isa.operand import Role
     from tcprobe.store import names
 
+    if (form := tensor_memory.form(instruction)) and form.multiplies:
+        trace_tensor_memory.answer(form, name, sought, as_json)
+        return
+    tensor_memory.require_none(sought)
     multiply, tables, note = names.multiply(instruction, name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
     if multiply.described:
-        for shared in descriptor.traced(multiply, tables, asked):
+        for shared in shared_operand.traced(multiply, tables, sought):
             if as_json:
                 click.echo(json.dumps(shared.to_json()))
             else:
-                descriptor.meetings(shared)
+                shared_operand.meetings(shared)
         return
-    descriptor.check_registers(multiply, asked)
-    row, col, operand, lane, element = (asked[key] for key in ("row", "col", "operand", "lane", "element"))
-    forward = None not in (operand, lane, element) and row is col is None
-    if not forward and (None in (row, col) or (operand, lane, element) != (None, None, None)):
-        raise UsageError("give --row and --col, or --operand, --lane and --i.")
-    if forward and asked["product"] is not None:
+    shared_operand.check_registers(multiply, sought)
+    operand, pairs = _traced_pairs(sought)
+    if operand and sought["product"] is not None:
         raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
-    pairs = list(product(lane, element) if forward else product(row, col))
-    for of, (first, second) in product(_selections(tables, asked["selector"]), pairs):
-        if forward:
+    for of, (first, second) in product(_selections(tables, sought["selector"]), pairs):
+        if operand:
             answer = trace.feeds(multiply, of, operand, first, second)
         else:
-            answer = trace.trace(multiply, of, first, second, asked["product"])
+            answer = trace.trace(multiply, of, first, second, sought["product"])
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
             answers.trace(answer)
+
+
+def _traced_pairs(sought: TraceAsked) -> tuple[str | None, list[tuple[int, int]]]:
+    """An operand and slots of it, or None and elements of D; UsageError unless it is just one of the two."""
+    match sought["row"], sought["col"], sought["operand"], sought["lane"], sought["element"]:
+        case None, None, str(operand), list(lanes), list(elements):
+            return operand, list(product(lanes, elements))
+        case list(rows), list(cols), None, None, None:
+            return None, list(product(rows, cols))
+        case _:
+            raise UsageError("give --row and --col, or --operand, --lane and --i.")
 
 
 def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
@@ -211,7 +232,7 @@ ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the fo
 @ARCH
 @read_results
 @named("patterns", "one")
-def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Any) -> None:
+def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Unpack[EmitAsked]) -> None:
     """Write fragments as code or data for other programs.
 
     Patterns may mean several fragments; an instruction means its operands. Without --arch: the arch whose
@@ -255,19 +276,23 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
-def _arithmetic(patterns: tuple[str, ...], output: Path | None, params: dict[str, Any]) -> None:
+def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_asked: EmitAsked) -> None:
     """`emit --to numerics`: the header of the multiplies that the patterns mean."""
     from tcprobe.ask.numeric_header import texts
     from tcprobe.isa import names
     from tcprobe.system import files
 
-    unfit = {"called": "--name", "namespace": "--namespace", "selector": "--selector"}
-    if wrong := [option for key, option in unfit.items() if params[key] is not None]:
+    unfit = {
+        "--name": emit_asked["called"],
+        "--namespace": emit_asked["namespace"],
+        "--selector": emit_asked["selector"],
+    }
+    if wrong := [option for option, value in unfit.items() if value is not None]:
         raise UsageError(f"{', '.join(wrong)}: of fragments; numerics is of whole multiplies.")
     multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
     if not multiplies:
         raise UsageError(f"numerics is of multiplies; {patterns[0]} is none. `tcprobe list` has their names.")
-    text = texts(list(dict.fromkeys(multiplies)), params["name"], params["layers"])
+    text = texts(list(dict.fromkeys(multiplies)), emit_asked["name"], emit_asked["layers"])
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +16,12 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.code_tables import HeldTable
     from tcprobe.ask.opcode_origins import Origin
     from tcprobe.ask.read_file import Read, Reader, Use
+    from tcprobe.cli.requests import ReadAsked
     from tcprobe.store.choose import Layers
 
 MANY = 3  # forms and source lines of an opcode, from which on they are counted
@@ -32,7 +35,9 @@ MANY = 3  # forms and source lines of an opcode, from which on they are counted
 @CUDA
 @read_results
 @JSON
-def read(paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def read(
+    paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: bool, **asked: Unpack[ReadAsked]
+) -> None:
     """Show what the code in FILE does with matrices: per function its matrix instructions, registers and spills.
 
     FILE is a cubin, PTX, or what holds fatbins: an object, a library, an executable; or a folder with such files, as

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +14,11 @@ from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_na
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
+    from tcprobe.cli.requests import ReduceAsked
 
 
 WORDS = {"softmax": "softmax"}  # functions that are not called reduce
@@ -45,7 +48,7 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
 @read_results
 @JSON
 @named("fragment", count="one")
-def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, **asked: Any) -> None:
+def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, **asked: Unpack[ReduceAsked]) -> None:
     """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results; the code.
 
     Or, with --mask and --fill, code that changes elements by their row and col. Other names in a condition, as in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +12,12 @@ from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.scales import CopiedScales, LoadedScales
+    from tcprobe.cli.requests import MemoryAsked, ScalesAsked
     from tcprobe.store.choose import Layers
+    from tcprobe.values import Json
 
 
 @click.command(short_help="Scale factors: from the host's layout to registers or tensor memory.")
@@ -27,12 +31,13 @@ if TYPE_CHECKING:
 @read_results
 @JSON
 @named("fragment", "one", "one")
-def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Unpack[ScalesAsked]) -> None:
     """Say where scales of FRAGMENT, a scale_a or scale_b, are in the host's layout (CUTLASS's SfAtom), and the code.
 
     Of mma the code loads a lane's register, of which byte-id takes what a multiply needs; of tcgen05.mma (--m, --n,
     --scale-vec) it copies atoms from shared into tensor memory. --line and --block: where single scales are.
     """
+
     from tcprobe.ask.scales import answer
     from tcprobe.code.names import FUNCTION, chosen
 
@@ -55,21 +60,22 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
         click.echo(code, nl=False)
 
 
-def _found(fragment: str, name: str | None, layers: Layers, params: dict[str, Any]) -> LoadedScales | CopiedScales:
+def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) -> LoadedScales | CopiedScales:
+
     from tcprobe.ask.scales import in_registers, in_tensor_memory
     from tcprobe.ask.tensor_memory import Wanted
     from tcprobe.store import names
 
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        return in_tensor_memory(placed, Wanted(params["m"], params["n"], 0, tensor_memory.vector_of(placed, params)))
-    tensor_memory.require_none(params)
+        return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, tensor_memory.vector_of(placed, sizes)))
+    tensor_memory.require_none(sizes)
     whole, note = names.meant(fragment, name, layers)
     told(note)
     return in_registers(whole)
 
 
-def _say(located: dict[str, Any]) -> None:
+def _say(located: Json) -> None:
     cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in located.get("tmem", ())]
     if cells:
         where = f"tensor memory {'; '.join(cells)}"

@@ -101,7 +101,7 @@ class Group(click.Group):
                 extra.setdefault("color", False)
             return super().make_context(*args, **extra)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run a command."""
         with told(ctx):
             return super().invoke(ctx)

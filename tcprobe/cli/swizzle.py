@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +19,12 @@ from tcprobe.system import files
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from tcprobe.cli.requests import LayoutAsked
     from tcprobe.layout.spelling import SwizzleName
     from tcprobe.references.shared_memory.catalogue import Options
 
@@ -107,7 +110,7 @@ def apply(named: SwizzleName, offsets: str, as_json: bool) -> None:
 @BASE
 @ARCH
 @JSON
-def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: Any) -> None:
+def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Unpack[LayoutAsked]) -> None:
     """Print the address map of NAME: a CUTLASS 2.x layout, a CuTe atom, SWIZZLE_NONE|32B|64B|128B, or Sw<B,M,S>.
 
     From sm_100 on also SWIZZLE_128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B and 128B_ATOM_64B. NAME help lists them all.
@@ -124,7 +127,7 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
         return
     if extent is None:
         raise UsageError("a table needs --extent E0,E1.")
-    chosen = _options(**options)
+    chosen = _options(asked)
     tabulated = tabulate(name, extent, chosen)
     if mode := tma.resolve(name):
         told = mode.stands_on(chosen.arch.name if chosen.arch else f"sm_{mode.least_arch}")
@@ -150,7 +153,12 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **options: 
 @click.option("--svg", type=Output(path_type=Path, dir_okay=False), metavar="FILE", help="Write an SVG.")
 @JSON
 def draw(
-    what: str, extent: tuple[int, int] | None, table: int | None, svg: Path | None, as_json: bool, **options: Any
+    what: str,
+    extent: tuple[int, int] | None,
+    table: int | None,
+    svg: Path | None,
+    as_json: bool,
+    **asked: Unpack[LayoutAsked],
 ) -> None:
     """Draw the table of FILE, as `fit` reads it, or of NAME, as `table` has it: the banks of every element.
 
@@ -159,7 +167,7 @@ def draw(
     """
     from tcprobe.layout import bankdraw
 
-    offsets, bits = _drawn(what, extent, table, _options(**options))
+    offsets, bits = _drawn(what, extent, table, _options(asked))
     if offsets.size > MOST_CELLS_DRAWN:
         raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
     if as_json:
@@ -223,12 +231,13 @@ def _named(what: str, extent: tuple[int, int] | None, options: Options) -> tuple
     return (offsets // (bits // 8), bits) if tabulated.unit == BYTES and bits else (offsets, bits)
 
 
-def _options(stride: int | None, bits: int | None, base: int | None, arch: str | None) -> Options:
+def _options(layout_asked: LayoutAsked) -> Options:
     from tcprobe.isa import arch as archs
     from tcprobe.references.shared_memory.catalogue import Options
 
-    _check_bits(bits)
-    return Options(stride, bits, base, archs.arch(arch) if arch else None)
+    _check_bits(layout_asked["bits"])
+    arch = archs.arch(layout_asked["arch"]) if layout_asked["arch"] else None
+    return Options(layout_asked["stride"], layout_asked["bits"], layout_asked["base"], arch)
 
 
 def _check_bits(bits: int | None) -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import Given, Number
+from tcprobe.cli.options import Command, Given, Number, together
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-FIELDS = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
+    from tcprobe.cli.requests import TileDescriptorAsked
+    from tcprobe.values import Json
+
+FIELDS: Final = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
 OPTIONS = (
     click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
     click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE what it says."),
+    click.option(
+        "--zero-mask", is_flag=True, help="The zero-column mask of tcgen05.mma.ws; with 0xVALUE what it leaves out."
+    ),
     click.option(
         "--kind",
         "mma_kind",
@@ -26,8 +32,8 @@ OPTIONS = (
         metavar="KIND",
         help="With --idesc: f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4.",
     ),
-    click.option("--m", type=Number(), help="With --idesc: M."),
-    click.option("--n", type=Number(), help="With --idesc: N."),
+    click.option("--m", type=Number(), help="With --idesc and --zero-mask: M."),
+    click.option("--n", type=Number(), help="With --idesc and --zero-mask: N."),
     click.option("--a-type", type=Given(), metavar="TYPE", help="With --idesc: type of A."),
     click.option("--b-type", type=Given(), metavar="TYPE", help="With --idesc: type of B."),
     click.option("--d-type", type=Given(), metavar="TYPE", help="With --idesc: type of D."),
@@ -38,65 +44,104 @@ OPTIONS = (
         type=Given(),
         multiple=True,
         metavar="FIELD=VALUE",
-        help="With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96.",
+        help="With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96. With "
+        "--zero-mask: skip_span=3, use_span=4 (columns), first_span_0=1, start_count_0=2, column_shift=8.",
     ),
 )
 NAMES = ("mma_kind", *FIELDS, "others")
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def options(command: Command) -> Command:
     """The options that say what a descriptor of tcgen05 says."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+    return together(OPTIONS, command)
 
 
-def check_none(params: Mapping[str, Any]) -> None:
-    """UsageError for options of the instruction descriptor without --idesc."""
+def check_none(params: Mapping[str, object]) -> None:
+    """UsageError for options of the instruction descriptor and the mask without --idesc and --zero-mask."""
     for name in NAMES:
         if params[name] not in (None, ()):
-            raise UsageError(
-                f"--{ {'mma_kind': 'kind', 'others': 'set'}.get(name, name.replace('_', '-')) } goes with --idesc."
-            )
+            option = {"mma_kind": "kind", "others": "set"}.get(name, name.replace("_", "-"))
+            mask = " or --zero-mask" if name in ("m", "n", "others") else ""
+            raise UsageError(f"--{option} goes with --idesc{mask}.")
 
 
-def instruction(value: str | None, params: Mapping[str, Any], as_json: bool) -> None:
+def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
     """The answer of --idesc."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    said = {name: params[name] for name in FIELDS if params[name] is not None} | _others(params["others"])
+    fields = {name: descriptor_asked[name] for name in FIELDS}
+    said = {name: field for name, field in fields.items() if field is not None} | _others(descriptor_asked["others"])
     if value is not None:
         if said:
             raise UsageError(f"0xVALUE says all of itself but the kind: leave {next(iter(said))} out.")
-        plain = ask.instruction_value_json(_bits(value), params["mma_kind"])
-    elif params["mma_kind"] is None:
+        plain = ask.instruction_value_json(_bits(value), descriptor_asked["mma_kind"])
+    elif descriptor_asked["mma_kind"] is None:
         raise UsageError("say --kind, --m, --n and the types, or give a value such as 0x08400490.")
     else:
-        plain = ask.instruction_json(params["mma_kind"], said)
+        plain = ask.instruction_json(descriptor_asked["mma_kind"], said)
     if as_json:
         click.echo(json.dumps(plain))
     else:
         _print_instruction(plain)
 
 
-def _others(words: tuple[str, ...]) -> dict[str, Any]:
+def zero_mask(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
+    """The answer of --zero-mask."""
+    from tcprobe.ask.tcgen05_descriptor import zero_mask_json
+    from tcprobe.isa import zero_column_mask as zeros
+
+    m, n, options = descriptor_asked["m"], descriptor_asked["n"], dict[str, object](descriptor_asked)
+    if m is None or n is None or any(options[name] is not None for name in ("mma_kind", *FIELDS[2:])):
+        raise UsageError("--zero-mask: say --m and --n, and the fields by --set or a value; nothing else goes with it.")
+    if (value is None) == (not descriptor_asked["others"]):
+        raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
+    bits = zeros.encode(_others(descriptor_asked["others"])) if value is None else _bits(value, zeros.WIDTH)
+    plain = zero_mask_json(bits, m, n)
+    if as_json:
+        click.echo(json.dumps(plain))
+    else:
+        _print_zero_mask(plain)
+
+
+def _print_zero_mask(plain: Json) -> None:
+    wrapping.line(
+        plain["value"] + f", zero-column mask of tcgen05.mma.ws, M {plain['m']}, N {plain['n']} ({plain['status']})",
+        plain["value"],
+        bold=True,
+    )
+    said = (f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
+    wrapping.line(f"  {', '.join(said)}")
+    _undocumented(plain["undocumented"])
+    wrapping.line(f"  columns of B that count as zero: {_spans(plain['zero'])}, by {plain['source']}")
+    for other in plain["differs"]:
+        wrapping.line(f"  otherwise by {other['source']}: {_spans(other['zero'])}")
+    if plain["b_columns"]:
+        wrapping.line("  B is read from column {} to {}".format(*plain["b_columns"]))
+    click.echo(f"  CUDA: {plain['cuda']}")
+
+
+def _spans(runs: list[list[int]]) -> str:
+    return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in runs) or "none"
+
+
+def _others(words: tuple[str, ...]) -> dict[str, int | str]:
     """Fields by name, numbers where digits stand."""
-    said = {}
+    said: dict[str, int | str] = {}
     for word in words:
         name, equal, value = word.partition("=")
-        if not (equal and re.fullmatch(r"[a-z_]{1,20}", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
+        if not (equal and re.fullmatch(r"[a-z_]{1,20}[0-3]?", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
             raise UsageError(f"--set {word[:40]!r}: expected FIELD=VALUE, such as b_major=mn.")
         said[name] = int(value) if value.isdigit() else value
     return said
 
 
-def _bits(value: str) -> int:
+def _bits(value: str, width: int = 32) -> int:
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is no number of 32 bits such as 0x08400490.")
+        raise UsageError(f"{value[:40]!r} is no number of {width} bits such as {0x08400490:#0{width // 4 + 2}x}.")
     return int(value, 0) if value[:2].lower() == "0x" else int(value)
 
 
-def _print_instruction(plain: Mapping[str, Any]) -> None:
+def _print_instruction(plain: Json) -> None:
     wrapping.line(
         plain["value"] + f", instruction descriptor of tcgen05.mma ({plain['status']}, {plain['source']})",
         plain["value"],
@@ -108,7 +153,7 @@ def _print_instruction(plain: Mapping[str, Any]) -> None:
         click.echo(f"  CUDA: {plain['cuda']}")
 
 
-def _reading(reading: Mapping[str, Any]) -> None:
+def _reading(reading: Json) -> None:
     said = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
     wrapping.line(f"  kind::{reading['kind']}: {said}")
     _undocumented(reading["undocumented"])
@@ -118,7 +163,7 @@ def _reading(reading: Mapping[str, Any]) -> None:
         wrapping.line(f"    taken by {', '.join(reading['forms'])}")
 
 
-def _undocumented(runs: list[dict[str, Any]]) -> None:
+def _undocumented(runs: list[Json]) -> None:
     for run in runs:
         of = f" ({run['field']})" if run["field"] else ""
         verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
@@ -143,13 +188,13 @@ def value(bits: int, as_json: bool) -> None:
     _undocumented(plain["undocumented"])
 
 
-def tile(params: Mapping[str, Any], as_json: bool) -> None:
+def tile(size: tuple[int, int], descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
     """The descriptor of a tile for tcgen05."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    if params["instruction"] is not None or params["kind"] is None:
+    if descriptor_asked["instruction"] is not None or descriptor_asked["kind"] is None:
         raise UsageError("with --tcgen05 say --type: what the tile holds; --instruction is for wgmma.")
-    found = ask.tile(params["size"], params["kind"], params["major"], params["swizzle"].span)
+    found = ask.tile(size, descriptor_asked["kind"], descriptor_asked["major"], descriptor_asked["swizzle"].span)
     plain = ask.tile_json(found)
     if as_json:
         click.echo(json.dumps(plain))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,10 @@ from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.ask.tensor_map import MapPlan
+    from tcprobe.cli.requests import MapAsked
     from tcprobe.store.choose import Layers
 
 
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Any) -> None:
+def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
     """The arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, where the bytes come to lie.
 
     What the driver would refuse is refused, by every rule that is broken, with what it rests on.

@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import re
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.options import Given, Number, Numbers, several
+from tcprobe.cli.options import Command, Given, Number, Numbers, several, together
 from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
     from tcprobe.ask.trace import Holder
+    from tcprobe.cli.requests import MemoryAsked, ShowAsked, WhereAsked
     from tcprobe.isa.fragment import Fragment
     from tcprobe.isa.instruction import Instruction
+    from tcprobe.values import Json
 
 SIZES = (
     click.option("--m", type=Number(), help="Of tcgen05.mma: M. Default: 128, or the largest."),
@@ -44,21 +46,17 @@ ONLY = ("m", "n", "vector", "multicast", "cta", "columns", "bit", "ld")
 ELSEWHERE = ("elements", "byte", "swizzle", "major", "lbo", "sbo", "base_offset", "start", "warp")
 
 
-def sizes(command: Callable[..., Any]) -> Callable[..., Any]:
+def sizes(command: Command) -> Command:
     """The options that say which operand is meant."""
-    for option in reversed(SIZES):
-        command = option(command)
-    return command
+    return together(SIZES, command)
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def options(command: Command) -> Command:
     """The options that say which operand, which cell, and how it is read."""
-    for option in reversed(CELLS):
-        command = option(command)
-    return sizes(command)
+    return together((*SIZES, *CELLS), command)
 
 
-def require_none(params: dict[str, Any]) -> None:
+def require_none(params: Mapping[str, object]) -> None:
     """UsageError for an option that goes with tensor memory alone."""
     if wrong := [name for name in ONLY if params.get(name) is not None]:
         option = {"vector": "scale-vec", "columns": "column"}.get(wrong[0], wrong[0])
@@ -93,18 +91,19 @@ def check_arch(instruction: Instruction, name: str | None) -> None:
             raise UsageError(f"{at} does not have {instruction.id}: `tcprobe why-not` says why.")
 
 
-def located(in_memory: MemoryOperand, params: dict[str, Any], as_json: bool) -> None:
+def located(in_memory: MemoryOperand, where: WhereAsked, as_json: bool) -> None:
     """Answers for every element, or cell, that is asked about, one after the other."""
-    if params["ld"] and in_memory.name != "d":
+    if where["ld"] and in_memory.name != "d":
         raise UsageError("--ld goes with D: tcgen05.ld reads words, which hold several elements of other operands.")
-    if wrong := [name for name in ELSEWHERE if params[name] is not None]:
+    options: Mapping[str, object] = where
+    if wrong := [name for name in ELSEWHERE if options[name] is not None]:
         raise UsageError(
             f"{in_memory.id} is in tensor memory: give --row and --col, or --lane and --column; "
             f"--{wrong[0]} is for others."
         )
-    for selector in _selectors(in_memory, params):
-        placed = _placed(in_memory, params, selector)
-        for answer in _answers(placed, params):
+    for selector in _selectors(in_memory, where, where["selector"]):
+        placed = _placed(in_memory, where, selector)
+        for answer in _answers(placed, where):
             picked = answer | ({} if selector is None else {"selector": selector})
             if as_json:
                 click.echo(json.dumps(picked))
@@ -112,86 +111,90 @@ def located(in_memory: MemoryOperand, params: dict[str, Any], as_json: bool) -> 
                 _print(placed, picked)
 
 
-def _selectors(in_memory: MemoryOperand, params: dict[str, Any]) -> list[int | None]:
-    """What is asked for, else each that there is; None of what no selector changes."""
+def _selectors(in_memory: MemoryOperand, sizes: MemoryAsked, number: int | None) -> list[int | None]:
+    """The `number` that is asked for, else each that there is; None of what no selector changes."""
     from tcprobe.references import memory_operand
 
     if not in_memory.form.multiplies or in_memory.name in ("a", "d"):
-        if params["selector"] is not None:
+        if number is not None:
             raise UsageError(f"no selector changes {in_memory.id}: leave --selector out.")
         return [None]
-    if params["selector"] is not None:
-        return [params["selector"]]
-    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, params)))
+    if number is not None:
+        return [number]
+    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, sizes)))
 
 
-def vector_of(in_memory: MemoryOperand, params: dict[str, Any]) -> int:
+def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
     """How many scales a row has; UsageError where the form does not say, and nobody else."""
     from tcprobe.references import memory_operand
 
     if not in_memory.name.startswith("scale_"):
-        if params["vector"] is not None:
+        if sizes["vector"] is not None:
             raise UsageError(f"--scale-vec goes with scale_a and scale_b, not with {in_memory.id}.")
         return 0
     known = memory_operand.vectors(in_memory.form)
-    if params["vector"] is None and len(known) == 1:
+    if sizes["vector"] is None and len(known) == 1:
         return known[0]
-    if params["vector"] not in known:
+    if sizes["vector"] not in known:
         raise UsageError(
             f"{in_memory.id} has {' or '.join(map(str, known))} scales a row: say --scale-vec {known[-1]}."
         )
-    return int(params["vector"])
+    return sizes["vector"]
 
 
-def _placed(in_memory: MemoryOperand, params: dict[str, Any], selector: int | None) -> InTensorMemory:
+def _placed(in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None) -> InTensorMemory:
     from tcprobe.ask.tensor_memory import Wanted, placed
 
-    vector = vector_of(in_memory, params)
-    return placed(in_memory, Wanted(params["m"], params["n"], selector or 0, vector, params["multicast"]))
+    vector = vector_of(in_memory, sizes)
+    return placed(in_memory, Wanted(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"]))
 
 
-def _answers(held_there: InTensorMemory, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    by_element, by_cell = (None not in (params[a], params[b]) for a, b in (("rows", "cols"), ("lanes", "columns")))
-    if by_element == by_cell:
+def _answers(held_there: InTensorMemory, where: WhereAsked) -> Iterator[Json]:
+    elements = _pairs(where["rows"], where["cols"])
+    cells = _pairs(where["lanes"], where["columns"])
+    if (elements is None) == (cells is None):
         raise UsageError(f"{held_there.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
-    if by_cell and params["ld"]:
+    if cells is not None and where["ld"]:
         raise UsageError("--ld goes with --row and --col; `where tcgen05.ld...` says what a register holds.")
-    if by_element:
-        yield from (
-            _of_element(held_there, row, col, params["ld"]) for row, col in product(params["rows"], params["cols"])
-        )
-        return
-    bit = params["bit"] or 0
-    _check_bounds(held_there, params, bit)
-    for lane, column in product(params["lanes"], params["columns"]):
-        element = held_there.at(params["cta"] or 0, lane, column, bit)
+    for row, col in elements or ():
+        yield _of_element(held_there, row, col, where["ld"])
+    cta, bit = where["cta"] or 0, where["bit"] or 0
+    if cells:
+        _check_bounds(held_there, cta, bit, cells)
+    for lane, column in cells or ():
+        element = held_there.at(cta, lane, column, bit)
         bits = held_there.statement.bits
         yield {
             **_head(held_there),
             "row": element and element[0],
             "col": element and element[1],
-            "tmem": {"cta": params["cta"] or 0, "lane": lane, "column": column},
+            "tmem": {"cta": cta, "lane": lane, "column": column},
             "bit": bit - bit % bits,
             "bits": bits,
             **_tail(held_there),
         }
 
 
-def _check_bounds(held_there: InTensorMemory, params: dict[str, Any], bit: int) -> None:
+def _pairs(firsts: list[int] | None, seconds: list[int] | None) -> list[tuple[int, int]] | None:
+    """Each with each; None unless both are said."""
+    return None if firsts is None or seconds is None else list(product(firsts, seconds))
+
+
+def _check_bounds(held_there: InTensorMemory, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
     from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
 
     pairs = (
-        ("cta", [params["cta"] or 0], 1 + ("cta_group::2" in held_there.operand.form.id)),
+        ("cta", [cta], 1 + ("cta_group::2" in held_there.operand.form.id)),
         ("bit", [bit], 32),
-        ("lane", params["lanes"], LANES),
-        ("column", params["columns"], COLUMNS),
+        ("lane", [lane for lane, _ in lane_columns], LANES),
+        ("column", [column for _, column in lane_columns], COLUMNS),
     )
     for name, values, most in pairs:
         if wrong := [value for value in values if value >= most]:
             raise UsageError(f"{held_there.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
 
 
-def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None) -> dict[str, Any]:
+def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None) -> Json:
     from tcprobe.references import accumulator
 
     first, *others = held_there.places(row, col)
@@ -210,11 +213,11 @@ def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None
     return answer | _tail(held_there, (row, col))
 
 
-def _head(held_there: InTensorMemory) -> dict[str, Any]:
+def _head(held_there: InTensorMemory) -> Json:
     return {"id": held_there.operand.id, "m": held_there.m, "n": held_there.n, "layout": held_there.letter}
 
 
-def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) -> dict[str, Any]:
+def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) -> Json:
     """What it rests on, and who says otherwise of an element."""
     differs = [
         {"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
@@ -225,7 +228,7 @@ def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) ->
     return {"status": "documented", "source": held_there.statement.source, **said}
 
 
-def _print(held_there: InTensorMemory, described: dict[str, Any]) -> None:
+def _print(held_there: InTensorMemory, described: Json) -> None:
     cells = [{**described["tmem"], "bit": described["bit"]}, *described.get("copies", ())]
     name = held_there.operand.name.upper()
     element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
@@ -246,7 +249,7 @@ def _cell(cell: dict[str, int]) -> str:
     return f"cta {cell['cta']}, lane {cell['lane']}, column {cell['column']}{bit}"
 
 
-def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[dict[str, Any]]:
+def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[Json]:
     """Of a load or store of tensor memory the cell of each slot, from the address on, or with a warp's lanes counted.
 
     UsageError for a warp of anything else, and for one that a warpgroup does not have.
@@ -262,7 +265,7 @@ def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> 
     return [{"tmem": {"lane": WARP * (warp or 0) + holder.row, "column": holder.col}} for holder in holders]
 
 
-def reached(holders: Sequence[Holder], reached_cells: Sequence[dict[str, Any]], warp: int | None) -> None:
+def reached(holders: Sequence[Holder], reached_cells: Sequence[Json], warp: int | None) -> None:
     """The cells of slots in words, of loads and stores."""
     for holder, cell in zip(holders, reached_cells, strict=True):
         if cell:
@@ -281,12 +284,12 @@ def _load(words: str) -> tuple[str, int]:
     return read[1], int(read[2])
 
 
-def shown(asked_for: MemoryOperand | Instruction, params: dict[str, Any], as_json: bool) -> None:
+def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, as_json: bool) -> None:
     """`show` of an operand, or of all that a form has in tensor memory."""
     from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
 
     if isinstance(asked_for, MemoryOperand):
-        _show(asked_for, params, as_json)
+        _show(asked_for, show, as_json)
         return
     if not as_json:
         click.echo(click.style(asked_for.name, bold=True))
@@ -296,27 +299,26 @@ def shown(asked_for: MemoryOperand | Instruction, params: dict[str, Any], as_jso
                 json.dumps({"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}) if as_json else SHIFTED
             )
         else:
-            _show(operand, params, as_json, alone=False)
+            _show(operand, show, as_json, alone=False)
 
 
-def _show(in_memory: MemoryOperand, params: dict[str, Any], as_json: bool, alone: bool = True) -> None:
+def _show(in_memory: MemoryOperand, show: ShowAsked, as_json: bool, alone: bool = True) -> None:
     """Every selector's and every count of scales; of a whole form what nobody states is said, no error."""
     from tcprobe.references import memory_operand
 
-    counted = in_memory.name.startswith("scale_") and params["vector"] is None
-    for vector in memory_operand.vectors(in_memory.form) if counted else (params["vector"],):
-        wanted = {**params, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
-        if not alone and in_memory.name in ("a", "d"):
-            wanted["selector"] = None
-        for selector in _selectors(in_memory, wanted):
+    counted = in_memory.name.startswith("scale_") and show["vector"] is None
+    for vector in memory_operand.vectors(in_memory.form) if counted else (show["vector"],):
+        sizes: ShowAsked = {**show, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
+        number = None if not alone and in_memory.name in ("a", "d") else show["selector"]
+        for selector in _selectors(in_memory, sizes, number):
             try:
-                placed = _placed(in_memory, wanted, selector)
+                placed = _placed(in_memory, sizes, selector)
             except UsageError as error:
-                if alone and selector in (None, 0, params["selector"]):
+                if alone and selector in (None, 0, show["selector"]):
                     raise
-                _unstated(in_memory, _picked(wanted["vector"], selector), str(error), as_json)
+                _unstated(in_memory, _picked(sizes["vector"], selector), str(error), as_json)
                 continue
-            picked = _picked(wanted["vector"], selector)
+            picked = _picked(sizes["vector"], selector)
             if as_json:
                 click.echo(json.dumps({**placed.to_json(), **picked}))
             else:
@@ -336,7 +338,7 @@ def _unstated(in_memory: MemoryOperand, picked: dict[str, int], words: str, as_j
         click.echo(f"{in_memory.id}{''.join(f', {name} {value}' for name, value in picked.items())}: {said}")
 
 
-def _describe(held_there: InTensorMemory, picked: dict[str, Any]) -> None:
+def _describe(held_there: InTensorMemory, picked: dict[str, int]) -> None:
     facts = held_there.to_json()
     sizes = f"M {held_there.m}, N {held_there.n}, " if held_there.operand.form.multiplies else ""
     layout = f"layout {held_there.letter}, " if held_there.letter else ""

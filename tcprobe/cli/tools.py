@@ -210,9 +210,10 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     from tcprobe.store.lookup import side_by_side
 
     write.require_place(folder)
-    with printing.working("making a page for every fact: some 15 seconds"):
-        pages = build(gather(side_by_side(sources)))
-        write.write(folder, pages)
+    if sys.stderr.isatty():
+        printing.say("making a page for every fact: some 15 seconds")  # a thread that drew would keep from forking
+    pages = build(gather(side_by_side(sources)))
+    write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 

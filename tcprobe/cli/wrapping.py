@@ -5,11 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from textwrap import TextWrapper
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
 USUAL = 80
+
+
+class Style(TypedDict, total=False):
+    """How a word looks on a terminal."""
+
+    fg: str
+    bold: bool
+    dim: bool
 
 
 def stated_width() -> int | None:
@@ -28,7 +39,7 @@ def width() -> int:
     return stated_width() or USUAL
 
 
-def line(text: str, word: str = "", folds: bool = True, **style: Any) -> None:
+def line(text: str, word: str = "", folds: bool = True, **style: Unpack[Style]) -> None:
     """Print a line, if it `folds` broken between words, the rest deeper by four; a name or path is never broken.
 
     The first `word` in it is styled.

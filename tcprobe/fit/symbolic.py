@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import sympy
 from sympy.logic.boolalg import And, Not, Or, SOPform
+from sympy.printing.latex import LatexPrinter
 
 from tcprobe.fit.formula import Formula, Products, Term
 
@@ -23,11 +23,11 @@ class BitAnd(sympy.Function):  # type: ignore[misc]
     nargs = 2
 
     @classmethod
-    def eval(cls, x: Any, mask: Any) -> Any:
+    def eval(cls, x: sympy.Expr, mask: sympy.Expr) -> sympy.Integer | None:
         """A number for numbers."""
         return sympy.Integer(int(x) & int(mask)) if x.is_Integer and mask.is_Integer else None
 
-    def _latex(self, printer: Any) -> str:
+    def _latex(self, printer: LatexPrinter) -> str:
         return rf"\left({printer._print(self.args[0])} \mathbin{{\&}} {printer._print(self.args[1])}\right)"
 
 
@@ -35,7 +35,7 @@ class BitXor(sympy.Function):  # type: ignore[misc]
     """x ^ y ^ ..."""
 
     @classmethod
-    def eval(cls, *parts: Any) -> Any:
+    def eval(cls, *parts: sympy.Expr) -> sympy.Integer | None:
         """A number for numbers."""
         if not all(part.is_Integer for part in parts):
             return None
@@ -44,7 +44,7 @@ class BitXor(sympy.Function):  # type: ignore[misc]
             total ^= int(part)
         return sympy.Integer(total)
 
-    def _latex(self, printer: Any) -> str:
+    def _latex(self, printer: LatexPrinter) -> str:
         return r" \oplus ".join(printer._print(part) for part in self.args)
 
 
@@ -54,25 +54,25 @@ class Shift(sympy.Function):  # type: ignore[misc]
     nargs = 2
 
     @classmethod
-    def eval(cls, x: Any, n: Any) -> Any:
+    def eval(cls, x: sympy.Expr, n: sympy.Expr) -> sympy.Integer | None:
         """A number for numbers."""
         if not (x.is_Integer and n.is_Integer):
             return None
         return sympy.Integer(int(x) << int(n) if n >= 0 else int(x) >> -int(n))
 
-    def _latex(self, printer: Any) -> str:
+    def _latex(self, printer: LatexPrinter) -> str:
         x, n = self.args
         direction = r"\ll" if n > 0 else r"\gg"
         return rf"\left({printer._print(x)} {direction} {abs(int(n))}\right)"
 
 
 @cache
-def symbol(name: str) -> Any:
+def symbol(name: str) -> sympy.Symbol:
     """The symbol of a variable: a whole number, not negative."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-def expression(formula: Formula) -> Any:
+def expression(formula: Formula) -> sympy.Expr:
     """The formula as a SymPy expression in the symbols `lane` and `i`."""
     parts = [_part(term, formula.bits) for term in formula.terms]
     if formula.constant:
@@ -108,13 +108,13 @@ def minimal_products(
     return sorted(_literals(p, symbols) for p in products)
 
 
-def _literals(product: Any, symbols: Sequence[Any]) -> list[tuple[int, bool]]:
+def _literals(product: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> list[tuple[int, bool]]:
     factors = product.args if isinstance(product, And) else (product,)
     index = {symbol: j for j, symbol in enumerate(symbols)}
     return sorted((index[f.args[0]], False) if isinstance(f, Not) else (index[f], True) for f in factors)
 
 
-def _part(term: Term | Products, bits: Mapping[str, int]) -> Any:
+def _part(term: Term | Products, bits: Mapping[str, int]) -> sympy.Expr:
     if isinstance(term, Term):
         whole = term.implied(bits.get(term.variable))
         masked = symbol(term.variable) if whole else BitAnd(symbol(term.variable), sympy.Integer(term.mask))
@@ -124,7 +124,7 @@ def _part(term: Term | Products, bits: Mapping[str, int]) -> Any:
     return anyone * 2**term.bit
 
 
-def _factor(variable: str, bit: int, wanted: bool) -> Any:
+def _factor(variable: str, bit: int, wanted: bool) -> sympy.Expr:
     masked = BitAnd(symbol(variable), sympy.Integer(1 << bit))
     value = Shift(masked, sympy.Integer(-bit)) if bit else masked
     return value if wanted else 1 - value

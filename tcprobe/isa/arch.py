@@ -61,6 +61,7 @@ ARCHS = (
     Arch(90, "Hopper", "7.8"),
     Arch(100, "Blackwell", "8.6", 100),
     Arch(103, "Blackwell", "8.8", 100),
+    Arch(107, "Rubin", "9.4", 100),
     Arch(110, "Blackwell (Thor)", "9.0", 110),
     Arch(120, "Blackwell", "8.7", 120),
     Arch(121, "Blackwell (GB10)", "8.8", 120),

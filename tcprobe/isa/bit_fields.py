@@ -10,11 +10,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.values import Json
+
+Code = str | int | None  # what a code means; None where no text says it
 
 
 class Field(NamedTuple):
@@ -23,7 +25,7 @@ class Field(NamedTuple):
     name: str
     low: int
     size: int
-    values: Sequence[Any]
+    values: Sequence[Code]
 
     @property
     def mask(self) -> int:
@@ -31,17 +33,17 @@ class Field(NamedTuple):
         return (1 << self.size) - 1 << self.low
 
     @property
-    def documented(self) -> list[Any]:
+    def documented(self) -> list[Code]:
         """The values that have a meaning."""
         return [value for value in self.values if value is not None]
 
-    def encode(self, value: Any) -> int:
+    def encode(self, meaning: Code) -> int:
         """The bits of a value; UsageError where it has no code."""
-        if value is None or value not in self.values:
-            raise UsageError(f"{self.name} {value}: expected {_listed(self.documented)}.")
-        return self.values.index(value) << self.low
+        if meaning is None or meaning not in self.values:
+            raise UsageError(f"{self.name} {meaning}: expected {_listed(self.documented)}.")
+        return self.values.index(meaning) << self.low
 
-    def decode(self, bits: int) -> Any:
+    def decode(self, bits: int) -> Code:
         """What the bits mean, None where no text says it."""
         code = (bits & self.mask) >> self.low
         return self.values[code] if code < len(self.values) else None
@@ -50,11 +52,11 @@ class Field(NamedTuple):
 class DecodedWord(NamedTuple):
     """The values of fields, and the runs of bits that are set without a documented meaning."""
 
-    fields: dict[str, Any]
+    fields: Json
     undocumented: list[Json]
 
 
-def encode(word: Sequence[Field], values: Mapping[str, Any]) -> int:
+def encode(word: Sequence[Field], values: Json) -> int:
     """The bits of a value for every field."""
     return sum(field.encode(values[field.name]) for field in word)
 
@@ -83,7 +85,7 @@ def _gaps(word: Sequence[Field], width: int) -> Iterator[tuple[int, int]]:
         yield end, width - end
 
 
-def _listed(values: Sequence[Any]) -> str:
-    if len(values) > 8:
-        return f"{values[0]}, {values[1]}, ... {values[-1]}"
-    return " or ".join(map(str, values))
+def _listed(meanings: Sequence[Code]) -> str:
+    if len(meanings) > 8:
+        return f"{meanings[0]}, {meanings[1]}, ... {meanings[-1]}"
+    return " or ".join(map(str, meanings))

@@ -27,6 +27,7 @@ GPUS: tuple[tuple[int, str, str], ...] = (
     (90, "H100, H200, GH200", r"g?h[128]00\w*|h20"),
     (100, "B100, B200, GB200", r"g?b[12]00"),
     (103, "B300, GB300", r"g?b300"),
+    (107, "Rubin, VR200", r"(vera)?rubin|vr200"),  # CUDA 13.4, release notes
     (110, "Thor", r"thor|t[45]000"),
     (120, "RTX 50, RTX PRO 6000 Blackwell", r"(rtx)?50[5-9]0(ti)?(super|d)?|rtxpro[2-6][05]00(0)?\w*"),
     (121, "GB10, DGX Spark", r"gb10|(dgx)?spark"),

@@ -116,15 +116,11 @@ class Instruction:
     def unprobed(self) -> str | None:
         """Why tcprobe cannot measure it, in words; None where it can."""
         remote = any(operand.place is Place.TENSOR_MEMORY for operand in self.operands)
-        if not remote or (len(self.fragments) == 1 and len(self.stated.get("num", ())) > 1):
+        if not remote or (self.fragments and len(self.stated.get("num", ())) > 1):
             return None
-        if len(self.fragments) == 1:
+        if self.fragments:
             return "tcprobe measures loads and stores of tensor memory at the least number of repetitions only"
-        return (
-            "tcprobe has no probe of multiplies and copies in tensor memory"
-            if not self.fragments
-            else ("tcprobe has no probe of reductions of tensor memory")
-        )
+        return "tcprobe has no probe of multiplies and copies in tensor memory"
 
     @property
     def named_apart(self) -> bool:

@@ -11,14 +11,14 @@ InstrDescriptor and InstrDescriptorBlockScaled of CUTLASS, include/cute/arch/mma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields, inventory
-from tcprobe.isa.bit_fields import DecodedWord, Field
+from tcprobe.isa.bit_fields import Code, DecodedWord, Field
 from tcprobe.isa.instruction import Instruction
+from tcprobe.values import Json
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.4.2"
 SHAPES = "PTX ISA 9.1, section 9.7.16.2.1"
@@ -27,13 +27,14 @@ FLAG, CODES = range(2), range(4)
 MAJORS = ("k", "mn")  # no transpose, transpose
 NARROW = ("e4m3", "e5m2", None, "e2m3", "e3m2", "e2m1")
 LARGE = ("e4m3", "e5m2")  # of the narrow types those that may be mn-major
-PLAIN: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {  # by kind the codes of D, and of A and B
+Codes = tuple[Code, ...]
+PLAIN: dict[str, tuple[Codes, Codes]] = {  # by kind the codes of D, and of A and B
     "f16": (("f16", "f32"), ("f16", "bf16")),
     "tf32": ((None, "f32"), (None, None, "tf32")),
     "f8f6f4": (("f16", "f32"), NARROW),
     "i8": ((None, None, "s32"), ("u8", "s8")),
 }
-SCALED: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {  # by kind the codes of scales, and of A and B
+SCALED: dict[str, tuple[Codes, Codes]] = {  # by kind the codes of scales, and of A and B
     "mxf8f6f4": ((None, "ue8m0"), NARROW),
     "mxf4": ((None, "ue8m0"), (None, "e2m1")),
     "mxf4nvf4": (("ue4m3", "ue8m0"), (None, "e2m1")),
@@ -93,7 +94,7 @@ def _scaled(kind: str) -> tuple[Field, ...]:
     return (*fields, Field("k", 31, 1, (64, 96))) if four else fields
 
 
-def encode(kind: str, said: Mapping[str, Any]) -> int:
+def encode(kind: str, said: Json) -> int:
     """The 32 bits; UsageError where a field is missing, unknown or excluded, with what there is."""
     fields = word(kind)
     known = {field.name for field in fields}
@@ -106,7 +107,7 @@ def encode(kind: str, said: Mapping[str, Any]) -> int:
     return bits
 
 
-def _default(kind: str, field: Field) -> Any:
+def _default(kind: str, field: Field) -> Code:
     choices = field.documented
     if field.name in NEEDED and len(choices) > 1:
         option = "--" + field.name.replace("_", "-")
@@ -122,7 +123,7 @@ def read(kind: str, bits: int) -> DecodedWord:
     return bit_fields.decode(word(kind), bits, WIDTH)
 
 
-def refusals(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
+def refusals(kind: str, fields: Json) -> Iterator[str]:
     """Why PTX has no multiply with such fields, each with the place that says it."""
     if fields["sparse"] == 0 and fields.get("sparsity_selector"):
         yield f"sparsity_selector {fields['sparsity_selector']} is for sparse multiplies ({SOURCE})."
@@ -136,7 +137,7 @@ def refusals(kind: str, fields: Mapping[str, Any]) -> Iterator[str]:
         yield _no_shape(kind, fields)
 
 
-def _forms(kind: str, fields: Mapping[str, Any]) -> list[Instruction]:
+def _forms(kind: str, fields: Json) -> list[Instruction]:
     """The multiplies of a kind, sparse or dense, that the fields can be of."""
     return [
         row
@@ -153,11 +154,11 @@ def _of_kind(kind: str) -> tuple[Instruction, ...]:
     return tuple(row for row in rows if row.family == "tcgen05" and row.kind == kind)
 
 
-def _has(instruction: Instruction, fields: Mapping[str, Any]) -> bool:
+def _has(instruction: Instruction, fields: Json) -> bool:
     return fields["m"] in instruction.stated["m_values"] and fields["n"] in instruction.stated["n_values"]
 
 
-def _no_shape(kind: str, fields: Mapping[str, Any]) -> str:
+def _no_shape(kind: str, fields: Json) -> str:
     there = "; ".join(
         f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, "
         f"N {', '.join(map(str, form.stated['n_values'][:3]))}, ... {form.stated['n_values'][-1]}"
@@ -172,6 +173,6 @@ def _no_shape(kind: str, fields: Mapping[str, Any]) -> str:
     )
 
 
-def forms(kind: str, fields: Mapping[str, Any]) -> list[str]:
+def forms(kind: str, fields: Json) -> list[str]:
     """Ids of the multiplies that take a descriptor with these fields."""
     return [form.id for form in _forms(kind, fields) if _has(form, fields)]

@@ -5,7 +5,8 @@
 (16, 16, 'st.shared.b128')
 
 Source: PTX ISA 9.1, `ld`, `st`, `ldmatrix`, `stmatrix`, `atom`, `red` and `cp.async`. ldmatrix and stmatrix take the
-address of row r of matrix m, 16 bytes of it, from lane 8m + r; further lanes' addresses do not count.
+address of row r of matrix m, 16 bytes of it, from lane 8m + r; further lanes' addresses do not count. Of .s8.s4 (PTX
+ISA 9.4) it is 8 bytes, 16 elements, each of which becomes a byte of a register.
 """
 
 from __future__ import annotations
@@ -16,23 +17,29 @@ from functools import cache
 from types import MappingProxyType
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.arch import ARCHS, WARP, Arch
+from tcprobe.isa.rows.moves import SIGNED
 from tcprobe.isa.target import Target
 
 MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8
 MOST_SHARED = 228 << 10  # bytes of the largest shared memory of an SM (compute capability 9.0, CUDA programming guide)
+PLAIN_TARGETS = tuple(row.name for row in ARCHS)
 _VECTOR = re.compile(r"(ld|st)\.shared\.v([24])(?:\.[bsuf](8|16|32|64))?")
 
 
 @dataclass(frozen=True)
 class SharedAccess:
-    """`bytes` lie at each address; the addresses of the first `lanes` lanes count."""
+    """`bytes` lie at each address; the addresses of the first `lanes` lanes count.
+
+    An element has `wider` times as many bits in a register as in memory.
+    """
 
     name: str
     bytes: int
     target: Target
     lanes: int = WARP
+    wider: int = 1
 
     @property
     def is_matrix(self) -> bool:
@@ -47,7 +54,14 @@ class SharedAccess:
     def check_on(self, device: Arch) -> None:
         """UsageError where `device` does not have it."""
         if not self.target.on(device):
-            raise UsageError(f"{self.name} needs {self.target.name} or later; {device} does not have it.")
+            raise UsageError(f"{self.name} needs {self.needed}; {device} does not have it.")
+
+    @property
+    def needed(self) -> str:
+        """The least arch that has it, or its targets, in words."""
+        if self.target.name in PLAIN_TARGETS:
+            return f"{self.target.name} or later"
+        return " or ".join([", ".join(name for name, _ in self.target.options[:-1]), self.target.options[-1][0]])
 
 
 @cache
@@ -71,17 +85,27 @@ def accesses() -> MappingProxyType[str, SharedAccess]:
     return MappingProxyType({row.name: row for row in rows})
 
 
+@cache
+def widening() -> MappingProxyType[str, SharedAccess]:
+    """Loads of matrices of s4 into registers of s8, by name, the largest first; no rule of banks is known of them."""
+    rows = [SharedAccess(f"ldmatrix.m8n16.x{n}.s8.s4", 8, SIGNED, MATRIX_ROWS * n, wider=2) for n in (4, 2, 1)]
+    return MappingProxyType({row.name: row for row in rows})
+
+
 def access(name: str) -> SharedAccess:
-    """The one that `name` means: a name of `accesses`, or ld and st with .v2 or .v4, of 32 bits or of the type named.
+    """The one that `name` means: a name of `accesses`, or ld and st with .v2 or .v4, of 32 bits or of the type named; a
+    name of `widening`, also as PTX has it.
 
     UsageError with the nearest names if there is none.
     """
+    if (wide := widening().get(name.replace(".shared.s8.s4", ".s8.s4"))) is not None:
+        return wide
     vector = _VECTOR.fullmatch(name)
     full = f"{vector[1]}.shared.b{int(vector[2]) * int(vector[3] or 32)}" if vector else name
     if full not in accesses():
         import difflib
 
-        near = difflib.get_close_matches(full, accesses(), n=3, cutoff=0.6)
+        near = difflib.get_close_matches(full, (*accesses(), *widening()), n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
-        raise UsageError(f"unknown access {name[:40]!r}{hint} Known: {', '.join(accesses())}.")
+        raise UsageError(f"unknown access {name[:40]!r}{hint} Known: {', '.join((*accesses(), *widening()))}.")
     return accesses()[full]

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.kernel.request import Gemm
 from tcprobe.kernel.warpgroups import LINES, WarpgroupGemm
 from tcprobe.store.cell import Cell
+from tcprobe.values import Json
 
-Way = dict[str, Any]
+Way = Json
 
 
 class At(NamedTuple):

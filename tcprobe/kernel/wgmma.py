@@ -7,7 +7,6 @@ the rows. D goes through shared memory where its elements have 16 bits, else str
 from __future__ import annotations
 
 from string import Template
-from typing import Any
 
 from tcprobe import __version__
 from tcprobe.ask import descriptor
@@ -249,7 +248,7 @@ def maps(gemm: WarpgroupGemm) -> dict[str, Json]:
     return gemm.boxes
 
 
-def _comment(name: str, made: dict[str, Any]) -> str:
+def _comment(name: str, made: Json) -> str:
     return f"// map_{name}: {made['data_type']}, box {made['box'][0]} x {made['box'][1]}, {made['swizzle']}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,3 +13,5 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Bits = NDArray[Any]  # raw bits, unsigned, of the width of their type
 Bytes = NDArray[np.uint8]  # memory
+Offset = TypeVar("Offset", int, Ints)  # a whole number, or an array of them
+Array = NDArray[Any]  # numbers of a type that is known only as the program runs

@@ -20,6 +20,7 @@ from tcprobe.errors import DataError
 from tcprobe.layout.table import MOST_SLOTS, SLOT_OUTPUTS, Table, slot_table
 from tcprobe.system import files
 from tcprobe.text import quoted
+from tcprobe.values import Json
 
 INPUTS = ("lane", "i")
 MOST_INDEX = 1 << 12
@@ -35,14 +36,36 @@ ALSO = {
     "column": "col",
     "reg": "register",
 }
+DELIMITERS = ",;\t"
+WORDS = {  # of what is no table, as data: the site's script says the same
+    "empty": "empty; expected lines of lane,i,row,col.",
+    "lines": "{} lines; at most {} are read.",
+    "not csv": "not CSV: {}.",
+    "columns": "{} columns {}; expected lane,i,row,col.",
+    "no slots": "no slots below the header.",
+    "uneven": "thread {} register {} has {} lines, another has {}; each element of a register needs a line, or name "
+    "the column i.",
+    "second": "lane {} i {} is stated a second time.",
+    "values": "{} values, expected {} ({}).",
+    "numbers": "{} is not all whole numbers, of digits 0 to 9 alone.",
+    "outside": "a value is outside 0 to {}.",
+    "slots": "lane {} and i {} make a table of {} x {} slots; at most {} are read.",
+}
 Line = tuple[int, list[str]]  # number of the line in the file, and its cells
+
+
+def rules() -> Json:
+    """Names of columns, bounds and words as data."""
+    bounds = {"bytes": files.MOST_BYTES, "lines": MOST_LINES, "index": MOST_INDEX, "slots": MOST_SLOTS}
+    names = {"inputs": INPUTS, "outputs": SLOT_OUTPUTS, "also": ALSO, "delimiters": DELIMITERS}
+    return {**names, "most": bounds, "words": WORDS}
 
 
 def read_csv(path: Path) -> Table:
     """The table in a CSV file; DataError names the file, the line and the reason where it is not one."""
     lines = _lines(path)
     if not lines:
-        raise DataError(f"{path}: empty; expected lines of lane,i,row,col.")
+        raise DataError(f"{path}: {WORDS['empty']}")
     names, body = _header(path, lines)
     outputs = [name for name in names if name in SLOT_OUTPUTS]
     cells = _cells(path, names, outputs, body if "i" in names else _numbered(path, names, body))
@@ -57,10 +80,8 @@ def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
     size = max(places.values(), default=1)
     wrong = next((place for place, count in places.items() if count != size), None)
     if wrong:
-        raise DataError(
-            f"{path}: thread {quoted(wrong[0])} register {quoted(wrong[1])} has {places[wrong]} lines, another has "
-            f"{size}; each element of a register needs a line, or name the column i."
-        )
+        words = WORDS["uneven"].format(quoted(wrong[0]), quoted(wrong[1]), places[wrong], size)
+        raise DataError(f"{path}: {words}")
     seen: Counter[tuple[str, str]] = Counter()
     numbered = []
     for number, cells in body:
@@ -77,18 +98,18 @@ def _lines(path: Path) -> list[Line]:
     """The lines that are not blank."""
     lines = ["" if line.lstrip().startswith("#") else line for line in files.read_text(path).split("\n")]
     if len(lines) > MOST_LINES:
-        raise DataError(f"{path}: {len(lines)} lines; at most {MOST_LINES} are read.")
+        raise DataError(f"{path}: {WORDS['lines'].format(len(lines), MOST_LINES)}")
     reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=_delimiter(lines))
     try:
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num}: not CSV: {error}.") from None
+        raise DataError(f"{path}, line {reader.line_num}: {WORDS['not csv'].format(error)}") from None
 
 
 def _delimiter(lines: Iterable[str]) -> str:
     """What parts the columns of the first line that says something."""
     first = next((line for line in lines if line.strip()), "")
-    return next((mark for mark in ",;\t" if mark in first), ",")
+    return next((mark for mark in DELIMITERS if mark in first), ",")
 
 
 def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
@@ -100,10 +121,10 @@ def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
     known = {*INPUTS, *SLOT_OUTPUTS}
     named = {"i" if name == "register" else name for name in first}
     if named - {"product"} != known - {"product"} or len(named) != len(first):
-        columns = quoted(", ".join(first))
-        raise DataError(f"{path}, line {lines[0][0]}: {len(first)} columns {columns}; expected lane,i,row,col.")
+        words = WORDS["columns"].format(len(first), quoted(", ".join(first)))
+        raise DataError(f"{path}, line {lines[0][0]}: {words}")
     if not body:
-        raise DataError(f"{path}: no slots below the header.")
+        raise DataError(f"{path}: {WORDS['no slots']}")
     return first, body
 
 
@@ -117,18 +138,18 @@ def _cells(
         values = dict(zip(names, _numbers(f"{path}, line {number}", names, line), strict=True))
         slot = values["lane"], values["i"]
         if slot in cells:
-            raise DataError(f"{path}, line {number}: lane {slot[0]} i {slot[1]} is stated a second time.")
+            raise DataError(f"{path}, line {number}: {WORDS['second'].format(*slot)}")
         cells[slot] = tuple(values[name] for name in outputs)
     return cells
 
 
 def _numbers(where: str, names: list[str], line: list[str]) -> list[int]:
     if len(line) != len(names):
-        raise DataError(f"{where}: {len(line)} values, expected {len(names)} ({','.join(names)}).")
+        raise DataError(f"{where}: {WORDS['values'].format(len(line), len(names), ','.join(names))}")
     if not all(_NUMBER.fullmatch(cell) for cell in line):
-        raise DataError(f"{where}: {quoted(','.join(line))} is not all whole numbers, of digits 0 to 9 alone.")
+        raise DataError(f"{where}: {WORDS['numbers'].format(quoted(','.join(line)))}")
     if any(cell.startswith("-") or len(cell) > 9 or int(cell) >= MOST_INDEX for cell in line):
-        raise DataError(f"{where}: a value is outside 0 to {MOST_INDEX - 1}.")
+        raise DataError(f"{where}: {WORDS['outside'].format(MOST_INDEX - 1)}")
     return [int(cell) for cell in line]
 
 
@@ -136,10 +157,8 @@ def _table(path: Path, outputs: list[str], cells: Mapping[tuple[int, int], tuple
     last_lane, last = max(lane for lane, _ in cells), max(i for _, i in cells)
     threads, elements = 1 << last_lane.bit_length(), last + 1
     if threads * elements > MOST_SLOTS:
-        raise DataError(
-            f"{path}: lane {last_lane} and i {last} make a table of {threads} x {elements} slots; "
-            f"at most {MOST_SLOTS} are read."
-        )
+        words = WORDS["slots"].format(last_lane, last, threads, elements, MOST_SLOTS)
+        raise DataError(f"{path}: {words}")
     nothing = (None,) * len(outputs)
     slots = [cells.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
     return slot_table(threads, elements, {name: tuple(cell[j] for cell in slots) for j, name in enumerate(outputs)})

@@ -22,9 +22,12 @@ Source: PTX ISA 9.1, section 9.7.15.5.1.2; CUTLASS include/cute/arch/mma_sm90_de
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.layout.arrays import Offset
 
 SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}  # bytes that a row of the pattern has, and bits 62 and 63 of a descriptor
 UNIT = 16  # bytes that fields count
@@ -59,14 +62,14 @@ class Descriptor(NamedTuple):
         fields = self.start >> 4 | self.lbo >> 4 << 16 | self.sbo >> 4 << 32
         return fields | self.base_offset << 49 | SWIZZLES[self.swizzle] << 62
 
-    def linear(self, major: str, line: Any, byte: Any) -> Any:
+    def linear(self, major: str, line: Offset, byte: Offset) -> Offset:
         """The offset before the swizzle; see `offset`."""
         width = self.swizzle or UNIT
         outer, inner = (line, byte) if major == "k" else (byte, line)  # inner: bytes next to each other
         across, along = (self.lbo, self.sbo) if self.swizzle or major == "k" else (self.sbo, self.lbo)
         return outer % 8 * width + outer // 8 * along + inner % width + inner // width * across
 
-    def offset(self, major: str, line: Any, byte: Any) -> Any:
+    def offset(self, major: str, line: Offset, byte: Offset) -> Offset:
         """Bytes from the start address to an element, for numbers or arrays.
 
         With major k: `line` counts lines, `byte` bytes of k. With major mn: `line` counts bytes of lines, `byte` k.
@@ -74,7 +77,7 @@ class Descriptor(NamedTuple):
         address = self.start + self.linear(major, line, byte)
         return self.swizzled(address) - self.start
 
-    def swizzled(self, address: Any) -> Any:
+    def swizzled(self, address: Offset) -> Offset:
         """Where the bytes at an address are, by the pattern."""
         chunks = max(1, self.swizzle // UNIT)
         return address ^ (((address >> 7) - self.base_offset) & chunks - 1) << 4
@@ -91,7 +94,7 @@ def decode(bits: int) -> Descriptor:
     return Descriptor(lbo, sbo, swizzle, bits >> 49 & 7, start)
 
 
-def offsets(descriptor: Descriptor, major: str, lines: Any, k: Any, bits: int) -> Any:
+def offsets(descriptor: Descriptor, major: str, lines: Offset, k: Offset, bits: int) -> Offset:
     """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; of b1 the byte that holds the bit."""
     if major == "k":
         return descriptor.offset("k", lines, k * bits // 8)

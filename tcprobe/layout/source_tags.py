@@ -16,9 +16,8 @@ repeats.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +49,7 @@ class SourceTags:
         return banks
 
 
-def from_json(data: Mapping[str, Any]) -> SourceTags:
+def from_json(data: Json) -> SourceTags:
     """What `to_json` gave; ValueError for what it cannot have given."""
     masks = tuple(data["masks"])
     whole = all(type(m) is int and 0 < m < 1 << MOST_BITS and not m % LINE for m in masks)

@@ -13,9 +13,12 @@ undoes itself. Source: include/cute/swizzle.hpp of CUTLASS.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.layout.arrays import Offset
 
 MOST_BIT = 62  # offsets are 64-bit integers
 
@@ -49,7 +52,7 @@ class Swizzle:
         """As CuTe prints it: Sw<B,M,S>."""
         return f"Sw<{self.bits},{self.base},{self.shift}>"
 
-    def __call__(self, offset: Any) -> Any:
+    def __call__(self, offset: Offset) -> Offset:
         """The image of an offset, an integer at least 0 or a NumPy array of such."""
         moved = offset & self.source
         return offset ^ (moved >> self.shift if self.shift >= 0 else moved << -self.shift)

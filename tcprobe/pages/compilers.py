@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tcprobe.pages.tables import MADE, code, fitting, grid, spans
 from tcprobe.store.compilers import ExceptionalFact, SavedSurvey
 from tcprobe.text import markdown
-
-Group = dict[tuple[str, ...], dict[str, list[str]]]  # ids by arch, by versions
 
 
 def page(survey: SavedSurvey) -> Iterator[str]:
@@ -35,31 +34,59 @@ def page(survey: SavedSurvey) -> Iterator[str]:
 
 
 def _differing(survey: SavedSurvey) -> Iterator[list[str]]:
+    for one in differing(survey):
+        yield [f"{one.what} of `{one.ids[0]}`", one.archs, one.versions, _cut(one.words)]
+
+
+def _exceptions(survey: SavedSurvey) -> Iterator[list[str]]:
+    for one in exceptions(survey):
+        yield [one.what, one.archs, fitting(code(one.ids), 100), one.versions]
+
+
+def _refused(survey: SavedSurvey) -> Iterator[list[str]]:
+    for one in refused(survey):
+        yield [one.archs, fitting(code(one.ids), 80), one.versions, _cut(one.words)]
+
+
+class Told(NamedTuple):
+    """What some versions say alike of some forms: archs and versions as spans, ids, and the words of a compiler."""
+
+    what: str
+    archs: str
+    ids: list[str]
+    versions: str
+    words: str = ""
+
+
+def differing(survey: SavedSurvey) -> Iterator[Told]:
+    """What versions differ in: for each form and each of the things that are said of it one."""
     for fact in survey.differing:
         by_content: dict[str, list[str]] = {}
         for version, content in fact.said.items():
             by_content.setdefault(content, []).append(version)
         for content, versions in by_content.items():
-            yield [f"{fact.what} of `{fact.id}`", fact.arch, _versions(versions, survey.versions), _cut(content)]
+            yield Told(fact.what, fact.arch, [fact.id], _versions(versions, survey.versions), content)
 
 
-def _exceptions(survey: SavedSurvey) -> Iterator[list[str]]:
+def exceptions(survey: SavedSurvey) -> Iterator[Told]:
+    """What only some versions show, those together that the same versions show."""
     groups: dict[tuple[str, tuple[str, ...]], list[ExceptionalFact]] = {}
     for fact in survey.exceptions:
         groups.setdefault((fact.what, tuple(fact.versions)), []).append(fact)
     for (what, versions), facts in groups.items():
-        ids = fitting(code(dict.fromkeys(fact.id for fact in facts)), 100)
-        yield [what, spans(fact.arch for fact in facts), ids, _versions(versions, survey.versions)]
+        ids = list(dict.fromkeys(fact.id for fact in facts))
+        yield Told(what, spans(fact.arch for fact in facts), ids, _versions(versions, survey.versions))
 
 
-def _refused(survey: SavedSurvey) -> Iterator[list[str]]:
+def refused(survey: SavedSurvey) -> Iterator[Told]:
+    """What versions refuse, those together that they refuse in the same words."""
     groups: dict[tuple[tuple[str, ...], str], list[tuple[str, str]]] = {}
     for fact in survey.refused:
-        words = next(iter(fact.words.values()))
-        groups.setdefault((tuple(fact.words), words), []).append((fact.arch, fact.id))
+        groups.setdefault((tuple(fact.words), next(iter(fact.words.values()))), []).append((fact.arch, fact.id))
     for (versions, words), facts in groups.items():
-        ids = fitting(code(dict.fromkeys(id_ for _, id_ in facts)), 80)
-        yield [spans(arch for arch, _ in facts), ids, _versions(versions, survey.versions), _cut(words)]
+        ids = list(dict.fromkeys(id_ for _, id_ in facts))
+        archs = spans(arch for arch, _ in facts)
+        yield Told("refused", archs, ids, _versions(versions, survey.versions), words)
 
 
 def _versions(some: Iterable[str], every: Sequence[str]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.layout.descriptor import SWIZZLES
@@ -13,8 +12,9 @@ from tcprobe.store.choose import alone
 from tcprobe.store.finding import Finding
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
+from tcprobe.values import Json
 
-Case = Mapping[str, Any]
+Case = Json
 WIDTHS = (16, 32, 8, 1)  # bits of an element
 
 

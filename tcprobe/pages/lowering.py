@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
@@ -11,6 +10,7 @@ from tcprobe.pages.tables import MADE, code, fitting, grid, named, row_and_col, 
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
+from tcprobe.values import Json
 
 LAYOUTS = "Layouts of machine instructions"
 Lines = dict[tuple[tuple[str, str], ...], list[str]]  # (archs, words) of all archs, and the forms that become that
@@ -39,7 +39,7 @@ def page(results: Results) -> Iterator[str]:
     yield from _compilers(saved)
 
 
-def _compilers(saved: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _compilers(saved: Mapping[str, Json]) -> Iterator[str]:
     archs: dict[str, list[str]] = {}
     for name, body in saved.items():
         archs.setdefault(body["compiler"], []).append(name)
@@ -47,7 +47,7 @@ def _compilers(saved: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield from (f"- {spans(names)}: {markdown(compiler)}" for compiler, names in archs.items())
 
 
-def _families(saved: Mapping[str, Mapping[str, Any]]) -> dict[str, Lines]:
+def _families(saved: Mapping[str, Json]) -> dict[str, Lines]:
     families: dict[str, Lines] = {}
     for row in inventory.instructions().values():
         of = {name: body["instructions"].get(row.id) for name, body in saved.items()}
@@ -65,7 +65,7 @@ def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((spans(names), words) for words, names in archs.items())
 
 
-def _words(made: dict[str, Any], instruction: Instruction) -> str:
+def _words(made: Json, instruction: Instruction) -> str:
     lowering = Lowering(**made)
     text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items()], 90)
     return text if lowering.native(instruction) else f"*emulated*: {text or NOTHING[instruction.multiplies]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from tcprobe.ask.tensor_memory import Wanted, operands, placed
 from tcprobe.errors import UsageError
@@ -31,7 +32,13 @@ PLACED = (
 )
 
 
-def page() -> Iterator[str]:
+@cache
+def page() -> tuple[str, ...]:
+    """The page's lines: no results change them."""
+    return tuple(_lines())
+
+
+def _lines() -> Iterator[str]:
     """Registers of loads and stores, lanes of copies, and what multiplies keep there."""
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
@@ -67,8 +74,8 @@ def page() -> Iterator[str]:
 def _newer() -> Iterator[str]:
     """What came with newer targets, as far as a compiler takes it."""
     yield from ("", "## Newer forms and targets", "")
-    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured, and no"
-    yield "machine code of sm_107 was read. On another target it says what stands last."
+    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured. On"
+    yield "another target it says what stands last."
     yield ""
     yield from grid(["form", "targets (PTX)", "documented in", "refused elsewhere"], map(_form, newer_forms.FORMS))
     yield ""

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
-from typing import Any
 
 from tcprobe.probes.experiment import Dialogue, Experiment
 from tcprobe.store.measurement import TABLE
@@ -34,7 +34,7 @@ def dialogues(kind: str) -> MappingProxyType[str, Dialogue]:
     return MappingProxyType({one.id: one for one in every})
 
 
-def of_kind(kind: str) -> MappingProxyType[str, Any]:
+def of_kind(kind: str) -> Mapping[str, Experiment | Dialogue]:
     """All experiments of a kind by id, tables among the kinds."""
     return experiments() if kind == TABLE else dialogues(kind)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +145,6 @@ def predicted(access: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTa
     return with_lookups(cycles, lookups(tags, sources), is_spread(cases.address))
 
 
-def experiments() -> list[Any]:
+def experiments() -> list[Dialogue]:
     """One for each access."""
     return [BankExperiment(row) for row in accesses().values()]

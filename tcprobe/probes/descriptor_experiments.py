@@ -8,7 +8,6 @@ The registers of wgmma must be measured already: their tables come from the resu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -121,7 +120,7 @@ class ProductExperiment(Dialogue):
         return saved.Body(products=saved.ProductCounts(int(reading["products"][0]), int(reading["wrong"][0])))
 
 
-def experiments() -> list[Any]:
+def experiments() -> list[Dialogue]:
     """One for each case, and products of some N of all types."""
     rows = [row for row in inventory.instructions().values() if row.described and row.shape.n in PRODUCT_N]
     return [*map(DescriptorExperiment, cases()), *map(ProductExperiment, rows)]

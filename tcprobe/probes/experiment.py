@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.probes.ptx import Kernel, Launch
@@ -27,7 +26,7 @@ from tcprobe.probes.ptx import Kernel, Launch
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
-Reading = dict[str, NDArray[Any]]
+Reading = dict[str, Array]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
 EVENTS = ("refused", "fault", "hangs", "unsound")  # of which there can be a finding without a reading
 OWN_RULE = "own rule: lowest slot first"
@@ -170,12 +169,12 @@ class Dialogue(ABC):
         return None
 
 
-def of_lines(lines: Sequence[str]) -> NDArray[Any]:
+def of_lines(lines: Sequence[str]) -> Array:
     """Lines of text as part of a reading."""
     return np.frombuffer("\n".join(lines).encode(), np.uint8)
 
 
-def lines_of(array: NDArray[Any]) -> list[str]:
+def lines_of(array: Array) -> list[str]:
     """The inverse of `of_lines`."""
     return array.tobytes().decode().split("\n") if array.size else []
 

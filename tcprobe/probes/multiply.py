@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.layout.structure import Triples
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
@@ -80,7 +79,7 @@ def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float3
     return matrices.reshape(len(raw), fragment.products, fragment.rows, fragment.cols)
 
 
-def _scatter(fragment: Fragment, matrices: NDArray[Any], tables: Tables) -> Bytes:
+def _scatter(fragment: Fragment, matrices: Array, tables: Tables) -> Bytes:
     index, used = elements(tables.table(fragment), fragment)
     slots = np.zeros((len(matrices), fragment.slots), NUMBERS[fragment.type])
     slots[:, used] = matrices.reshape(len(matrices), -1)[:, index]
@@ -186,7 +185,7 @@ def _codes(fragment: Fragment) -> Bytes:
     return codes(fragment.slots, fragment.slot_bits, fragment.one)
 
 
-def _bits(instruction: Instruction, answers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _bits(instruction: Instruction, answers: Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The (hot slot, D slot) that answer to all ones, as flat numbers, and what they answer to each bit."""
     hit = answers == instruction.fragment("d").one
     if np.count_nonzero(hit) != np.count_nonzero(answers):
@@ -198,7 +197,7 @@ def _bits(instruction: Instruction, answers: NDArray[Any]) -> tuple[NDArray[np.i
     return reached, spoken[1:-1].astype(np.int32)
 
 
-def _bits_xor(instruction: Instruction, answers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _bits_xor(instruction: Instruction, answers: Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """As `_bits`, from the change against the launch with the hot operand all zero (image 0)."""
     change = (answers[:, 1:] - answers[:, :1]).reshape(len(answers), -1)
     reached = np.flatnonzero(change[0])
@@ -209,7 +208,7 @@ def _bits_xor(instruction: Instruction, answers: NDArray[Any]) -> tuple[NDArray[
     return reached, (spoken[1:-1] < 0).astype(np.int32)
 
 
-def _refuse(instruction: Instruction, fits: NDArray[Any], answers: NDArray[Any]) -> None:
+def _refuse(instruction: Instruction, fits: Array, answers: Array) -> None:
     wrong = np.argwhere(~fits)
     first = f", first at {wrong[0].tolist()}: raw value {int(answers[tuple(wrong[0])]):#x}" if len(wrong) else ""
     raise ProbeError(
@@ -218,7 +217,7 @@ def _refuse(instruction: Instruction, fits: NDArray[Any], answers: NDArray[Any])
     )
 
 
-def _check_count(instruction: Instruction, met: NDArray[Any], slots: int) -> None:
+def _check_count(instruction: Instruction, met: Array, slots: int) -> None:
     """`met` has the slot, of so many, that each triple has of the coded operand."""
     shape, count, largest = instruction.shape, len(met), int(met.max(initial=0))
     needed = shape.m * shape.n * shape.k * instruction.products
@@ -229,7 +228,7 @@ def _check_count(instruction: Instruction, met: NDArray[Any], slots: int) -> Non
         )
 
 
-def _decode_c(instruction: Instruction, answers: NDArray[Any]) -> Slots:
+def _decode_c(instruction: Instruction, answers: Array) -> Slots:
     """The D slot that each C slot reaches; every D slot must be reached once, every C slot reach one."""
     hit = answers[1:] == instruction.fragment("d").one
     lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.probes.slots import pack, unpack
 
 FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 
 
-def encode(numbers: NDArray[Any], kind: str, slot_bits: int) -> Bytes:
+def encode(numbers: Array, kind: str, slot_bits: int) -> Bytes:
     """Whole numbers of shape (images, slots), which the type holds exactly, as bytes; -0.0 keeps its sign."""
     if kind in FLOATS:
         return pack(np.ascontiguousarray(numbers, FLOATS[kind]).view(RAW[kind]), slot_bits)
@@ -26,7 +25,7 @@ def encode(numbers: NDArray[Any], kind: str, slot_bits: int) -> Bytes:
     return pack(numbers.astype(np.int64) & (1 << slot_bits) - 1, slot_bits)
 
 
-def decode(raw: Bytes, kind: str) -> NDArray[Any]:
+def decode(raw: Bytes, kind: str) -> Array:
     """The numbers in bytes of shape (images, bytes): integers as int64, floats of 16 bits and more as they are."""
     bits = dtype(kind).bits
     values = unpack(raw, bits)

@@ -14,7 +14,7 @@ from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.arithmetic.scales import BlockScales
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Bits
+from tcprobe.layout.arrays import Array, Bits
 
 Random = np.random.Generator
 MADE = 120  # times that a style chooses, of many images
@@ -88,7 +88,7 @@ def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
     return [(products, m, k), (products, n, k), (products, m, n)]
 
 
-def _numbers(floats: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Any) -> Bits:
+def _numbers(floats: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Array) -> Bits:
     """Finite numbers with random signs and fractions, and biased exponents clipped into the format."""
     top = (1 << floats.bits - 1 - floats.fraction) - 1 - (floats.special == "ieee")
     fraction = rng.integers(0, 1 << floats.fraction, shape)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from tcprobe.arithmetic.parameters import (
     AFTER,
     IN_GROUP,
     Arithmetic,
+    PlaceOfC,
 )
 from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits
@@ -37,7 +37,7 @@ def parameters(directed: Directed) -> Arithmetic:
     if added and (separate := partial(directed, added)):
         return separate
     groups, chain = _groups(directed.products, later), directed.products > 1
-    c: Any = _place_of_c(directed, groups) if chain else IN_GROUP
+    c: PlaceOfC = _place_of_c(directed, groups) if chain else IN_GROUP
     exact = all(len(group) == 1 for group in groups) and chain
     kept = None if exact else _fraction(directed, groups, c)
     if kept is not None:
@@ -124,7 +124,7 @@ def _beside(directed: Directed, asked: NDArray[np.int64], small: Power) -> tuple
     return a, b, np.where(by_c, number(directed.c, Power(directed.x)), 0).astype(directed.c.word)
 
 
-def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> Any:
+def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC:
     """Whether a small C is lost beside x and -x in the first sum, or comes after the last."""
     pairs = [group[:2] for group in (groups[0], groups[-1]) if len(group) > 1]
     if not pairs:
@@ -136,7 +136,7 @@ def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> Any:
     return AFTER if kept.all() else IN_GROUP
 
 
-def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Any, int]:
+def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Power | int, int]:
     """x and -x in a sum, C taking part where there are too few products, and a product that is left."""
     if len(group) > 2:
         return {group[0]: Power(x), group[1]: Power(x, -1)}, 0, group[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits
 
 Dots = Callable[[Bits, Bits, Bits], Bits]
-Asked = tuple[dict[int, "Power"], Any]  # products by k, and C
+Asked = tuple[dict[int, "Power"], "Power | int"]  # products by k, and C
 HIGHEST, DEEPEST = 100, 200  # exponent of x where the types allow it; how far below it the small term lies at most
 
 
@@ -83,7 +83,7 @@ class Directed:
         """How far below x the smallest term lies."""
         return min(self.x - max(self.least, self.d.least, self.c.least), DEEPEST)
 
-    def ask(self, cases: Sequence[tuple[dict[int, Power], Any]]) -> Bits:
+    def ask(self, cases: Sequence[Asked]) -> Bits:
         """D of cases: products by k, the others zero, and C: a Power, or its bits."""
         a, b = (np.zeros((len(cases), self.products), form.word) for form in (self.a, self.b))
         c = np.zeros(len(cases), self.c.word)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class SumBase(NamedTuple):
     """2^m x of a sum, and the products that are left."""
 
     products: dict[int, Power]
-    c: Any
+    c: Power | int
     left: tuple[int, ...]
     m: int
 
@@ -170,7 +170,9 @@ def subnormals(directed: Directed) -> Subnormals:
     return Subnormals(**told)
 
 
-def normalized(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None) -> tuple[Any, ...]:
+def normalized(
+    directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
+) -> tuple[Literal["a", "b", "c"], ...]:
     """The operands whose subnormals align by their leading bit: what is below what the least exponent keeps survives.
 
     An operand that no case can ask is left out: its subnormals are never that far above another term.
@@ -178,8 +180,11 @@ def normalized(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept
     group = groups[0]
     if kept is None or len(group) < 3:
         return ()
+    factors: list[tuple[Literal["a", "b"], FloatFormat, FloatFormat]]
     factors = [("a", directed.a, directed.b), ("b", directed.b, directed.a)]
-    told = {name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors}
+    told: dict[Literal["a", "b", "c"], bool] = {
+        name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors
+    }
     told["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
     return tuple(name for name, normal in told.items() if normal)
 
@@ -236,7 +241,7 @@ def nan(directed: Directed) -> str | None:
     return f"0x{cases[0]:0{digits}x}" if len(set(cases)) == 1 else None
 
 
-def overflow(directed: Directed) -> Any:
+def overflow(directed: Directed) -> Literal["infinity", "largest"] | None:
     """What two products beyond the largest number of D become."""
     top = largest(directed.d)
     if directed.most < top and directed.scaled_dots and not directed.shift:

@@ -294,7 +294,9 @@ def _even(instruction: Instruction, images_: Bits, scale: tuple[int, int] | None
     return BlockScales(made[0], made[1], instruction.scales[0].type)
 
 
-def judged(form: TabledForm, rule: Any, made: Images, results: tuple[Bits, Bits]) -> tuple[int, list[WrongCase]]:
+def judged(
+    form: TabledForm, rule: Arithmetic | Integers, made: Images, results: tuple[Bits, Bits]
+) -> tuple[int, list[WrongCase]]:
     """How many results are not the model's, and the first of them."""
     got, expected = results
     wrong = differ(form.types, rule, got, expected)
@@ -319,7 +321,7 @@ def _shown(
         )
 
 
-def _hex(kind: str, bits: Any) -> str:
+def _hex(kind: str, bits: np.integer[Any] | int) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
@@ -338,6 +340,6 @@ def _overflows(bench: Bench, form: TabledForm) -> Any:
     return told[answer]
 
 
-def experiments() -> list[Any]:
+def experiments() -> list[Dialogue]:
     """One for each arithmetic."""
     return [NumericsExperiment(rows) for rows in together().values()]

@@ -21,7 +21,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Bits, Bytes
+from tcprobe.layout.arrays import Array, Bits, Bytes
 from tcprobe.layout.descriptor import PERIOD, packed
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
@@ -40,7 +40,7 @@ SATFINITE = ".satfinite"
 class Computes(Protocol):
     """What an emulated core must know to compute: the model of each form."""
 
-    def computed(self, instruction: Instruction, operand_bits: tuple[Any, ...], satfinite: bool) -> Bits:
+    def computed(self, instruction: Instruction, operand_bits: tuple[Bits, ...], satfinite: bool) -> Bits:
         """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n), then scales if any."""
 
 
@@ -171,7 +171,7 @@ class TabledForm:
         lines = image.scales or BlockScales(ones[0], ones[1], of_a.type)
         return [self.registers(of_a.operand, lines.a), self.registers(of_b.operand, lines.b.swapaxes(2, 3))]
 
-    def _read_scales(self, inputs: Sequence[NDArray[Any]]) -> BlockScales | None:
+    def _read_scales(self, inputs: Sequence[Array]) -> BlockScales | None:
         if not self.row.scales:
             return None
         of_a, of_b = self.row.scales

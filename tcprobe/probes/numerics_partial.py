@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -128,7 +127,7 @@ def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
     above = {first: Power(x), second: Power(x - form.fraction - 1), third: Power(x - TINY)}
     below = {first: Power(x), second: Power(x - form.fraction, half=True), third: Power(x - TINY, -1)}
     told = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
-    known: dict[tuple[int, ...], Any] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
+    known: dict[tuple[int, ...], Rounding | None] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
     if told not in known:
         raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {told}.")
     rounding: Rounding | None = known[told]

@@ -10,14 +10,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Array, Bytes
 
 _WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-def pack(values: NDArray[Any], bits: int) -> Bytes:
+def pack(values: Array, bits: int) -> Bytes:
     """Numbers of shape (images, count), 0 <= value < 2**bits, as bytes of shape (images, count * bits / 8)."""
     if bits in _WORDS:
         return np.ascontiguousarray(values, _WORDS[bits]).view(np.uint8)
@@ -25,12 +24,12 @@ def pack(values: NDArray[Any], bits: int) -> Bytes:
     return np.packbits(planes.reshape(len(values), -1), axis=1, bitorder="little")
 
 
-def unpack(raw: Bytes, bits: int) -> NDArray[Any]:
+def unpack(raw: Bytes, bits: int) -> Array:
     """The inverse of `pack`."""
     if bits in _WORDS:
         return np.ascontiguousarray(raw).view(_WORDS[bits])
     planes = np.unpackbits(raw, axis=1, bitorder="little").reshape(len(raw), -1, bits)
-    values: NDArray[Any] = (planes << np.arange(bits, dtype=np.uint8)).sum(axis=2, dtype=np.uint8)
+    values: Array = (planes << np.arange(bits, dtype=np.uint8)).sum(axis=2, dtype=np.uint8)
     return values
 
 

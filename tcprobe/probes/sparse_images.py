@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.probes.slots import bit_length, pack, unpack
 
 NIBBLES = 8  # groups of four bits in a lane's metadata
@@ -42,7 +41,7 @@ def metadata_images(sparsity: Sparsity, threads: int = WARP) -> NDArray[np.uint8
 
 def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
     """Legal metadata at random: every four bits of every lane, (images, bytes)."""
-    chosen: NDArray[Any] = generator.choice(np.array(sparsity.legal, np.uint8), (images, threads * NIBBLES))
+    chosen: Array = generator.choice(np.array(sparsity.legal, np.uint8), (images, threads * NIBBLES))
     return pack(chosen, 4)
 
 

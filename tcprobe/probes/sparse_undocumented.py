@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +202,7 @@ def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
     return {operand: table for operand, table in tables.items() if table is not None}
 
 
-def experiments() -> list[Any]:
+def experiments() -> list[Dialogue]:
     """Of each sparse multiply of a warp its values, then, as they may cost the device, undocumented selectors."""
     rows = [row for row in inventory.executed_by(WARP) if row.metadata and not row.scales]
     tried = [SelectorExperiment(row, number) for row in rows for number in undocumented(row)]

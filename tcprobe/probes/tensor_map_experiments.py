@@ -20,6 +20,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
 from tcprobe.isa.target import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
+from tcprobe.layout.arrays import Array
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, lines_of, of_lines
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned
@@ -198,7 +199,7 @@ def _copied(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
     return {**flat, "wrong": of_lines(wrong)}
 
 
-def _boxes_of(flat: NDArray[Any], cases: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
+def _boxes_of(flat: Array, cases: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
     """The boxes of an array: number, where shared memory begins, rows, bytes of a row, addresses."""
     at = 0
     while at < len(flat):
@@ -219,7 +220,7 @@ def _box(case: BoxCase, **more: Any) -> BoxRecord:
     return BoxRecord(TYPE_NAMES[case.map.type], list(case.map.box), MODE_NAMES[case.map.swizzle], case.base, **more)
 
 
-def experiments() -> list[Any]:
+def experiments() -> list[Dialogue]:
     """Every mode, what the driver says, and last what may cost the device."""
     by_mode: dict[int, list[BoxCase]] = {}
     for case in boxes():

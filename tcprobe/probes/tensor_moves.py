@@ -6,7 +6,9 @@ of its slot, and tcgen05.ld.32x32b.x1 reads all columns back; cells that were no
 threads that 32x32b takes for the lanes of a warp, and columns those of the address: nothing else of a layout is
 assumed. What is measured of 32x32b itself says that its load and its store agree.
 
-Both are for GPUs with tensor memory; where there is none they are proven on an emulator, and assembled.
+For what a reduction leaves beside the load, one cell after the other is one and all others zero: the threads whose
+maximum is one are those that the cell feeds. All are for GPUs with tensor memory; where there is none they are proven
+on an emulator, and assembled.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from tcprobe.probes.ptx import Kernel, Launch, Tables
 
 FAMILIES = ("tcgen05",)
 COLUMNS = 32  # the least that is allocated
+REDUCED = "redval"
 NUMBERING = "the threads and columns of tcgen05.st.32x32b.x1"
 ALLOCATE = (
     ".shared .align 4 .b32 allocated;",
@@ -80,19 +83,23 @@ class TensorMove(OfInstruction):
     """A load or store of tensor memory. A reading has "lane" and "column" of every slot."""
 
     @property
+    def moved(self) -> Fragment:
+        """The registers that are loaded or stored."""
+        return next(f for f in self.instruction.fragments if f.operand != REDUCED)
+
+    @property
     def loads(self) -> bool:
         """Whether it is a load."""
         return self.instruction.id.startswith("tcgen05.ld")
 
     def launches(self) -> Sequence[Launch]:
         """One warp."""
-        held = self.instruction.fragments[0]
-        size = WARP * ptx.thread_bytes(held) if self.loads else WARP * COLUMNS * 4
+        size = WARP * ptx.thread_bytes(self.moved) if self.loads else WARP * COLUMNS * 4
         return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The cell of every slot; ProbeError where a register holds no cell's number, or a slot went nowhere."""
-        slots = self.instruction.fragments[0].slots
+        slots = self.moved.slots
         found = outputs[0].view(np.uint32).astype(np.int64) - 1
         if self.loads:
             numbers = found
@@ -109,7 +116,7 @@ class TensorMove(OfInstruction):
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers; ProbeError unless the cells are all of the piece, each once."""
-        held = self.instruction.fragments[0]
+        held = self.moved
         cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
         if set(cells) != {(row, col) for row in range(held.rows) for col in range(held.cols)}:
             raise ProbeError(
@@ -123,11 +130,21 @@ class TensorMove(OfInstruction):
 def kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
     held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
-    moved = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
+    moved = _moved(instruction)
     body = [*START, *(_loading(moved, held) if held.operand == "d" else _storing(moved, held)), *END]
     op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
-    text = ptx.entry(name, ["out"], [*ALLOCATE, ptx.declare(held.operand, held)], body)
+    text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def _moved(instruction: Instruction) -> str:
+    """The instruction; of a reduction that to the maximum of unsigned numbers."""
+    text = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
+    return text.replace(".min.f32", ".max.u32")
+
+
+def _declared(instruction: Instruction) -> list[str]:
+    return [ptx.declare(f.operand, f) for f in instruction.fragments]
 
 
 def _each_column(*lines: str) -> list[str]:
@@ -173,7 +190,81 @@ def _storing(moved: str, moved_registers: Fragment) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class MarkedCells:
+    """tcgen05.ld.red of cells of which one is one, another in each block: all threads' maxima, block by block."""
+
+    instruction: Instruction
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """A thread's maximum is one where a cell that its slot holds, in the row and column of the reduction, is."""
+        moved, kept = (self.instruction.fragment(name) for name in ("d", REDUCED))
+        width = moved.cols // kept.cols
+        maxima = np.zeros((moved.rows * moved.cols, WARP), np.uint32)
+        for number in range(len(maxima)):
+            row, col = divmod(number, moved.cols)
+            for thread in tables.table(kept).inverse[row, col // width]:  # each has one
+                maxima[number, thread] = 1
+        return maxima.reshape(-1).view(np.uint8)
+
+
+@dataclass(frozen=True)
+class TensorReduction(TensorMove):
+    """A load that reduces. A reading has "marked" too: of every cell of the piece the threads that it feeds."""
+
+    def launches(self) -> Sequence[Launch]:
+        """The load, then a block for each cell."""
+        count = self.moved.rows * self.moved.cols
+        marked = Launch(marked_kernel(self.instruction), (count, 1, 1), (), 0, 4 * WARP * count)
+        return [*super().launches(), marked]
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+        """As of a load; ProbeError where a maximum is neither zero nor one."""
+        marked = outputs[1].view(np.uint32).reshape(-1, WARP)
+        if (marked > 1).any():
+            raise ProbeError(f"{self.instruction.name}: a maximum of zeros and ones is {int(marked.max()):#x}.")
+        return {**super().decode(launches[:1], outputs[:1]), "marked": marked.astype(np.int64)}
+
+    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+        """Both tables: a thread's reduced value is of the row of its cells, and of their place among the row's parts.
+
+        ProbeError where a thread's cells are no such part, each of as many columns.
+        """
+        found, kept = super().conclude(reading, context), self.instruction.fragment(REDUCED)
+        width = self.moved.cols // kept.cols
+        parts = reading["marked"].reshape(kept.rows, kept.cols, width, WARP)
+        if (parts != parts[:, :, :1]).any() or (parts[:, :, 0].sum(axis=(0, 1)) != 1).any():
+            raise ProbeError(
+                f"{self.instruction.name}: the cells that feed a thread's {REDUCED} are not {width} next to each other "
+                "in one lane."
+            )
+        numbers = parts[:, :, 0].reshape(-1, WARP).argmax(axis=0)
+        values = {"row": tuple((numbers // kept.cols).tolist()), "col": tuple((numbers % kept.cols).tolist())}
+        return Conclusion({**found.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)
+
+
+def marked_kernel(instruction: Instruction) -> Kernel:
+    """The probe of what a reduction leaves beside the load: block x marks cell x of the piece, row after row."""
+    moved, kept = (instruction.fragment(name) for name in ("d", REDUCED))
+    name = ptx.identifier(f"{instruction.id}.marked")
+    number = [f"mad.lo.u32 %place, %lane, {moved.cols}, COLUMN;", "setp.eq.u32 %marked, %place, %x;"]
+    inside = f"setp.lt.and.u32 %marked, COLUMN, {moved.cols}, %marked;"
+    stored = ["selp.u32 %value, 1, 0, %marked;", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
+    body = [
+        *START,
+        *_each_column(*number, inside, *stored),
+        _moved(instruction),
+        READ,
+        *ptx.point("out", "%x", kept),
+        *ptx.store("out", kept.operand, kept),
+        *END,
+    ]
+    text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declared(instruction)], body)
+    return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))
+
+
 def experiments() -> list[TensorMove]:
-    """Of every shape the load and the store of the least repetitions."""
-    rows = inventory.of_family(*FAMILIES)
-    return [TensorMove(row) for row in rows if row.fragments and not row.id.startswith("tcgen05.ld.red")]
+    """Of every shape the load, the store and the reduction of the least repetitions."""
+    rows = [row for row in inventory.of_family(*FAMILIES) if row.fragments]
+    return [TensorReduction(row) if len(row.fragments) > 1 else TensorMove(row) for row in rows]

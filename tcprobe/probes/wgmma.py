@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +37,7 @@ from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
 from tcprobe.probes.wgmma_meetings import product
 from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
 from tcprobe.store.measurement import ADDRESSES
+from tcprobe.values import Json
 
 LAST = 0xE  # metadata that picks the last elements of each chunk, as NIBBLE picks the first
 
@@ -206,5 +206,5 @@ def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
 def table_of(cols: int, elements: int, numbers: bytes) -> Table:
     """The table of slots that hold elements of these numbers, row after row."""
     rows, columns = np.divmod(np.frombuffer(numbers, np.int32), cols)
-    values: dict[str, Any] = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
+    values: Json = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
     return slot_table(WARPGROUP, elements, values)

@@ -6,13 +6,11 @@ in any order, and there are millions: they are read a few A slots at a time.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Bytes, Ints, Words
+from tcprobe.layout.arrays import Array, Bytes, Ints, Words
 from tcprobe.layout.predicted import WholeProduct, chunks
 from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
 
@@ -30,7 +28,7 @@ def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
     return words[:, 1:]
 
 
-def split(instruction: Instruction, words: Words) -> tuple[Any, Any]:
+def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
     """(D slot, element of B) of every word; ProbeError where one is no answer, or of what there is not."""
     if (words & (ODD | BAD)).any():
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
@@ -56,7 +54,7 @@ def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) ->
     return WholeProduct(k, line.reshape(-1), lines, col)
 
 
-def _by_column(instruction: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Any, Any]:
+def _by_column(instruction: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Array, Array]:
     """Of some A slots the D slot that each reaches by column, and their k."""
     (d, b), (cols, ks) = split(instruction, words), numbers
     reached, k = np.full(words.shape, -1, np.int32), ks[b]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import decode
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.ptx import POISON, Launch, Tables
@@ -64,13 +64,13 @@ class _Run:
         """The operand whose image changes in this launch."""
         return "a_smem" if self.op.kind == "registers" and self.launch.ldm & SHARED_A else self.op.coded
 
-    def answers(self) -> Any:
+    def answers(self) -> Bits:
         """Of each block what the kernel's kind puts out."""
         if self.op.kind == "registers" and not self.launch.ldm & SHARED_A:
             return self._meetings()
         return self._raw() if self.op.kind == "raw" else self._codes()
 
-    def _meetings(self) -> Any:
+    def _meetings(self) -> Bits:
         row, few = self.instruction, bool(self.launch.ldm & FEW)
         a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
         acc = np.zeros((row.shape.k, n), np.int64)
@@ -90,7 +90,7 @@ class _Run:
                 out[y, slot, 1 : 1 + len(words_met)] = words_met[: out.shape[2] - 1]
         return out
 
-    def _codes(self) -> Any:
+    def _codes(self) -> Bits:
         images, others, wanted = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
         wanted = wanted[1:] if self.op.kind == "registers" else wanted
         out = np.zeros((self.launch.grid[1], self.launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
@@ -105,7 +105,7 @@ class _Run:
                     out[y, x] |= np.where((slots != 0) & (slots != 1), ODD, 0).astype(np.uint32)
         return out
 
-    def _raw(self) -> Any:
+    def _raw(self) -> Bits:
         d, out = self.instruction.fragment("d"), []
         for x, (image, other, (first, second)) in enumerate(
             zip(*self.launch.inputs[:2], _descriptors(self.launch), strict=True)
@@ -167,7 +167,7 @@ def behind(instruction: Instruction, name: str) -> SharedOperand:
     return next(one for one in instruction.described if one.held.name == name)
 
 
-def values(kind: str, raw: NDArray[Any]) -> Ints:
+def values(kind: str, raw: Array) -> Ints:
     """Whole numbers from their bit patterns; 99 for one that is not among VALUES."""
     row = dtype(kind)
     known = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}

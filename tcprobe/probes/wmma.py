@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import InMemory, positions
@@ -246,7 +245,7 @@ def _moved(launch: Launch) -> tuple[Fragment, InMemory]:
     return op.fragment, InMemory(op.layout, launch.ldm)
 
 
-def element_of(fragment: Fragment, lying: InMemory, positions: NDArray[Any]) -> Ints:
+def element_of(fragment: Fragment, lying: InMemory, positions: Array) -> Ints:
     """row * cols + col of memory positions, -1 for padding and beyond."""
     line, place = np.divmod(positions.astype(np.int64), lying.ldm)
     row, col = (line, place) if lying.layout == "row" else (place, line)

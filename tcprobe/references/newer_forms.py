@@ -6,9 +6,9 @@
 >>> SM_107["sm_107"]
 ('wmma', 'mma', 'mma.sp', 'ldmatrix', 'stmatrix', 'movmatrix')
 
-Taken is not native: what a form becomes is another question, and no machine code of sm_107 was read. Every row can be
-asked again of a compiler (`tests/test_newer_forms.py`, with CUDA_HOME of 13.5). PTX 9.5 is what ptxas 13.5 calls its
-newest; no released text of it was at hand, so what only 9.5 may say is marked.
+Taken is not native: what a form becomes is another question. Every row can be asked again of a compiler
+(`tests/test_newer_forms.py`, with CUDA_HOME of 13.5). PTX 9.5 is what ptxas 13.5 calls its newest; no released text of
+it was at hand, so what only 9.5 may say is marked.
 """
 
 from __future__ import annotations

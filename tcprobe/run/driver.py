@@ -62,14 +62,14 @@ def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
         driver.cuLinkDestroy(state)
 
 
-def _blamed(driver: Any, code: int) -> str:
+def _blamed(driver: ctypes.CDLL, code: int) -> str:
     """What the driver says of a module; EnvironmentUnfitError where it cannot compile at all."""
     if code in UNABLE:
         raise EnvironmentUnfitError(f"the driver cannot compile: {_words(driver, code)}.")
     return _words(driver, code)
 
 
-def _words(driver: Any, code: int) -> str:
+def _words(driver: ctypes.CDLL, code: int) -> str:
     """What the driver says of a result code."""
     text = ctypes.c_char_p()
     driver.cuGetErrorString(code, ctypes.byref(text))
@@ -118,9 +118,11 @@ def result_name(code: int) -> str:
     return name.value.decode(errors="replace") if known and name.value else f"CUresult {code}"
 
 
-def _numbers(kind: Any, values: tuple[int, ...]) -> Any:
+def _numbers(
+    number_type: type[ctypes.c_uint32] | type[ctypes.c_uint64], values: tuple[int, ...]
+) -> ctypes.Array[ctypes.c_uint32] | ctypes.Array[ctypes.c_uint64]:
     """An array of at least eight, so that a wrong rank reads nothing wild."""
-    return (kind * 8)(*values)
+    return (number_type * 8)(*values)
 
 
 def version() -> str:
@@ -134,5 +136,5 @@ def version() -> str:
     return text.value.decode(errors="replace") if answered else "unknown"
 
 
-def _library(linux: str, windows: str) -> Any:
+def _library(linux: str, windows: str) -> ctypes.CDLL:
     return ctypes.WinDLL(windows) if os.name == "nt" else ctypes.CDLL(linux)  # type: ignore[attr-defined,unused-ignore]

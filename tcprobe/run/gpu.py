@@ -13,13 +13,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError, ProbeError, UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import version
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import POISON, Kernel, Launch, module
@@ -214,8 +213,8 @@ class Gpu:
         self,
         name: str,
         blocks: int,
-        inputs: Sequence[NDArray[Any]],
-        output: NDArray[Any],
+        inputs: Sequence[Array],
+        output: Array,
         each: tuple[int, int] = (WARP, 0),
     ) -> None:
         """Run `name`(inputs..., output), `each` block with threads and bytes of shared memory; `output` is filled.

@@ -24,7 +24,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Array, Ints
 
 DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
 
@@ -101,7 +101,7 @@ def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
     return np.asarray(known[values - low])
 
 
-def decoded(bits: NDArray[np.uint64], operand: Operand | Fragment) -> NDArray[Any]:
+def decoded(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
     """The numbers that the bits of an accumulator mean."""
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[operand.slot_bits]
     return bits.astype(unsigned).view(DECODE[operand.type])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
+from tcprobe.layout.arrays import Array
 from tcprobe.references.shared_memory.tensor_map import packed
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
@@ -75,7 +76,7 @@ class ProductRun:
 class Lines:
     """A matrix on the GPU, its lines a multiple of 16 bytes apart; `bit_patterns` are its bits, as unsigned numbers."""
 
-    def __init__(self, cupy: Any, bit_patterns: NDArray[Any], gap: int = 16) -> None:
+    def __init__(self, cupy: Any, bit_patterns: Array, gap: int = 16) -> None:
         self.lines, self.length, self.size = *bit_patterns.shape, bit_patterns.itemsize
         self.ld = -(-self.length * self.size // 16) * 16 + gap
         whole = np.full((self.lines, self.ld), UNWRITTEN, np.uint8)
@@ -87,7 +88,7 @@ class Lines:
         """Of the first element."""
         return int(self.memory.data.ptr)
 
-    def read(self) -> tuple[NDArray[Any], int]:
+    def read(self) -> tuple[Array, int]:
         """(the values, how many bytes between lines are no longer as they were)."""
         image = self.memory.get()
         used = self.length * self.size
@@ -124,7 +125,7 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
         raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take --arch {there.name}.")
 
 
-def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
     """A and B as numbers, and their lines in memory as bits."""
     (m, n, k), asked, rng = mnk, kernel.asked, np.random.default_rng(21)
     held = matrix(asked.instruction, "a")
@@ -135,7 +136,7 @@ def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[NDArray[Any]], li
     return numbers, [known[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
 
 
-def _result(kernel: GemmKernel, mnk: ProductSize) -> NDArray[Any]:
+def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
     return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.asked.out).bits // 8}")
 
 
@@ -148,7 +149,7 @@ def _compared(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> 
     return int((found != stored(a @ b, kernel.asked.out)).sum()), outside
 
 
-def stored(products: NDArray[np.int64], out: str) -> NDArray[Any]:
+def stored(products: NDArray[np.int64], out: str) -> Array:
     """The bits of whole products in the type that D is stored as, rounded to the nearest, ties to even.
 
     >>> [hex(bits) for bits in stored(np.array([257, 259, -1]), "bf16")]
@@ -195,7 +196,7 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
     return launch
 
 
-def _map(tma_box: dict[str, Any], lines: Lines) -> Any:
+def _map(tma_box: Json, lines: Lines) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
     made = packed(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(strides=(lines.ld,))

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, Queue
-from typing import Any
 
 from tcprobe.errors import (
     DataError,
@@ -44,9 +43,10 @@ from tcprobe.store.findings import save, saved
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
+from tcprobe.values import Json
 
 LAST_BREATH = 5.0  # seconds for a worker that has closed its output to end by itself, so that its code is its own
-Received = tuple[dict[str, Any], Arrays]  # a message of the worker
+Received = tuple[Json, Arrays]  # a message of the worker
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Array
 from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
 from tcprobe.run.verify_case import Operands, VerifyCase, cases
 from tcprobe.run.verify_floats import draw_floats, in_slots, modelled_bits, modelled_by
@@ -106,8 +107,8 @@ class CudaRunner(Protocol):
         self,
         name: str,
         blocks: int,
-        inputs: Sequence[NDArray[Any]],
-        output: NDArray[Any],
+        inputs: Sequence[Array],
+        output: Array,
         each: tuple[int, int] = (32, 0),
     ) -> None:
         """Run one; `each` block has threads and bytes of dynamic shared memory."""
@@ -174,7 +175,7 @@ def check(device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) ->
     )
 
 
-def _difference(case: VerifyCase, swizzle: int, made: NDArray[Any], wanted: NDArray[Any]) -> str:
+def _difference(case: VerifyCase, swizzle: int, made: Array, wanted: Array) -> str:
     """How many elements differ and the first, "" where none does."""
     differs = np.argwhere(made != wanted)
     if not len(differs):
@@ -201,7 +202,7 @@ def _launched(
 ) -> NDArray[np.uint64]:
     """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
     row, d = case.instruction, matrix(case.instruction, "d")
-    inputs: list[NDArray[Any]] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
+    inputs: list[Array] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
     if unit_places is not None:
         by_step = unit_places.reshape(len(unit_places), case.steps, -1).swapaxes(0, 1)
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))

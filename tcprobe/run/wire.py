@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tcprobe.layout.arrays import Array
 from tcprobe.values import Json
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 _SIZE = struct.Struct("<I")
 
 

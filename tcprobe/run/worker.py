@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from queue import Queue
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from tcprobe.errors import InternalError, ProbeError, StarvedError, TcprobeError, debugging, understood
 from tcprobe.isa import arch
@@ -43,6 +43,7 @@ from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import published
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
@@ -216,7 +217,7 @@ class Job:
 
 def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
     """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
-    asked: Queue[tuple[dict[str, Any], Arrays]] = Queue()
+    asked: Queue[tuple[Json, Arrays]] = Queue()
     begun = threading.Event()
     try:
         threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
@@ -261,7 +262,7 @@ def _fault(error: Exception) -> TcprobeError:
     return meant
 
 
-def _listen(source: IO[bytes], asked: Queue[tuple[dict[str, Any], Arrays]]) -> None:
+def _listen(source: IO[bytes], asked: Queue[tuple[Json, Arrays]]) -> None:
     """Take the job, and end with the process that gives it, even while a kernel hangs or before there is a job."""
     job = receive(source)
     if job:

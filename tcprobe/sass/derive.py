@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tcprobe import __version__
 from tcprobe.isa.arch import WARP, Arch
@@ -51,7 +50,7 @@ class Findings:
     verdict: Crosscheck
     opcodes: dict[str, Anchored]
     contested: frozenset[str]
-    made: dict[str, dict[str, Any]]
+    made: dict[str, Json]
     failed: dict[str, str]
 
     @property
@@ -68,7 +67,7 @@ class Shown:
     are the forms of which nothing follows on their arch alone.
     """
 
-    made: dict[str, dict[str, Any]] = field(default_factory=dict)
+    made: dict[str, Json] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     contradicted: list[str] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
@@ -99,14 +98,14 @@ def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], kn
     findings = conclude(followed, known)
     alone = {i.id: opcode for i, traced in followed if i.family == "mma" and (opcode := _alone(i, traced))}
     shown = show({i: code for i, code in own.items() if i.family == "mma"}, arch, findings, alone)
-    outcomes: dict[str, str | dict[str, Any]] = {**findings.made, **findings.failed, **shown.made, **shown.failed}
+    outcomes: dict[str, str | Json] = {**findings.made, **findings.failed, **shown.made, **shown.failed}
     methods = {i.id: "sass" if i.definitions else "derived" for i in own}
     measurements = [measurement(i, arch, methods[i.id], tools, outcomes[i.id]) for i in own if i.id in outcomes]
     return Derived(measurements, findings, shown, encodings(own.values(), alone))
 
 
 def measurement(
-    instruction: Instruction, arch: Arch, method: str, tools: Toolchain, outcome: str | Mapping[str, Any]
+    instruction: Instruction, arch: Arch, method: str, tools: Toolchain, outcome: str | Json
 ) -> Measurement:
     """What was made of a multiply's code, or in words why nothing was."""
     about = {

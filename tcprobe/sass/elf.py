@@ -11,10 +11,11 @@ import re
 import struct
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import Section
 
 from tcprobe.errors import EnvironmentUnfitError
 
@@ -73,7 +74,7 @@ def _arch(elf: ELFFile) -> str:
     return f"sm_{elf.header['e_flags'] >> ARCH_SHIFT[version] & 0xFF}"
 
 
-def _routines(raw: bytes, sections: dict[str, tuple[int, Any]]) -> dict[int, tuple[str, ...]]:
+def _routines(raw: bytes, sections: dict[str, tuple[int, Section]]) -> dict[int, tuple[str, ...]]:
     """The routines of the compiler in each section, by its number, in the order in which they stand there."""
     symbols = sections[".symtab"][1]
     names = _data(raw, symbols.stringtable)
@@ -86,7 +87,7 @@ def _routines(raw: bytes, sections: dict[str, tuple[int, Any]]) -> dict[int, tup
 
 
 def _content(
-    raw: bytes, sections: dict[str, tuple[int, Any]], name: str, routines: dict[int, tuple[str, ...]]
+    raw: bytes, sections: dict[str, tuple[int, Section]], name: str, routines: dict[int, tuple[str, ...]]
 ) -> Content:
     """A kernel's; the names of its sections and of its symbol must agree."""
     (number, code), (_, info), (_, symbols) = (sections[s] for s in (f".text.{name}", f".nv.info.{name}", ".symtab"))
@@ -96,7 +97,7 @@ def _content(
     return Content(_data(raw, code), *_parameters(_data(raw, info)), routines.get(number, ()))
 
 
-def _data(raw: bytes, section: Any) -> bytes:
+def _data(raw: bytes, section: Section) -> bytes:
     """The bytes of a section, without a word to the parser, which would make room for any size stated."""
     start, size = section["sh_offset"], section["sh_size"]
     if start + size > len(raw):

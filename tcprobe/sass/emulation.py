@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.arrays import Floats
+from tcprobe.layout.arrays import Array, Floats
 from tcprobe.sass import registry
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
@@ -82,7 +82,7 @@ def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
 # floats
 
 
-def whole(values: NDArray[Any], kind: Any = np.float32) -> Floats:
+def whole(values: Array, kind: Any = np.float32) -> Floats:
     """The values in 64 bits; UnreadError unless all are whole numbers that `kind` holds exactly."""
     doubles: Floats = values.astype(np.float64)
     with np.errstate(invalid="ignore"):

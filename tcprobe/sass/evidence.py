@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Array
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, references, said
@@ -75,7 +75,7 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
     raise ContradictedError(f"its code is no product under the layouts of the references: {'; '.join(wrong)}")
 
 
-def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts) -> NDArray[Any]:
+def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts) -> Array:
     try:
         return run(code, instruction, trials.images, layouts)
     except UnreadError as error:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from tcprobe.errors import DataError
 
@@ -115,7 +116,7 @@ def zstd(data: bytes, size: int) -> bytes:
     return unpacked
 
 
-def _zstandard() -> Any:
+def _zstandard() -> ModuleType:
     for name in ("compression.zstd", "backports.zstd"):
         try:
             return import_module(name)

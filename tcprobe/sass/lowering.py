@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import MOVES, TENSOR, is_native
 from tcprobe.sass.decode import UNPRINTED
 from tcprobe.text import one_line
+from tcprobe.values import Json
 
 if TYPE_CHECKING:  # what is saved is read without NumPy and tools
     from tcprobe.probes.ptx import Kernel
@@ -76,10 +77,11 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
     return lowerings
 
 
-def saved(body: Mapping[str, Any], instruction: Instruction, arch: Arch) -> Lowering:
+def saved(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     """What is saved of an instruction on an arch, with the target that it was compiled for."""
     lowering = Lowering(**body)
-    return lowering if lowering.refused else replace(lowering, target=instruction.target.own(arch))
+    taken = lowering.refused in (None, UNREADABLE)
+    return replace(lowering, target=instruction.target.own(arch)) if taken else lowering
 
 
 def _compiled(
@@ -128,7 +130,7 @@ def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[s
 def words(lowering: Lowering, instruction: Instruction) -> str:
     """A lowering on one line."""
     if lowering.refused:
-        return "refused"
+        return "not printed" if lowering.refused == UNREADABLE else "refused"
     text = ", ".join(f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items())
     if lowering.native(instruction):
         return text

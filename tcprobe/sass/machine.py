@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.arrays import Array, Bools
 from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
 
 U32 = NDArray[np.uint32]
@@ -85,7 +84,7 @@ class Machine:
         low, high = (self._register(argument.kind, argument.index + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
-    def write(self, argument: Argument, value: NDArray[Any], words: int = 1) -> None:
+    def write(self, argument: Argument, value: Array, words: int = 1) -> None:
         """32 bits, or with words = 2 the low and high half of 64, into a register."""
         if argument.kind not in self._values or argument.negative:
             raise UnreadError(f"operand {argument} cannot be written")

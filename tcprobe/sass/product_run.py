@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import decode, encode
@@ -63,7 +62,7 @@ def _numbers(operand: str, kind: str, count: int, slots: int, seed: int) -> Ints
     return random.integers(least, most, (count, slots))
 
 
-def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layouts: Layouts) -> NDArray[Any]:
+def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layouts: Layouts) -> Array:
     """D as the code of `tensor.kernel(instruction)` makes it of register images, (images, slots).
 
     `layouts` are those of the tensor-core opcodes in it. UnreadError where the code is not followed exactly.
@@ -95,7 +94,7 @@ def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapp
     return products
 
 
-def misfit(fragment: Fragment, made: NDArray[Any], wanted: Ints) -> str | None:
+def misfit(fragment: Fragment, made: Array, wanted: Ints) -> str | None:
     """The first D slot that is not what the layouts say, in words; None if all are."""
     wrong = np.argwhere(made != wanted)
     if not len(wrong):

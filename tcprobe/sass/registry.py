@@ -8,17 +8,17 @@ gives what the output gets. It models exactly the forms that it accepts and rais
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.arrays import Array, Bools
 from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
 
 Function = Callable[..., None]
-Computation = Callable[..., NDArray[Any]]
+Computation = Callable[..., Array]
 OPCODES: dict[str, Function] = {}
 
 

@@ -8,7 +8,7 @@ two archs know an encoding's layout otherwise, none counts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.layout.table import Table
@@ -43,7 +43,7 @@ class Concluded(NamedTuple):
     """What follows for a form: tables and numbering, or why there is none; `contradicted` where that is an error."""
 
     form: Pending
-    made: dict[str, Any] | None
+    made: Json | None
     words: str = ""
     contradicted: bool = False
 

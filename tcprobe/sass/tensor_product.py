@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.native import TENSOR
+from tcprobe.layout.arrays import Array
 from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import FLOATS, decode, encode
@@ -26,7 +27,7 @@ from tcprobe.sass.machine import ZERO, Machine
 from tcprobe.sass.registry import Function, must
 from tcprobe.sass.tensor import form, name
 
-Numbers = NDArray[Any]
+Numbers = Array
 Layouts = Mapping[str, Mapping[str, Table]]  # tables of a, b, c, d by opcode
 _HOLDERS: dict[tuple[str, tuple[int, int]], NDArray[np.int64]] = {}  # by layout id and size
 

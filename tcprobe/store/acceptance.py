@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
@@ -22,6 +21,7 @@ from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
 from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES
 from tcprobe.store.measurement import Measurement
+from tcprobe.values import Json
 
 WITH_STRUCTURE = ("live", "emulated")  # methods that run a multiply, and so see its structure tensor
 _KEYS = {
@@ -44,7 +44,7 @@ _ROUTINE = re.compile(r"\w{1,200}", re.ASCII)
 _INSTRUCTION = re.compile(r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+")
 
 
-def measurement(body: Mapping[str, Any]) -> None:
+def measurement(body: Json) -> None:
     """DataError unless `body` has the keys and kinds of a measurement, and those that its status calls for."""
     if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
         raise DataError("not the keys, status or method of a measurement.")
@@ -157,7 +157,7 @@ def require_fit(fragment: Fragment, table: Table) -> None:
         raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
 
 
-def opcodes(body: Mapping[str, Any], name: str) -> None:
+def opcodes(body: Json, name: str) -> None:
     """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of arch `name`."""
     row = arch.arch(name)
     if set(body) != {"opcodes"}:
@@ -183,7 +183,7 @@ def product(opcode: str, tables: Mapping[str, Table]) -> None:
         raise DataError(f"{opcode}: its layouts are not those of a product of whole matrices.")
 
 
-def lowering(body: Mapping[str, Any]) -> None:
+def lowering(body: Json) -> None:
     """DataError unless `body` is {"compiler", "instructions": {id: {"opcodes": {opcode: count}, "others", "refused"}}}.
 
     There may be "routines" too, a list of names; earlier files have none. Instructions that this tcprobe does not know
@@ -205,7 +205,7 @@ def lowering(body: Mapping[str, Any]) -> None:
             raise DataError(f"{id_}: refused, and yet it has opcodes.")
 
 
-def _is_structure(data: Mapping[str, Any]) -> bool:
+def _is_structure(data: Json) -> bool:
     named = {"triples", "sha256"} <= set(data) <= {"triples", "sha256", "anchor"}
     whole = named and type(data["triples"]) is int and data["triples"] > 0
     return whole and _all(_SHA256, [value for name, value in data.items() if name != "triples"])

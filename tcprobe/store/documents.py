@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.system import files
@@ -104,7 +104,7 @@ def parsed(raw: bytes) -> Json:
     return content
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Json:
+def _object(pairs: list[tuple[str, object]]) -> Json:
     """An object whose keys stand once and whose texts are plain."""
     members = dict(pairs)
     if len(members) < len(pairs):

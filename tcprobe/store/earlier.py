@@ -6,9 +6,9 @@ measures these again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe.errors import DataError
 from tcprobe.store import documents, kinds
@@ -16,8 +16,9 @@ from tcprobe.store.documents import naming
 from tcprobe.store.finding import PROVENANCE, Finding, Key
 from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
 from tcprobe.store.results import Results
+from tcprobe.values import Json
 
-Parts = Iterator[tuple[str, dict[str, Any]]]  # subject and body
+Parts = Iterator[tuple[str, Json]]  # subject and body
 
 
 class Earlier(NamedTuple):
@@ -26,7 +27,7 @@ class Earlier(NamedTuple):
     name: str
     kind: str
     keys: set[str]
-    parts: Callable[[Mapping[str, Any]], Parts]
+    parts: Callable[[Json], Parts]
 
 
 def findings(results: Results, kind: str, arch: str) -> dict[Key, Finding]:
@@ -44,7 +45,7 @@ def path(results: Results, kind: str, arch: str) -> Path | None:
     return results.root / arch / f"{DOCUMENTS[kind].name}.json" if kind in DOCUMENTS else None
 
 
-def _findings(kind: str, arch: str, earlier: Earlier, body: Mapping[str, Any]) -> Iterator[Finding]:
+def _findings(kind: str, arch: str, earlier: Earlier, body: Json) -> Iterator[Finding]:
     provenance = body["provenance"]
     if set(body) != earlier.keys | {"arch", "method", "provenance"} or (body["arch"], body["method"]) != (arch, "live"):
         raise DataError(f"not the keys, arch or method of {earlier.kind}.")
@@ -56,25 +57,25 @@ def _findings(kind: str, arch: str, earlier: Earlier, body: Mapping[str, Any]) -
         yield finding
 
 
-def _banks(body: Mapping[str, Any]) -> Parts:
+def _banks(body: Json) -> Parts:
     return iter(body["accesses"].items())
 
 
-def _undocumented(body: Mapping[str, Any]) -> Parts:
+def _undocumented(body: Json) -> Parts:
     for id_, form in body["forms"].items():
         yield id_, {"nibbles": form["nibbles"]}
         for number, outcome in form["selectors"].items():
             yield f"{id_}{undocumented.SELECTOR}{number}", {"selector": outcome}
 
 
-def _descriptors(body: Mapping[str, Any]) -> Parts:
+def _descriptors(body: Json) -> Parts:
     for case in body["cases"]:
         subject = f"{case['instruction']}.{case['operand']}.{case['major']}.{case['swizzle']}"
         yield subject, {"case": case}
     yield f"{descriptors.ALL}{descriptors.PRODUCTS}", {"products": body["products"]}
 
 
-def _tensor_maps(body: Mapping[str, Any]) -> Parts:
+def _tensor_maps(body: Json) -> Parts:
     for name, mode in body["modes"].items():
         lost = [one for one in body["lost"] if one["swizzle"] == name]
         yield name, {"mode": mode | ({"lost": lost} if lost else {})}

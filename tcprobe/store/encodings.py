@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import arch, inventory
@@ -65,7 +64,7 @@ def write(
     return complaints
 
 
-def check(body: Mapping[str, Any], name: str) -> None:
+def check(body: Json, name: str) -> None:
     """DataError unless `body` has the keys above, and forms that are mma forms of the arch."""
     if set(body) != {"compiler", "opcodes"} or not isinstance(body["compiler"], str):
         raise DataError("not the keys of encodings.")

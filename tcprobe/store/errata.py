@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from tcprobe.errors import DataError
 from tcprobe.system import files
+from tcprobe.values import Json
 
 NAME = "errata.json"
 
@@ -50,7 +49,7 @@ def load(folder: Path) -> list[SavedAudit]:
         raise DataError(f"{folder / NAME}: no list of audits: {error}.") from None
 
 
-def save(folder: Path, audit: Mapping[str, Any]) -> None:
+def save(folder: Path, audit: Json) -> None:
     """Put an audit in place of the one of the same package and version."""
     new = msgspec.convert(audit, SavedAudit)
     kept = [old for old in load(folder) if (old.package, old.version) != (new.package, new.version)]

@@ -21,7 +21,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
@@ -53,7 +52,7 @@ class Results:
         self._layouts: dict[str, Table] = {}
         self._read: dict[tuple[str, str, str], Measurement | None] = {}
         self._methods: dict[str, list[str]] = {}
-        self._lowerings: dict[str, dict[str, Any] | None] = {}
+        self._lowerings: dict[str, Json | None] = {}
         self._runs: list[Results] | None = None
         self._named: dict[tuple[str, str, str], dict[str, str]] = {}
 
@@ -210,7 +209,7 @@ class Results:
                 acceptance.lowering(body)
         return body
 
-    def write_lowering(self, arch: str, compiler: str, instructions: Mapping[str, Any]) -> list[str]:
+    def write_lowering(self, arch: str, compiler: str, instructions: Json) -> list[str]:
         """Save what an arch's multiplies become; others that are saved, by the same compiler, stay.
 
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError where a later tcprobe wrote
@@ -238,7 +237,7 @@ class Results:
         body = documents.read(path, "opcodes") or {"opcodes": {}}
         with naming(path):
             acceptance.opcodes(body, arch)
-        saved: dict[str, Any] = body["opcodes"]
+        saved: Json = body["opcodes"]
         for opcode, entry in saved.items():
             tables = {operand: self.layout(layout) for operand, layout in entry["layouts"].items()}
             with naming(path):
@@ -332,7 +331,7 @@ def _to_json(measurement: Measurement) -> Json:
     }
 
 
-def _trusted(read: Callable[[], dict[str, Any]], nothing: dict[str, Any]) -> tuple[Json, list[str]]:
+def _trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
     """What is read, or `nothing` and a complaint where it cannot be trusted."""
     try:
         return read(), []

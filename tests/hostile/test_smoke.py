@@ -18,16 +18,16 @@ SAMPLE = {
 }
 
 
-def _sample():
+def _sample(trials):
     for module, names in SAMPLE.items():
         found = {case.name: case for case in module.cases() if case.name in names}
         assert set(found) == set(names)
-        yield from (replace(case, trials=case.trials[:2]) for case in found.values())
+        yield from (replace(case, trials=case.trials[:trials]) for case in found.values())
 
 
-def test_sample_of_each_category(monkeypatch):
+def test_sample_of_each_category(monkeypatch, whole):
     monkeypatch.setattr(board.limits, "seconds", 300)  # a command that does not end, not one of a busy machine
-    report = run.campaign(_sample(), seconds=math.inf)
+    report = run.campaign(_sample(2 if whole else 1), seconds=math.inf)
     assert report.findings == []
     assert report.left_out == 0
     assert sum(tally.inputs for tally in report.tallies.values()) == sum(map(len, SAMPLE.values()))

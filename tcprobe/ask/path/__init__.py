@@ -33,7 +33,8 @@ from tcprobe.ask.tile import parse_shared, parse_tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import Role
-from tcprobe.isa.shared_memory import access
+from tcprobe.isa.shared_memory import access, widening
+from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers_of
 from tcprobe.store.tensor_maps import rests_on
@@ -50,6 +51,7 @@ LOADS = (
     "ldmatrix.x1.trans",
     *(f"ld.shared.b{8 * n}" for n in (16, 8, 4, 2, 1)),
 )
+WIDENING = tuple(widening())
 STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
 
 
@@ -82,6 +84,15 @@ class PathPlan:
         return max(128 if self.asked.fill_kind == "tma" else 16, 1 << m + abs(s) + b if b else 1)
 
     @property
+    def needs(self) -> str:
+        """The first arch with all the instructions, or the targets and the PTX version that alone have them."""
+        row = self.asked.access.row
+        if self.asked.widens:
+            return f"{row.needed}, and PTX {row.target.ptx}"
+        filled = {"cp.async": 80, "tma": LEAST_ARCH, "plain": 0}[self.asked.fill_kind]
+        return f"sm_{max(filled, int(row.target.name.removeprefix('sm_')))} or later"
+
+    @property
     def evidence(self) -> list[str]:
         """What each link rests on."""
         cell = self.asked.cell
@@ -100,6 +111,17 @@ class PathOptions(NamedTuple):
     fill: str | None = None
     kind: str | None = None
 
+    def type_in_memory(self, type_: str) -> str:
+        """That of the elements, or what becomes of it in registers, of the fragment's type; UsageError for another."""
+        widened = self.access is not None and parse_access(self.access).row.wider > 1
+        if type_ == "s8" and (widened or (self.kind == "s4" and self.access is None)) and self.kind in (None, "s4"):
+            return "s4"
+        if widened:
+            given = f"--type {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
+            raise UsageError(f"--with {self.access}: it makes s8 in registers of s4 in memory; {given}.")
+        self.check_type(type_)
+        return type_
+
     def check_type(self, type_: str) -> None:
         """UsageError where --type is another one than the fragment's."""
         if self.kind not in (None, type_):
@@ -109,13 +131,15 @@ class PathOptions(NamedTuple):
 def request(cell: Cell, options: PathOptions) -> PathRequest:
     """What the options of `tcprobe path` mean; UsageError for any that means nothing.
 
-    Without `access` the first of LOADS, or for results of STORES, that there is a path with; without `ld` lines without
-    gaps; without `fill` cp.async on the way in where the arch has it, else plain.
+    Without `access` the first of LOADS, for results of STORES, for s8 of s4 in memory of WIDENING, that there is a path
+    with; without `ld` lines without gaps; without `fill` cp.async on the way in where the arch has it, else plain.
     """
     fragment = cell.fragment
-    options.check_type(fragment.type)
-    tile = parse_tile(options.size, fragment.type, options.contiguous, fragment.slot_bits)
-    names = [options.access] if options.access else list(STORES if fragment.role is Role.RESULT else LOADS)
+    kind = options.type_in_memory(fragment.type)
+    narrow = kind != fragment.type
+    tile = parse_tile(options.size, kind, options.contiguous, None if narrow else fragment.slot_bits)
+    usual = WIDENING if narrow else STORES if fragment.role is Role.RESULT else LOADS
+    names = [options.access] if options.access else list(usual)
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
     boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""

@@ -50,7 +50,7 @@ def advance(plan: PathPlan) -> Advance | None:
     if not axis or not asked.loads:
         return None
     extent, each = (tile.rows, fragment.rows) if axis == "row" else (tile.cols, fragment.cols)
-    beyond = extent * (asked.ld_bytes if axis == tile.contiguous else tile.bits // 8)
+    beyond = extent * (8 * asked.ld_bytes if axis == tile.contiguous else tile.bits) // 8
     steps, shared = extent // each, plan.registers.shared
     count, rest = divmod(len(shared), steps)
     if rest:
@@ -97,6 +97,7 @@ def described(plan: PathPlan) -> Json:
         "fragments": plan.fragments,
         "registers": asked.cell.fragment.registers,
         "proven": True,
+        "needs": plan.needs,
         "steps": [said(asked, step) for step in plan.steps],
         "k": ahead.to_json() if ahead else None,
         "evidence": plan.evidence,

@@ -18,7 +18,6 @@ from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE
-from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.text import comment
 
 DATA_TYPES = {
@@ -61,14 +60,8 @@ def _head(plan: PathPlan) -> Iterator[str]:
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
     boxes = f", {asked.shared.words(tile)}" if asked.shared.block else ""
-    yield f"// shared memory: {asked.shared}{boxes}; proven on every slot on {asked.cell.arch}; needs {_least(plan)}"
+    yield f"// shared memory: {asked.shared}{boxes}; proven on every slot on {asked.cell.arch}; needs {plan.needs}"
     yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
-
-
-def _least(plan: PathPlan) -> str:
-    """The first arch with all the instructions."""
-    needed = {"cp.async": 80, "tma": LEAST_ARCH, "plain": 0}[plan.asked.fill_kind]
-    return f"sm_{max(needed, int(plan.asked.access.row.target.name.removeprefix('sm_')))} or later"
 
 
 def _sizes(plan: PathPlan) -> Iterator[str]:

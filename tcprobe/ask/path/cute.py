@@ -36,6 +36,8 @@ def head(proven: str, evidence: Iterable[str], atom: str) -> list[str]:
 def source(plan: PathPlan) -> str:
     """The text; UsageError where CuTe has no words for it."""
     asked, tile, step = plan.asked, plan.asked.tile, plan.transfer
+    if asked.widens:
+        raise UsageError(f"CuTe: it has no copy atom of {asked.access.name}; --code cuda prints the code.")
     if tile.type not in CUTE_TYPES:
         raise UsageError(f"CuTe: no type here for {tile.type}; it has {', '.join(CUTE_TYPES)}.")
     lines = head(f"on every slot on {asked.cell.arch}", plan.evidence, "copy_atom")

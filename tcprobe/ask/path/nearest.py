@@ -37,10 +37,10 @@ def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[P
 
 def _accesses(request: PathRequest) -> Iterator[Change]:
     """Other instructions of the same direction: with or without .trans first, then fewer matrices, then lanes."""
-    from tcprobe.ask.path import LOADS, STORES
+    from tcprobe.ask.path import LOADS, STORES, WIDENING
 
     name = request.access.row.name
-    options = LOADS if request.loads else STORES
+    options = WIDENING if request.widens else LOADS if request.loads else STORES
     turned = name.removesuffix(".trans") if name.endswith(".trans") else f"{name}.trans"
     for other in (turned, *options):
         if other in options and other != name:

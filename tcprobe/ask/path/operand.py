@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, islice, product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -192,7 +192,7 @@ def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, n
 def _nearest(options: PathOptions, proven: Callable[[PathOptions], bool]) -> list[str]:
     """Up to MOST ways to change one option, the first of each kind, else one way to change two."""
 
-    def makes(changed: dict[str, Any]) -> bool:
+    def makes(changed: Json) -> bool:
         try:
             return proven(options._replace(**changed))
         except UsageError:

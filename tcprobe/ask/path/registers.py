@@ -9,10 +9,11 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Slots, addresses, matrix_ways, origins, walk
 from tcprobe.ask.path.request import PathRequest
-from tcprobe.ask.path.steps import REGISTERS_TO_SHARED, SHARED_TO_REGISTERS, MatrixTables, RegisterCopy
+from tcprobe.ask.path.steps import REGISTERS_TO_SHARED, SHARED_TO_REGISTERS, MatrixTables, RegisterCopy, WideningCopy
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
 from tcprobe.isa.shared_memory import SharedAccess
 from tcprobe.layout.arrays import Ints
@@ -25,7 +26,7 @@ _VECTORS = {1: "u8", 2: "u16", 4: "b32", 8: "v2.b32", 16: "v4.b32"}
 def register_copy(request: PathRequest) -> RegisterCopy:
     """The step; UsageError says why there is none."""
     slots, row = request.slots, request.access.row
-    request.rules.rule(row)  # the arch has it
+    row.check_on(arch(request.rules.asked))
     if row.is_matrix:
         _check_way(request, slots)
     walked = walk(request.access, request.tile, slots)
@@ -33,19 +34,20 @@ def register_copy(request: PathRequest) -> RegisterCopy:
     pieces = row.lanes // 8 if row.is_matrix else 1
     piece = MATRIX_BYTES if row.is_matrix else row.bytes
     number = np.arange(len(shared) * pieces).reshape(-1, pieces)
-    fragments, part = np.divmod(number, request.cell.fragment.elements * request.tile.bits // (8 * piece))
+    held = request.cell.fragment.slot_bits
+    fragments, part = np.divmod(number, request.cell.fragment.elements * held // (8 * piece))
     if (fragments % request.warps != fragments[:, :1] % request.warps).any():
         raise UsageError(
             f"{row.name}: an instruction would serve several warps, as each holds fewer registers of "
             f"{slots.name}; fewer matrices do."
         )
-    spent = cost(walked, request.tile, request.shared, request.rules)
+    spent = cost(walked, request.tile, request.shared, request.rules) if row.wider == 1 else None
     tables, evidence = (
         _matrix_tables(request, row)
         if row.is_matrix
         else (None, ("PTX ISA 9.1, ld and st: low bytes of the first register first",))
     )
-    return RegisterCopy(
+    return (RegisterCopy if spent else WideningCopy)(
         SHARED_TO_REGISTERS if request.loads else REGISTERS_TO_SHARED,
         row.name,
         (ptx_of(request, row),),
@@ -54,10 +56,10 @@ def register_copy(request: PathRequest) -> RegisterCopy:
         walked.byte,
         shared,
         fragments,
-        part * 8 * piece // request.tile.bits,
+        part * 8 * piece // held,
         np.repeat(origins(slots, request.tile), request.warps, axis=0),
-        spent.wavefronts,
-        spent.ideal,
+        spent.wavefronts if spent else None,
+        spent.ideal if spent else None,
         evidence,
         tables,
         request.warps,
@@ -79,7 +81,10 @@ def vector(width: int, register_bits: int = 32) -> str:
 
 
 def _matrix_row(access: SharedAccess) -> str:
-    """PTX's name of ldmatrix or stmatrix of 8 x 8 matrices of b16."""
+    """PTX's name of ldmatrix or stmatrix of 8 x 8 matrices of b16, or of s4 into s8."""
+    if access.wider > 1:
+        _, shape, count, types = access.name.split(".", 3)
+        return f"ldmatrix.sync.aligned.{shape}.{count}.shared.{types}"
     move, rest = access.name.split(".", 1)
     return f"{move}.sync.aligned.m8n8.{rest}.shared.b16"
 
@@ -87,7 +92,7 @@ def _matrix_row(access: SharedAccess) -> str:
 def _check_way(request: PathRequest, slots: Slots) -> None:
     """UsageError where the matrices lie the other way than the instruction takes them, or in none."""
     tile, name = request.tile, request.access.row.name
-    ways = matrix_ways(slots, tile)
+    ways = matrix_ways(slots, tile, request.access.row.wider)
     wanted = ".trans" if name.endswith(".trans") else ""
     if wanted in ways:
         return
@@ -96,7 +101,9 @@ def _check_way(request: PathRequest, slots: Slots) -> None:
         instead = "without .trans" if wanted else "with .trans"
         raise UsageError(f"{name}: {along} the matrices of {slots.name} lie so that they need it {instead}.")
     why = "its registers are no 8 x 8 matrices of b16, whose rows are 16 bytes in one piece"
-    if tile.bits != 16 and wanted:
+    if request.widens:
+        why = "a register needs elements from several lines, and the instruction has no .trans"
+    elif tile.bits != 16 and wanted:
         why = f".trans exchanges elements of 16 bits, not the {tile.bits} of {tile.type}"
     elif tile.bits != 16 and _other_way(request, slots):
         other = "columns" if tile.contiguous == "row" else "rows"
@@ -125,8 +132,9 @@ def _matrix_tables(request: PathRequest, access: SharedAccess) -> tuple[MatrixTa
         if value is not None:
             lane_of_row[value] = lane
     rows, cols = (_column(data, name) for name in ("row", "col"))
+    bits = 16 if access.wider == 1 else request.tile.bits
     words = tuple(dict.fromkeys(f"{c.fragment.id}: {c.evidence}" for c in (data, address)))
-    return MatrixTables(lane_of_row, rows, 2 * cols), words
+    return MatrixTables(lane_of_row, rows, bits * cols), words
 
 
 def _column(fragment: Cell, name: str) -> Ints:

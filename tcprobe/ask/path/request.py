@@ -113,8 +113,14 @@ class PathRequest(TileRequest):
 
     @property
     def slots(self) -> Slots:
-        """The fragment's slots; its copies follow each other along k outermost."""
-        return slots_of(self.cell)._replace(outer=self.cell.fragment.depth or "row")
+        """The fragment's slots, of as many bits as in memory; its copies follow each other along k outermost."""
+        found = slots_of(self.cell)._replace(outer=self.cell.fragment.depth or "row")
+        return found._replace(bits=found.bits // self.access.row.wider)
+
+    @property
+    def widens(self) -> bool:
+        """Whether elements take more bits in registers than in memory."""
+        return self.access.row.wider > 1
 
     @property
     def words(self) -> str:

@@ -96,11 +96,11 @@ class LaneCopy:
 
 @dataclass(frozen=True)
 class MatrixTables:
-    """What ldmatrix or stmatrix does: row of memory -> the lane that gives its address; (lane, i) -> (row, byte)."""
+    """What ldmatrix or stmatrix does: row of memory -> the lane that gives its address; (lane, i) -> (row, bit)."""
 
     lane_of_row: Ints
     row: Ints
-    byte: Ints
+    bit: Ints
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class RegisterCopy:
     fragments: Ints
     i: Ints
     origins: Ints
-    wavefronts: int
-    ideal: int
+    wavefronts: int | None
+    ideal: int | None
     evidence: tuple[str, ...]
     tables: MatrixTables | None
     warps: int = 1
@@ -146,7 +146,7 @@ class RegisterCopy:
         count, pieces = self.piece * memory.per_byte, self.fragments.shape[1]
         addresses, width = self.shared, self.piece
         if self.tables:
-            addresses = self.shared[:, self.tables.lane_of_row[self.tables.row]] + self.tables.byte
+            addresses = self.shared[:, self.tables.lane_of_row[self.tables.row]] + self.tables.bit // 8
             width = 2  # (issues, 32, elements of b16)
         if self.kind == SHARED_TO_REGISTERS:
             units = memory.read_shared(addresses, width).reshape(len(self.shared), WARP, pieces, count)
@@ -154,6 +154,19 @@ class RegisterCopy:
         else:
             units = memory.read_registers((self.fragments, self.i), count).swapaxes(1, 2)
             memory.write_shared(addresses, units.reshape(*addresses.shape, width * memory.per_byte))
+
+
+@dataclass(frozen=True)
+class WideningCopy(RegisterCopy):
+    """From shared memory into registers, where an element takes more bits; its number stays what it is."""
+
+    def move(self, memory: Memory) -> None:
+        """Load every matrix by the tables of the instruction, element by element, each of one unit."""
+        assert self.tables
+        rows = self.shared[:, self.tables.lane_of_row[self.tables.row]] * memory.per_byte
+        units = memory.shared[rows + self.tables.bit * memory.per_byte // 8]
+        shape = (len(self.shared), WARP, self.fragments.shape[1], -1)
+        memory.write_registers((self.fragments, self.i), units.reshape(shape).swapaxes(1, 2))
 
 
 def _lanes(addresses: Ints) -> Sequence[list[int | None]]:

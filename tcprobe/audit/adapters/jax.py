@@ -55,7 +55,7 @@ def _of_warps() -> Iterator[Statement]:
             yield _of(made, getattr(theirs, field), f"{form}.{operand}", size, atom=kind, bands=4)
 
 
-def _of(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: Any) -> Statement:
+def _of(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: str | int) -> Statement:
     held = elements(tiled, tile_size)
     count = len(held) // 128
     code = CODE.format(name=name, size=tile_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from tcprobe.audit.statement import Place, Statement
@@ -100,7 +101,9 @@ def stated() -> Iterator[Statement]:
     yield from found
 
 
-def _operation(cutlass: Any, makers: Mapping[str, tuple[Any, ...]], how: tuple[Any, ...], dsl_atom: DslAtom) -> Any:
+def _operation(
+    cutlass: ModuleType, makers: Mapping[str, tuple[Any, ...]], how: tuple[Any, ...], dsl_atom: DslAtom
+) -> Any:
     """What `made` says, made."""
     place, _, rest = dsl_atom.made.partition(".")
     name, _, given = rest.partition("(")
@@ -111,7 +114,7 @@ def _operation(cutlass: Any, makers: Mapping[str, tuple[Any, ...]], how: tuple[A
     return getattr(makers[name][-1 if group else 0], name)(*kinds, dsl_atom.shape, *(how if group else ()))
 
 
-def _operands(cute: Any, dsl_atom: DslAtom, operation: Any) -> Iterator[Statement]:
+def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[Statement]:
     made = cute.make_mma_atom(operation)
     m, n, k = dsl_atom.shape
     sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}

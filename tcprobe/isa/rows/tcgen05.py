@@ -28,7 +28,7 @@ def _arch(ptx: str) -> Target:
     return Target("sm_100a", ptx, (("sm_110a", "9.0"), ("sm_100f", "8.8"), ("sm_110f", "9.0")))
 
 
-EACH_ALONE = Target("sm_100a", "8.6", (("sm_103a", "8.8"), ("sm_110a", "9.0")))
+EACH_ALONE = Target("sm_100a", "8.6", (("sm_103a", "8.8"), ("sm_107a", "9.4"), ("sm_110a", "9.0")))
 BYTES = Target("sm_100a", "8.6", (("sm_110a", "9.0"),))
 REDUCING = Target("sm_103f", "8.8", (("sm_110a", "9.0"), ("sm_110f", "9.0")))
 EIGHTS, SIXTEENS = tuple(range(8, 257, 8)), tuple(range(16, 257, 16))

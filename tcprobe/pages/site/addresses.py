@@ -60,6 +60,11 @@ def picture(layout_id: str, bits: int) -> str:
     return f"svg/{layout_id}-{bits}.svg"
 
 
+def thumbnail(layout_id: str) -> str:
+    """The small picture of a layout."""
+    return f"svg/{layout_id}-thumb.svg"
+
+
 def plain(id_: str) -> str:
     """An id without the colons that file systems do not take."""
     return id_.replace("::", "--")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tcprobe.ask.absent import reason
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.site import addresses, instruction_view, words
+from tcprobe.pages.site import addresses, instruction_view, tmem_view, words
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.pages.tables import spans
@@ -25,8 +25,11 @@ def views(facts: Facts) -> Iterator[View]:
 
 
 def _all(facts: Facts) -> View:
+    heads = ["Load", "A warp takes", "Registers", "Formula", "Drawn"]
+    loads = tmem_view.loads(facts)
     parts = [
         ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_loads(facts)),
+        ListPart("Shapes of loads", "shapes", "", heads if loads else (), loads),
         ListPart(
             "Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]
         ),
@@ -39,10 +42,14 @@ def _all(facts: Facts) -> View:
     )
     return View(
         PAGE,
-        "list",
+        "tmem",
         "Tensor memory",
         "tcgen05: what is documented, and what is not",
-        {"paragraphs": [about], "parts": [part for part in parts if part.links]},
+        {
+            "paragraphs": [about],
+            "parts": [part for part in parts if part.links or part.rows],
+            "figures": list(tmem_view.figures(facts)),
+        },
     )
 
 

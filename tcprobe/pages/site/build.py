@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from tcprobe.emit import svg
@@ -10,6 +10,7 @@ from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
     bare_views,
+    compare_view,
     data_files,
     diff_view,
     fact_view,
@@ -19,13 +20,19 @@ from tcprobe.pages.site import (
     layout_view,
     list_views,
     number_views,
+    package_views,
+    path_views,
     play_view,
+    recipe_views,
     search_table,
     shared_views,
+    thumbnails,
+    wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
+from tcprobe.system.beside import beside
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = (
@@ -37,37 +44,58 @@ STATIC = (
     "fact.js",
     "instruction.js",
     "diff.js",
+    "compare.js",
+    "diagnose.js",
+    "explore.js",
+    "picture.js",
     "layout.js",
     "banks.js",
     "find.js",
     "home.js",
+    "way.js",
+    "wgmma.js",
 )
 
 
 def build(facts: Facts) -> dict[str, str]:
-    """Text by address."""
-    written = {view.page: render(view) for view in views(facts)}
-    return written | dict(_others(facts)) | dict(search_table.files(facts, written))
+    """Text by address; a second process makes the pages of fragments and the data, where it can."""
+    fragments = beside(lambda: {**_rendered(fragment_views(facts)), **dict(_others(facts))})
+    written = _rendered(other_views(facts))
+    return {**fragments(), **written, **dict(search_table.files(facts, written))}
 
 
-def views(facts: Facts) -> Iterator[View]:
-    """Every page."""
+def _rendered(some_views: Iterable[View]) -> dict[str, str]:
+    return {view.page: render(view) for view in some_views}
+
+
+def fragment_views(facts: Facts) -> Iterator[View]:
+    """The pages of fragments, those that have moved among them."""
+    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
+    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+
+
+def other_views(facts: Facts) -> Iterator[View]:
+    """All other pages."""
     made, links = list_views.makers(facts)
     yield index_view.view(facts, links)
     yield from made
     yield from index_view.shapes(facts)
-    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
     yield from (instruction_view.view(facts, name) for name in facts.instructions)
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (list_views.arch(facts, name) for name in facts.archs)
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)
     yield diff_view.view(facts)
+    yield compare_view.view(facts)
     yield from number_views.views(facts)
     yield from bare_views.views(facts)
     yield play_view.view(facts)
+    yield from wgmma_view.views(facts)
     yield list_views.errata(facts)
-    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+    yield from package_views.views(facts)
+    kernels = recipe_views.kernels(facts.layers)
+    yield from recipe_views.views(facts, kernels)
+    yield from path_views.views(facts, kernels)
 
 
 def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -94,6 +122,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
         yield from data_files.fragments(fact)
+    yield from thumbnails.files(facts)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 

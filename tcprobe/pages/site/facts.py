@@ -77,6 +77,10 @@ class Fact:
         """Whether the table depends on N."""
         return len({cell.table.id for cell in self.sizes}) > 1
 
+    def of_n(self, id_: str) -> int:
+        """The N of one of its fragments."""
+        return next(cell.fragment.shape.n for cell in self.each if cell.fragment.id == id_)
+
     def kind(self, arch: str) -> str:
         """A key of BADGES: how the cell of an arch was obtained."""
         if cell := self.cells.get(arch):

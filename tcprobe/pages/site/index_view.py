@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
-from tcprobe.pages.site import addresses, bare_views, markup, number_views, payload, play_view, words
+from tcprobe.pages.site import (
+    addresses,
+    bare_views,
+    markup,
+    number_views,
+    package_views,
+    path_views,
+    payload,
+    play_view,
+    recipe_views,
+    wgmma_view,
+    words,
+)
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.values import Json
@@ -33,7 +44,7 @@ def view(facts: Facts, makers: Links) -> View:
     """The page."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    shown: dict[str, Any] = {
+    shown: Json = {
         "counted": facts.counted,
         "families": ", ".join(map(_said, families)),
         "archs": facts.archs,
@@ -47,7 +58,9 @@ def view(facts: Facts, makers: Links) -> View:
     shown["data"] = markup.data(_live(facts))
     shown["live"] = _first(facts)
     there = [("Bank conflicts: a playground", play_view.PAGE)]
+    there += wgmma_view.links(facts)
     there += [("Tensor memory (documented)", bare_views.PAGE)] if facts.bare or facts.untold else []
+    there += [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
     there += [(one.title, one.page) for one in number_views.views(facts)]
     shown["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
@@ -135,7 +148,7 @@ def _row(facts: Facts, members: list[Fact]) -> Json:
     return {
         "family": family,
         "types": " ".join(types),
-        "archs": " ".join(name for name in archs if name in first.cells),
+        "archs": " ".join(name.removeprefix("sm_") for name in archs if name in first.cells),
         "name": first.id if one else f"{family} {shape}",
         "count": len(members),
         "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],

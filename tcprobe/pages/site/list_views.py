@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.pages.site import addresses, words
+from tcprobe.pages.site import addresses, package_views, words
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.render import ListPart, View
@@ -127,6 +127,7 @@ def errata(facts: Facts) -> View:
     sources = [_plain(r.NAME, r.SOURCE) for r in references()]
     parts = [
         ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_stated(facts))),
+        *([packages] if (packages := package_views.stated_otherwise(facts)).rows else []),
         ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=said_),
         ListPart("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=claims),
         ListPart("Sources", "sources", heads=["Name", "What"], rows=sources),

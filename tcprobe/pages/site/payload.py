@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tcprobe.fit import fitted
 from tcprobe.isa.fragment import Fragment
@@ -14,7 +13,7 @@ from tcprobe.pages.site.markup import ranges
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
-_MADE: dict[str, dict[str, Any]] = {}  # by layout id
+_MADE: dict[str, Json] = {}  # by layout id
 
 
 def payload(fact: Fact) -> Json:
@@ -98,7 +97,7 @@ def layout(table: Table) -> Json:
 def _layout(table: Table) -> Json:
     """A table: inputs, outputs, the image of each bit of each input, and what is unused; values where not linear."""
     fit = fitted(table)
-    data: dict[str, Any] = {
+    data: Json = {
         "id": table.id,
         "in": [[axis.name, axis.size] for axis in table.space.axes],
         "out": list(table.outputs),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.tile import UNTYPED, bits_of
@@ -12,6 +11,7 @@ from tcprobe.isa.shared_memory import accesses
 from tcprobe.pages.site import markup
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import View
+from tcprobe.values import Json
 
 PAGE = "play/banks.html"
 SWIZZLES = ("1,4,3", "2,4,3", "3,4,3", "5,2,5", "32B", "64B", "128B")
@@ -21,7 +21,7 @@ def view(facts: Facts) -> View:
     """The page."""
     rules = rules_for(None, facts.layers)
     types = {name: bits_of(name) for name in (*(d.name for d in DTYPES), *(f"b{n}" for n in UNTYPED))}
-    by_access: dict[str, Any] = {
+    by_access: Json = {
         name: {**asdict(rules.rule(row)), "bytes": row.bytes, "lanes": row.lanes} for name, row in accesses().items()
     }
     swept = [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tcprobe import __version__
 from tcprobe.pages.site import markup
 from tcprobe.text import escaped
+from tcprobe.values import Json
 
 Links = Sequence[tuple[str, str]]  # (text, address, which may be empty)
 
@@ -22,7 +23,7 @@ class View(NamedTuple):
     template: str
     title: str
     about: str
-    shows: dict[str, Any]
+    shows: Json
 
 
 class ListPart(NamedTuple):

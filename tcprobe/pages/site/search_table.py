@@ -8,37 +8,21 @@ from html import unescape
 from typing import Any
 
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.gpus import GPUS
 from tcprobe.isa.names.words import APART, MEANT, NOISE, STEMS
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.pages.site import addresses, markup, payload, words
 from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.subjects import SUBJECTS
 from tcprobe.sass.lowering import Lowering
 from tcprobe.values import Json
 
-MOST_FORMS = 8  # of an opcode
+MOST_FORMS = 4  # of an opcode
+ALIKE = ("a/", "g/", "c/", "recipes/", "path/")  # pages whose headings say what those of many others say
 _HEAD = re.compile(r'<h[23] id="([^"]+)"[^>]*>(.*?)</h[23]>', re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?) · tcprobe</title>")
 _TAG = re.compile(r"<[^>]*>")
-# what people say, and the page that has it
-SUBJECTS = {
-    "play/banks.html": "bank conflict conflicts padding shared memory swizzle playground ldmatrix stride wavefronts",
-    "s/index.html": "swizzle swizzling shared memory xor banks",
-    "cost.html": "latency throughput cycles cost interval speed how fast timing issue rate flops performance",
-    "numerics.html": "rounding precision numerics accumulate accumulation exact truncation subnormal nan denormal",
-    "tensor-memory.html": "tmem tensor memory tcgen05 blackwell b200 5th generation umma",
-    "diff.html": "differences difference between archs change volta turing ampere hopper compare",
-    "errata.html": "errata wrong manual error ptx isa documentation bug mistake",
-    "method.html": "how measured method trust guide",
-    "method.html#descriptor": "descriptor lbo sbo leading stride byte offset base matrix wgmma smem desc",
-    "method.html#softmax": "softmax row reduction flash attention mask causal p as a convert epilogue",
-    "method.html#holds": "who holds element owner which thread lane register has",
-    "method.html#where": "where is x[i] fragment index lane i",
-    "method.html#feeds": "trace feeds dot product contributes",
-    "method.html#documented": "documented only unmeasured",
-    "method.html#limits": "limits convention undefined",
-    "contribute.html": "contribute measure my gpu pull request add",
-}
 
 
 def table(facts: Facts, pages: Mapping[str, str]) -> Json:
@@ -125,7 +109,13 @@ def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
             continue
         title = _TITLE.search(text)
         shown = unescape(title[1]) if title else address
-        yield [shown, address, SUBJECTS.get(address, "")]
-        for anchor, head in _HEAD.findall(text) if not address.startswith(("a/", "g/", "c/")) else ():
+        yield [shown, address, SUBJECTS.get(address, "") or _generation(address)]
+        for anchor, head in _HEAD.findall(text) if not address.startswith(ALIKE) else ():
             at = f"{address}#{anchor}"
             yield [f"{shown}: {unescape(_TAG.sub('', head))}", at, SUBJECTS.get(at, "")]
+
+
+def _generation(address: str) -> str:
+    """What the GPUs of an arch's page are called."""
+    name = address.removeprefix("a/").removesuffix(".html")
+    return arch_row(name).generation.lower() if address.startswith("a/") else ""

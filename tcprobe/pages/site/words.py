@@ -30,7 +30,12 @@ SHORT = {
 
 def name(fragment: Fragment) -> str:
     """What a matrix is called: A, B, C, D, or the operand's name."""
-    return fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand
+    return name_of(fragment.operand)
+
+
+def name_of(operand: str) -> str:
+    """An operand's letter as matrices have it, or its name."""
+    return operand.upper() if len(operand) == 1 else operand
 
 
 def axis(fragment: Fragment) -> str:

@@ -8,8 +8,8 @@ module's name is the kind's. A kind whose findings of an arch are one document h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -29,14 +29,14 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def kind(name: str) -> Any:
+def kind(name: str) -> ModuleType:
     """The module of a kind; KeyError for a name that is none."""
     if name not in names():
         raise KeyError(name)
     return plugins.load(__name__, name, NEEDS)
 
 
-def shaped(name: str, body: Mapping[str, Any]) -> Any:
+def shaped(name: str, body: Json) -> Any:
     """Plain data as the kind's Body; DataError where it does not have that shape."""
     try:
         return msgspec.convert(body, kind(name).Body)

@@ -8,7 +8,7 @@ second. `tags`: how the lines of cp.async's sources are looked up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -70,7 +70,7 @@ def check(finding: Finding) -> None:
             raise DataError(f"{row.name}: {error}.") from None
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """The rule and the tags."""
     return body.rule, body.tags
 

@@ -14,7 +14,7 @@ what it settles at where all SMs run the form.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -160,7 +160,7 @@ def _intervals(body: Body) -> Iterator[float]:
     yield from (point.cycles for point in (*points, *body.curve, *body.forms))
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """What stands in the loop: cycles may differ between devices of one arch, by their memory and clocks."""
     return body.opcodes, body.emulated
 

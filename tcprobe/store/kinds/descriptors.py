@@ -8,7 +8,7 @@ A subject ID.products counts random matrices through random descriptors, and tho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -86,7 +86,7 @@ def _is_case(case: CaseCounts) -> bool:
     return known and named and counted and case.bits == held[case.operand].slot_bits
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """Whether all is where the formula says."""
     if body.case:
         return body.case.agree == body.case.elements, body.case.ignored

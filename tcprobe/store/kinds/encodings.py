@@ -6,7 +6,7 @@ All of an arch are one document, `results/sm_90/encodings.json`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -31,7 +31,7 @@ def check(finding: Finding) -> None:
     encodings.check(document, finding.arch)
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """The bits."""
     return body.bits
 

@@ -6,7 +6,7 @@ All of an arch are one document, `results/sm_90/lowering.json`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -37,7 +37,7 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: refused, and yet it has opcodes.")
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """All but the words of a refusal."""
     return body.opcodes, body.refused is not None
 

@@ -9,7 +9,7 @@ no `model`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -72,7 +72,7 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: more cases are wrong than were tried.")
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """The parameters."""
     return {"floats": body.floats, "integers": body.integers, "unfit": body.unfit}
 

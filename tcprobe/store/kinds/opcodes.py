@@ -6,7 +6,6 @@ All of an arch are one document, `results/sm_90/opcodes.json`; here each finding
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -15,6 +14,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.store import acceptance, layouts
 from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.results import Results
+from tcprobe.values import Json
 
 METHODS = ("sass",)
 
@@ -22,7 +22,7 @@ METHODS = ("sass",)
 class Body(msgspec.Struct, forbid_unknown_fields=True):
     """`layouts` by operand, as `store.layouts` writes them; `source`: the wmma.mma that showed them."""
 
-    layouts: dict[str, dict[str, Any]]
+    layouts: dict[str, Json]
     source: str
 
 
@@ -36,7 +36,7 @@ def check(finding: Finding) -> None:
     acceptance.product(finding.subject, {o: layouts.read(layout) for o, layout in finding.body.layouts.items()})
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """The layouts."""
     return body.layouts
 

@@ -8,7 +8,7 @@ the driver took), "encodings" (`calls`: what the driver said of maps, their argu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -116,7 +116,7 @@ def _check_mode(name: str, mode: ModeRule) -> None:
         raise DataError(f"{name}: more boxes lie elsewhere than were followed.")
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """The rule of a mode, and what the driver says."""
     return body.mode and (body.mode.pitch, body.mode.swizzle), body.calls
 

@@ -8,7 +8,7 @@ where there is no single product.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -76,7 +76,7 @@ def _is_outcome(instruction: Instruction, found: Outcome, selector: int | None) 
     return beyond and (found.same is None or (found.outcome == "runs" and found.same in known))
 
 
-def essence(body: Body) -> Any:
+def essence(body: Body) -> object:
     """All but the words."""
     return body.nibbles, body.selector and (body.selector.outcome, body.selector.same)
 

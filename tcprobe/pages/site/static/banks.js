@@ -59,6 +59,7 @@
   /** Line and byte of every lane of every instruction: lane after lane along a line, or a line for each lane. */
   function walk(/** @type {Tile} */ tile, /** @type {any} */ data) {
     const [name, order] = tile.access.split("@"), copy = /^cp\.async\.(?:ca\.|cg\.)?(4|8|16)$/.exec(name);
+    if (name.startsWith("wgmma")) refuse("how the reads of wgmma meet in banks is not measured; the page of wgmma says which banks its operands lie in");
     if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ stands rows or cols");
     if (copy && order === "cols") refuse("cp.async sweeps along lines; only @rows goes with it");
     const id = copy ? `st.shared.b${8 * Number(copy[1])}` : name;

@@ -18,6 +18,7 @@ globalThis.tcprobe.page = function factPage() {
     pre.replaceWith(part);
   });
   all(".tabs pre").forEach((pre) => { pre.dataset.written = pre.textContent; });
+  const explored = tcprobe.explore({ place: one(".block"), reach: (thread) => view(grids[0], thread), changed: () => address() });
   all(".strip a").forEach((chip) => { chip.dataset.arch = new URLSearchParams(chip.search).get("arch"); });
 
   const size = () => ({ ...data, ...(state.size && { cols: state.size[1], elements: state.size[2] }) });
@@ -38,6 +39,7 @@ globalThis.tcprobe.page = function factPage() {
     csv(layoutOf(state.arch));
     if (state.size) one("#n a").textContent = state.size[3], one("#n a").href = home + "l/" + state.size[3] + ".html";
     provenance();
+    explored.drawn(grids);
     choose(state.chosen);
   }
 
@@ -69,6 +71,7 @@ globalThis.tcprobe.page = function factPage() {
     state.first = first;
     fill(grid.lanes, laneRows(grid.block, grid.size, page(grid)));
     if (choices.lanes) choices.lanes.box.selectedIndex = state.first / grid.shown;
+    explored.drawn(grids);
     show(state.chosen);
   }
 
@@ -150,7 +153,10 @@ globalThis.tcprobe.page = function factPage() {
   /** The warp and the lanes that have what is chosen come into view. */
   function reach(grid, chosen) {
     const [[thread]] = chosen.lane === undefined ? [...grid.holders(chosen.row, chosen.col), [undefined]] : [[chosen.lane]];
-    if (thread === undefined) return;
+    if (thread !== undefined) view(grid, thread);
+  }
+
+  function view(grid, thread) {
     const first = grid.every.indexOf(thread);
     if (wide && thread >> 5 !== state.warp) warp(thread >> 5);
     else if (first >= 0 && !grid.block.lanes.includes(thread)) turn(grid, first);
@@ -179,12 +185,19 @@ globalThis.tcprobe.page = function factPage() {
 
   function pick(chosen) {
     if (!choose(chosen)) return false;
-    const part = chosen.block ? "&block=" + chosen.block : "";
-    address("#" + (chosen.lane === undefined ? "r=" + chosen.row + "&c=" + chosen.col : "lane=" + chosen.lane + "&i=" + chosen.i) + part);
+    address();
     return true;
   }
 
-  function address(hash, step = false) {
+  /** What is chosen, in the address. */
+  function place() {
+    const { chosen } = state, part = chosen && chosen.block ? "&block=" + chosen.block : "";
+    const slot = !chosen ? "" : chosen.lane === undefined ? "&r=" + chosen.row + "&c=" + chosen.col : "&lane=" + chosen.lane + "&i=" + chosen.i;
+    return slot + part + explored.hash();
+  }
+
+  function address(step = false) {
+    const hash = place() ? "#" + place().slice(1) : location.hash.includes("=") ? "" : location.hash;
     const query = new URLSearchParams();
     if (state.arch !== data.main) query.set("arch", state.arch);
     if (state.size) query.set("n", state.size[0]);
@@ -206,14 +219,14 @@ globalThis.tcprobe.page = function factPage() {
     all("[data-arch]").forEach((chip) => chip.addEventListener("click", (event) => {
       event.preventDefault();
       Object.assign(state, { arch: chip.dataset.arch, unknown: "" });
-      address(location.hash, true);
+      address(true);
       draw();
     }));
     addEventListener("popstate", read);
     if (sizes.length) {
       choices.n = select("N", sizes.map(([n]) => String(n)), (at) => {
         state.size = sizes[at];
-        address(location.hash);
+        address();
         draw();
       });
       one("#n").prepend(choices.n.label, " ");
@@ -222,7 +235,7 @@ globalThis.tcprobe.page = function factPage() {
       const count = data.threads / 32;
       choices.warp = select("Warp", Array.from({ length: count }, (_, number) => `${number}: threads ${32 * number} to ${32 * number + 31}`), (number) => {
         state.chosen = null; // what was chosen would bring its own warp back
-        address("");
+        address();
         warp(number);
       });
       one(".block").before(choices.warp.label);
@@ -259,6 +272,11 @@ globalThis.tcprobe.page = function factPage() {
     state.unknown = wanted !== null && wanted !== state.arch ? wanted.slice(0, 20) : "";
     const at = Math.max(0, sizes.findIndex(([n]) => String(n) === query.get("n")));
     if (sizes.length) state.size = sizes[at], choices.n.box.selectedIndex = at;
+    const thread = explored.read(hash, data.threads);
+    if (wide && thread !== undefined) {
+      state.warp = thread >> 5;
+      choices.warp.box.selectedIndex = state.warp;
+    }
     state.chosen = hash.has("lane") ? { block, lane: number("lane"), i: number("i") || 0 } : hash.has("r") ? { block, row: number("r"), col: number("c") || 0 } : null;
     draw();
     if (state.chosen) all(".on").slice(0, 2).reverse().forEach((td) => td.scrollIntoView({ block: "center", inline: "center" }));

@@ -9,6 +9,10 @@
   const MOST = 20, SHAPE = /^(?:m)?(\d+)[x*n](?:n)?(\d+)(?:[x*k](?:k)?(\d+))?$/;
   const FAMILIES = ["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"];
 
+  // words of questions that tell no page from another
+  const STOP = new Set(("a an and are as at be by can do does doing did every from gets get got how i if in into is it its me mean " +
+    "means my no not of on one or other say that the their there this to use used using was what when where which who why " +
+    "core cores will with without work works would you example explained between about should need it").split(" "));
   const TOPICS = { "cost.html": "#cost", "numerics.html": "#arithmetic" };
 
   /** Ids with their parts, once. */
@@ -33,11 +37,12 @@
     let at = /^SM\d+_(\d+)x(\d+)x(\d+)_((?:TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3])*)_?([TN][TN])?/i.exec(text);
     if (at && at[1] !== "64") return ["mma", `m${at[1]}n${at[2]}k${at[3]}`, types(at[4]).join(".")].filter(Boolean);
     at = /64x(\d+)x(\d+)_?((?:[._]?(?:TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]))*)/i.exec(text);
-    if (at && /^(SM90|[HIQB]GMMA)/i.test(text)) return ["wgmma", /SP|SPARSE/i.test(text) ? "sparse" : "", `m64n${at[1]}k${at[2]}`, ...types(at[3])].filter(Boolean);
+    if (at && /^(SM90|[HIQB]GMMA)/i.test(text)) return ["wgmma", /SP|SPARSE/i.test(text) ? "sparse" : "", `m64n${at[1]}k${at[2]}`, types(at[3]).join(".")].filter(Boolean);
     at = /^SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])/i.exec(text);
     if (at) return [at[2].toUpperCase() === "LDSM" ? "ldmatrix" : "stmatrix", "x" + Number(at[1]) / (/T/i.test(at[3]) ? 2 : 1), ...(/T/i.test(at[3]) ? ["trans"] : [])];
     at = /^(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?$/i.exec(text);
     if (at) return [at[1].toUpperCase() === "LDSM" ? "ldmatrix" : "stmatrix", "x" + (at[3] || 1), ...(at[2] ? ["trans"] : [])];
+    if (/^[HIQB]GMMA$/i.test(text)) return ["wgmma"];
     at = /^SM100_TMEM_(LOAD|STORE)_(\d+)dp(\d+)b/i.exec(text);
     if (at) return ["tcgen05", /load/i.test(at[1]) ? "ld" : "st", `${at[2]}x${at[3]}b`];
     if (/^MOVM/i.test(text)) return ["movmatrix"];
@@ -46,21 +51,23 @@
 
   /** What is asked: words as parts of ids, an arch, an N, an element or a slot. */
   function read(/** @type {string} */ text, /** @type {any} */ table) {
-    const asked = { wants: /** @type {string[][]} */ ([]), arch: "", n: "", element: null, slot: null, words: /** @type {string[]} */ ([]) };
+    const asked = { topics: 0, wants: /** @type {string[][]} */ ([]), archs: /** @type {string[]} */ ([]), arch: "", n: "", element: null, slot: null, words: /** @type {string[]} */ ([]) };
     let rest = text.trim().slice(0, 200);
+    const arch = (/** @type {string} */ name) => { asked.archs.push(asked.arch = name); };
     const take = (pattern, act) => { rest = rest.replace(pattern, (...of) => { act(of); return " "; }); };
     if (/wmma::/.test(rest)) asked.wants.push(["wmma"]);
-    take(/\b(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\b/, ([, m, n, k]) => { asked.wants.push([`m${m}n${n}k${k}`]); });
+    if (!/swizzle/i.test(rest)) take(/\b(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\b/, ([, m, n, k]) => { asked.wants.push([`m${m}n${n}k${k}`]); });
     take(/\b(?:lane|thread)\s*(\d+)(?:\s*,?\s*(?:i|element|slot)\s*=?\s*(\d+))?/i, ([, lane, i]) => { asked.slot = [Number(lane), Number(i || 0)]; });
     take(/[[(]\s*(\d+)\s*\]?\s*[,[]\s*(\d+)\s*[\])]/, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
     take(/(?:^|\s)(\d+)\s*,\s*(\d+)(?=\s|$)/, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
     take(/\brow\s*(\d+)\s*,?\s*col(?:umn)?\s*(\d+)/i, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
     const flat = table.gpus.find(([, , pattern]) => new RegExp(`^(?:${pattern})$`, "i").test(bare(rest)));
     if (flat) return { ...asked, arch: flat[0], gpu: flat[1] };
-    for (let word of rest.split(/[\s;,<>]+/).filter(Boolean)) {
-      if (/^sm_?\d+[af]?$/i.test(word)) { asked.arch = "sm_" + word.match(/\d+/)[0]; continue; }
+    asked.shaped = /\dx\d|m\d+n\d/.test(rest);
+    for (const word of rest.split(/[\s;,<>]+/).filter(Boolean)) {
+      if (/^sm_?\d+[af]?$/i.test(word)) { arch("sm_" + word.match(/\d+/)[0]); continue; }
       const gpu = table.gpus.find(([, , pattern]) => new RegExp(`^(?:${pattern})$`, "i").test(bare(word)) && /\d/.test(word));
-      if (gpu && !SHAPE.test(word)) { asked.arch = gpu[0]; continue; }
+      if (gpu && !SHAPE.test(word)) { arch(gpu[0]); continue; }
       const parts = atom(word) || [word];
       for (const part of parts) want(part.toLowerCase(), asked, table);
     }
@@ -72,9 +79,10 @@
   function want(/** @type {string} */ word, /** @type {any} */ asked, /** @type {any} */ table) {
     const clean = word.replace(/^[^\w]+|[?!.:]+$/g, "").replace(/^wmma::|^nvcuda::/g, "");
     if (!clean) return;
+    if (STOP.has(clean) && !(clean === "a" && asked.shaped)) return;
     asked.words.push(clean);
     const topic = Object.keys(TOPICS).find((page) => table.pages.some(([, at, more]) => at === page && more.split(" ").includes(clean)));
-    if (topic) return void (asked.topic = TOPICS[topic]);
+    if (topic) return void (asked.topic = TOPICS[topic], asked.topics++);
     const shape = SHAPE.exec(clean);
     const meant = table.meanings.get(clean);
     if (shape && shape[0].length > 2) {
@@ -107,34 +115,50 @@
     const opcode = Object.keys(table.opcodes).filter((name) => name === query.toUpperCase() || (query.length > 3 && name.startsWith(query.toUpperCase() + ".")));
     if (opcode.length) return opcode.flatMap((name) => table.opcodes[name].map((id) => ({ text: id, page: address("m", id), note: name }))).slice(0, MOST);
     const asked = read(query, table);
-    if (asked.gpu) return [{ text: `${asked.arch}: ${asked.gpu}`, page: `a/${asked.arch}.html` }, ...pages(query.toLowerCase().split(/\s+/), table)];
-    if (asked.arch && !asked.wants.length) return [{ text: asked.arch, page: `a/${asked.arch}.html` }];
+    if (asked.gpu) {
+      const named = pages(query.split(/\s+/), table), gpu = { text: `${asked.arch}: ${asked.gpu}`, page: `a/${asked.arch}.html` };
+      return /\s/.test(query) && named[0] && named[0].covers > 0.99 ? [named[0], gpu] : [gpu, ...named];
+    }
+    const [first, second] = asked.archs;
+    if (second && asked.wants.length < 2) return [{ text: `${first} and ${second}: what differs`, page: `diff.html?a=${first}&b=${second}` }, ...asked.archs.map((name) => ({ text: name, page: `a/${name}.html` }))];
+    if (asked.arch && !asked.words.length) return [{ text: asked.arch, page: `a/${asked.arch}.html` }];
     const exact = entries(table).find((entry) => entry.id.toLowerCase() === query.toLowerCase().replace(/\.sync\.aligned|\.sync|\.aligned/g, ""));
     const ids = exact ? [exact, ...ranked(asked, table).filter((entry) => entry !== exact)] : ranked(asked, table);
-    const listed = pages(asked.words, table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
-    const said = table.pages.some(([, , more]) => asked.words.length > 0 && asked.words.every((word) => more.split(" ").includes(word)));
-    const first = !exact && said && !asked.element && !asked.slot ? [...listed, ...shown] : ids.length && (ids[0].score || 0) >= 3 * asked.wants.length || exact ? [...shown, ...listed] : [...listed, ...shown];
-    return [...answers(ids, asked, table), ...first].slice(0, MOST);
+    const listed = pages([...asked.words, ...asked.archs], table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
+    return [...answers(ids, asked, table), ...(exact || idsFirst(ids, listed, asked, table) ? [...shown, ...listed] : [...listed, ...shown])].slice(0, MOST);
   }
 
-  /** Fragments and instructions that have every want, those that say least beyond first. */
+  /** Whether ids say more of what is asked than pages do: a larger part of its words, or all of them as parts. */
+  function idsFirst(ids, listed, asked, table) {
+    if (!ids.length || !listed.length) return ids.length > 0;
+    const told = asked.words.filter((/** @type {string} */ word) => !table.noisy.has(word)).length + (asked.element || asked.slot ? 1 : 0);
+    // the bare name of a family; of tcgen05 there is a page
+    if (asked.words.length === 1 && asked.words[0] !== "tcgen05" && table.stems.includes(asked.words[0])) return true;
+    const part = asked.topics === 1 ? 1 : asked.had / Math.max(1, told, asked.wants.length), page = listed[0].covers;
+    if (Math.abs(part - page) > 0.01) return part > page;
+    return ids[0].score >= 3 * asked.had && (asked.had > 0) && !listed[0].own;
+  }
+
+  /** Fragments and instructions that have every want, or where there is none most of them; those that say least beyond first. */
   function ranked(/** @type {any} */ asked, /** @type {any} */ table) {
     if (!asked.wants.length) return [];
     const held = asked.element || asked.slot || asked.wants.some((want) => want.every((part) => /^(a|b|c|d|e|scale_a|scale_b|address)$/.test(part)));
-    const found = [];
+    const found = [], scored = [];
+    let most = 1;
     for (const entry of entries(table)) {
       if (held ? entry.kind !== "f" : false) continue;
-      let score = 0;
-      for (const want of asked.wants) {
-        const one = has(entry, want);
-        if (!one) { score = -1; break; }
-        score += one;
-      }
-      if (score < 0) continue;
+      const each = asked.wants.map((want) => has(entry, want)), count = each.filter(Boolean).length;
+      if (count < most || (count < asked.wants.length && !each.includes(3))) continue;
+      if (count > most) scored.length = 0;
+      most = count;
+      scored.push([entry, each.reduce((sum, one) => sum + one, 0)]);
+    }
+    asked.had = scored.length ? most : 0;
+    for (const [entry, score] of scored) {
       const apart = Object.keys(table.apart).filter((part) => entry.parts.includes(part) && !asked.wants.some((want) => want.includes(part) || want.some((one) => table.apart[part].includes(one)))).length;
       const types = asked.wants.filter((want) => want.some((part) => TYPES.test(part))).map((want) => want[0]), own = entry.parts.filter((part) => TYPES.test(part));
       const mixed = !types.length ? (own.includes("f16") ? 0 : 1) + (own.includes("f32") ? 0 : 1) : types.length ? own.filter((part) => !types.includes(part) && part !== "f32" && part !== "s32").length + (own.includes("f32") || own.includes("s32") || !own.length ? 0 : 1) : 0;
-      found.push({ ...entry, score, rank: -10 * score + 30 * apart + 3 * mixed + (entry.kind === "m" ? 0 : held ? 0 : 5) + 2 * FAMILIES.indexOf(entry.parts[0]) - (/m16n16/.test(entry.id) ? 1 : 0) + entry.id.length / 100 });
+      found.push({ ...entry, score, rank: -10 * score + 30 * apart + 3 * mixed + (entry.kind === "m" ? 0 : held ? 0 : 5) + 2 * FAMILIES.indexOf(entry.parts[0]) - (/^wmma.*m16n16/.test(entry.id) ? 1 : 0) + entry.id.length / 100 });
     }
     return found.sort((one, other) => one.rank - other.rank);
   }
@@ -185,19 +209,39 @@
     return { ...layout, id: "", in: [lane, [i, Math.min(most, (64 * n) / lane[1])]] };
   }
 
-  /** Pages whose title or words have every word; those with all in the title first. */
+  /** A word without its endings: swizzles, swizzling, swizzled are one. */
+  function stem(/** @type {string} */ word) {
+    const one = word.length > 3 && /[^s]s$/.test(word) ? word.slice(0, -1) : word;
+    return one.length > 4 ? one.replace(/(?:ing|ed|e)$/, "") : one;
+  }
+
+  /** Pages as stems of their titles and of their further words, once; and in how many pages each stem is. */
+  function stemmed(/** @type {any} */ table) {
+    if (table.stemmed) return table.stemmed;
+    const split = (/** @type {string} */ text) => text.toLowerCase().split(/[\s:,()<>/?!]+/).filter(Boolean).map(stem), counts = new Map();
+    const found = table.pages.map(([title, page, more]) => {
+      const own = split(more), all = new Set([...split(title), ...own]);
+      if (!page.startsWith("l/")) all.forEach((word) => counts.set(word, (counts.get(word) || 0) + 1));
+      return { title, page, own: new Set(own), all };
+    });
+    return (table.stemmed = { found, counts });
+  }
+
+  /** Pages that have most of the words, rare ones above others. @returns {(Found & {covers: number, own: boolean})[]} */
   function pages(/** @type {string[]} */ words, /** @type {any} */ table) {
-    const asked = words.map((word) => word.toLowerCase().replace(/s$/, "")).filter((word) => word && !/^(the|a|an|of|in|is|for|to|do|does|how|what|which|on|and|i|my|with)$/.test(word));
+    const asked = Array.from(new Set(words.flatMap((word) => word.toLowerCase().replace(/^cu_tensor_map_/, "").split(/[^\w:-]+/)).filter((word) => word && !STOP.has(word)).map(stem)));
     if (!asked.length) return [];
-    const found = [];
-    for (const [title, page, more] of table.pages) {
-      const head = title.toLowerCase(), all = head + " " + more;
-      const count = asked.filter((word) => all.includes(word)).length;
-      if (count < Math.max(1, Math.ceil(asked.length * 0.6))) continue;
-      const own = asked.filter((word) => head.includes(word)).length, listed = more.split(" ");
-      found.push({ text: title, page, rank: -10 * count - 2 * own - 3 * asked.filter((word) => listed.some((one) => one.replace(/s$/, "") === word)).length + (page.includes("#") ? 1 : 0) + (page.startsWith("l/") ? 8 : 0) + title.length / 100 });
+    const { found, counts } = stemmed(table), weights = asked.map((word) => 1 / (1 + Math.log(counts.get(word) || 1)));
+    const sum = weights.reduce((one, other) => one + other, 0), listed = [];
+    for (const { title, page, own, all } of found) {
+      const there = asked.map((word) => all.has(word) || (word.length > 3 && Array.from(all).some((/** @type {any} */ one) => one.startsWith(word))));
+      const covers = there.reduce((total, is, at) => total + (is ? weights[at] : 0), 0) / sum;
+      const count = there.filter(Boolean).length;
+      if (Math.max(covers, count / asked.length) < 0.3) continue;
+      const rank = -10 * covers - 0.2 * asked.filter((word) => own.has(word)).length + (page.includes("#") ? 0.4 : 0) + (page.startsWith("l/") ? 3 : 0) - (page.endsWith("/index.html") ? 0.5 : 0) + (page.startsWith("index.html") ? 3 : 0) + all.size / 200;
+      listed.push({ text: title, page, rank, covers: Math.min(covers, count / asked.length), own: asked.every((word) => own.has(word)) });
     }
-    return found.sort((one, other) => one.rank - other.rank).slice(0, 6).map(({ text, page }) => ({ text, page }));
+    return listed.sort((one, other) => one.rank - other.rank).slice(0, 6);
   }
 
   /** The 64 bits of a descriptor of wgmma in words. @returns {Found} */
@@ -241,6 +285,7 @@
         item.append(link);
         return item;
       }));
+      root.tcprobe.thumbnails(list);
       one("#count").textContent = input.value.trim() ? " " + (hits.length ? hits.length + (hits.length === MOST ? " or more" : "") : "none") + " found" : "";
       list.hidden = !hits.length;
     }

@@ -10,6 +10,7 @@ globalThis.tcprobe.page = function instructionPage() {
   const choices = {};
   let sets = [];
 
+  const explored = tcprobe.explore({ place: one("#choices"), reach, changed: () => address() });
   all(".strip a").forEach((chip) => { chip.dataset.arch = new URLSearchParams(chip.search).get("arch"); });
 
   /** Sizes and blocks of an operand; a factor in shared memory has pieces without holders. */
@@ -51,6 +52,7 @@ globalThis.tcprobe.page = function instructionPage() {
       return grids;
     });
     say();
+    explored.drawn(sets.flatMap((grids) => Object.values(grids)));
     all("td.on").forEach((td) => td.classList.remove("on"));
     one("#meets").replaceChildren();
   }
@@ -145,7 +147,16 @@ globalThis.tcprobe.page = function instructionPage() {
     if (state.arch !== data.main) query.set("arch", state.arch);
     if (state.n && state.n !== sizes[0]) query.set("n", state.n[0]);
     const at = state.chosen;
-    go(query, at ? `#${at.key}=${at.row},${at.col}` + (at.number ? "&block=" + at.number : "") : "", step);
+    const hash = (at ? `&${at.key}=${at.row},${at.col}` + (at.number ? "&block=" + at.number : "") : "") + explored.hash();
+    go(query, hash && "#" + hash.slice(1), step);
+  }
+
+  /** A thread's warp comes into view. */
+  function reach(/** @type {number} */ thread) {
+    if (!choices.warp || thread >> 5 === state.warp) return;
+    state.warp = thread >> 5;
+    choices.warp.box.selectedIndex = state.warp;
+    redraw();
   }
 
   function redraw() {
@@ -193,12 +204,12 @@ globalThis.tcprobe.page = function instructionPage() {
     const key = data.drawn.find((name) => hash.has(name)), [row, col] = key ? hash.get(key).split(",").map(Number) : [];
     const number = Number(hash.get("block") || 0), operand = key && operands[key];
     state.chosen = key && number >= 0 && number < data.products && row >= 0 && row < operand.rows && col >= 0 && Number.isInteger(row) && Number.isInteger(col) ? { number, key, row, col } : null;
-    const thread = state.chosen && operand.threads > 32 ? Math.floor(row / (operand.rows / 4)) : 0;
-    state.warp = thread;
-    if (choices.warp) choices.warp.box.selectedIndex = thread;
+    const all_ = explored.read(hash, Math.max(...Object.values(operands).map((one_) => one_.threads)));
+    state.warp = state.chosen && operand.threads > 32 ? Math.floor(row / (operand.rows / 4)) : choices.warp && all_ !== undefined ? all_ >> 5 : 0;
+    if (choices.warp) choices.warp.box.selectedIndex = state.warp;
     redraw();
     const td = one("td.on");
-    if (location.hash.includes("=") && !td) one("#readout").textContent = "The address names no element here. Choose one.";
+    if (!td && location.hash.includes("=") && Array.from(hash.keys()).some((name) => !["colour", "all"].includes(name))) one("#readout").textContent = "The address names no element here. Choose one.";
     if (td && state.chosen) sets[state.chosen.number][key].cell(row, col)?.scrollIntoView({ block: "center", inline: "center" });
   }
 

@@ -88,7 +88,7 @@
     const rows = all("tbody tr[data-family]"), count = one("#filtered");
     const apply = () => {
       rows.forEach((row) => {
-        row.hidden = !boxes.every((box) => !box.value || (" " + row.dataset[box.dataset.filter] + " ").includes(" " + box.value + " "));
+        row.hidden = !boxes.every((box) => !box.value || (" " + row.dataset[box.dataset.filter] + " ").includes(" " + box.value.replace("sm_", "") + " "));
       });
       if (count) count.textContent = rows.filter((row) => !row.hidden).length + " of " + rows.length + " rows";
     };
@@ -141,6 +141,19 @@
     }
   }
 
+  /** A small picture before each link to a layout, loaded when it comes into view. */
+  function thumbnails(/** @type {any} */ place) {
+    for (const link of all("a[href]", place)) {
+      const of = /^(.*)l\/([0-9a-f]{12})\.html$/.exec(link.getAttribute("href"));
+      if (!of || !link.textContent.includes(of[2])) continue;
+      const image = make("img", "", "thumb");
+      image.loading = "lazy";
+      image.alt = "";
+      image.src = `${of[1]}svg/${of[2]}-thumb.svg`;
+      link.prepend(image);
+    }
+  }
+
   // Sections shown one at a time: code by language, phases of an access.
   function tabs() {
     all(".tabs").forEach((group) => {
@@ -177,13 +190,14 @@
     });
   }
 
-  Object.assign(tcprobe, { one, all, make, data, home, ARROWS, load, select, go, carry });
+  Object.assign(tcprobe, { one, all, make, data, home, ARROWS, load, select, go, carry, thumbnails });
   // modules of pages set tcprobe.page; all scripts of a page have run by now
   addEventListener("DOMContentLoaded", () => {
     search();
     filters();
     sorting();
     rows();
+    all(".layouts, .facts").forEach(thumbnails);
     if (tcprobe.page) tcprobe.page();
     tabs();
     document.documentElement.classList.add("js");

@@ -1,0 +1,296 @@
+"""What the options of commands say, as click hands it over: by command, and the groups that several share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.store.choose import Layers
+
+
+class PlaceAsked(TypedDict):
+    """Where a tile lies in shared memory."""
+
+    placed: str | None
+    swizzle: SwizzleName | None
+
+
+class CodeAsked(TypedDict):
+    """Whether code is wanted, and by which name and where; else JSON or words."""
+
+    code: str | bool | None  # cuda or cute; of `load` a flag
+    output: Path | None
+    called: str | None
+    namespace: str | None
+    as_json: bool
+
+
+class DescriptorAsked(TypedDict):
+    """What a descriptor of wgmma says."""
+
+    swizzle: SwizzleName | None
+    major: str | None
+    lbo: int | None
+    sbo: int | None
+    base_offset: int | None
+    start: int | None
+
+
+class SizesAsked(TypedDict):
+    """Which tcgen05.mma is meant."""
+
+    m: int | None
+    n: int | None
+    vector: int | None
+
+
+class MemoryAsked(SizesAsked):
+    """Which operand in tensor memory is meant."""
+
+    multicast: str | None
+
+
+class ShowAsked(DescriptorAsked, MemoryAsked):
+    """Of `show`, beside the fragments."""
+
+    name: str | None
+    selector: int | None
+    full: bool
+    lanes: bool
+    elements: bool
+    why: bool
+
+
+class ScalesAsked(MemoryAsked):
+    """Of `scales`."""
+
+    lines: list[int] | None
+    scaled: list[int] | None
+    blocks: int | None
+    called: str | None
+
+
+class WhereAsked(DescriptorAsked, MemoryAsked):
+    """Of `where`: elements, slots, bytes or cells."""
+
+    rows: list[int] | None
+    cols: list[int] | None
+    products: list[int]
+    lanes: list[int] | None
+    elements: list[int] | None
+    byte: list[int] | None
+    cta: int | None
+    columns: list[int] | None
+    bit: int | None
+    ld: str | None
+    warp: int | None
+    selector: int | None
+
+
+class TraceAsked(DescriptorAsked, SizesAsked):
+    """Of `trace`: an element of D, a slot or a byte."""
+
+    row: list[int] | None
+    col: list[int] | None
+    product: int | None
+    operand: str | None
+    lane: list[int] | None
+    element: list[int] | None
+    byte: list[int] | None
+    a_in: str | None
+    selector: int | None
+
+
+class TileDescriptorAsked(TypedDict):
+    """Of `descriptor`: a tile, or with `idesc` an instruction of tcgen05."""
+
+    size: tuple[int, int] | None
+    kind: str | None
+    instruction: str | None
+    major: str
+    swizzle: SwizzleName
+    tcgen05: bool
+    idesc: bool
+    zero_mask: bool
+    mma_kind: str | None
+    m: int | None
+    n: int | None
+    a_type: str | None
+    b_type: str | None
+    d_type: str | None
+    scale_type: str | None
+    others: tuple[str, ...]
+
+
+class ConvertAsked(PlaceAsked):
+    """Of `convert`."""
+
+    transpose: bool
+    permute_k: bool
+    kind: str | None
+    typed: str | None
+    contiguous: str | None
+    name: str | None
+    layers: Layers
+    as_json: bool
+
+
+class LoadAsked(CodeAsked):
+    """Of `load`."""
+
+    source: str
+    ld: int | None
+    contiguous: str
+    repacked: bool
+    stored: str | None
+    wanted: str | None
+    group: int | None
+    packer: str | None
+
+
+class PathAsked(CodeAsked, PlaceAsked):
+    """Of `path`."""
+
+    size: str
+    contiguous: str
+    ld: int | None
+    kind: str | None
+    fill: str | None
+    access: str | None
+
+
+class BanksAsked(PlaceAsked):
+    """Of `banks`."""
+
+    fragment: str | None
+    size: str | None
+    type_: str | None
+    contiguous: str
+    accesses: Sequence[str]
+    proposes: bool
+    address: str | None
+    source: str | None
+    patterns: Path | None
+    rule: bool
+    explain: bool
+    name: str | None
+    layers: Layers
+    as_json: bool
+
+
+class CompareAsked(TypedDict):
+    """Of `compare`, beside names and arch."""
+
+    selector: int | None
+    complete: bool
+    costs: bool
+
+
+class CostAsked(TypedDict):
+    """Of `cost`, beside names and arch."""
+
+    partner: str | None
+    as_table: bool
+
+
+class ReadAsked(TypedDict):
+    """Of `read`, beside the files."""
+
+    name: str | None
+    cuda: Path | None
+    tables: bool
+
+
+class ReduceAsked(TypedDict):
+    """Of `reduce`, beside what of it is asked for."""
+
+    op: str
+    size: str | None
+    called: str | None
+    namespace: str | None
+    name: str | None
+    layers: Layers
+    as_json: bool
+
+
+class NumericsAsked(TypedDict):
+    """Of `numerics`: one of its questions."""
+
+    a: str | None
+    b: str | None
+    c: str | None
+    cases: Path | None
+    length: int | None
+    header: bool
+
+
+class LayoutAsked(TypedDict):
+    """Of a layout that `swizzle` has by name."""
+
+    stride: int | None
+    bits: int | None
+    base: int | None
+    arch: str | None
+
+
+class MapAsked(TypedDict):
+    """Of `tensormap`: sides from the inner one on."""
+
+    type: str
+    tile: tuple[int, ...] | None
+    box: tuple[int, ...] | None
+    dims: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    steps: tuple[int, ...] | None
+    interleave: str
+    swizzle: str
+    promotion: str
+    fill: str
+    address: int
+
+
+class GemmAsked(TypedDict):
+    """Of `kernel gemm`."""
+
+    arch: str
+    type: str
+    tile: tuple[int, int, int] | None
+    warps: tuple[int, int] | None
+    stages: int | None
+    a: str
+    b: str
+    out: str | None
+    cluster: int
+    name: str | None
+    size: tuple[int, int, int] | None
+    explain: tuple[int, int, int] | None
+    run: bool
+    output: Path | None
+    as_json: bool
+
+
+class RunAsked(TypedDict):
+    """Of `run`, beside where it reads and writes."""
+
+    patterns: tuple[str, ...]
+    name: str | None
+    index: int | None
+    method: str
+    family: str | None
+    force: bool
+    limit: float
+    as_json: bool
+
+
+class EmitAsked(TypedDict):
+    """Of `emit`, beside the format and the file."""
+
+    called: str | None
+    namespace: str | None
+    selector: int | None
+    name: str | None
+    layers: Layers

@@ -1,0 +1,117 @@
+"""Pages of what other people's packages and compilers say: audits, errata of packages, versions of ptxas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tcprobe.pages.compilers import Told, differing, exceptions, refused
+from tcprobe.pages.site import addresses, words
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.render import Links, ListPart, View
+from tcprobe.pages.tables import spans
+from tcprobe.store import compilers, errata
+from tcprobe.store.compilers import SavedSurvey
+from tcprobe.store.errata import SavedAudit
+
+AUDIT, COMPILERS = "audit.html", "compilers.html"
+NAMED = 6  # forms of a line that are named
+HOW = (
+    "tcprobe audit compares every layout that a package states with the tables, slot by slot, and operands of a "
+    "multiply by its structure tensor. Not covered is what nothing here could prove wrong."
+)
+
+
+def views(facts: Facts) -> Iterator[View]:
+    """A page of audits and one of compilers, where the folders have them."""
+    if saved := audits(facts):
+        yield _audit(facts, saved)
+    survey = next(filter(None, (compilers.load(layer.results.root) for layer in facts.layers.layers)), None)
+    if survey:
+        yield _compilers(facts, survey)
+
+
+def links(facts: Facts) -> list[tuple[str, str]]:
+    """What the first page says of them."""
+    titles = {AUDIT: "What do other packages state?", COMPILERS: "Do compilers agree?"}
+    return [(titles[view.page], view.page) for view in views(facts)]
+
+
+def audits(facts: Facts) -> list[SavedAudit]:
+    """The audits of the nearest folder that has any."""
+    return next(filter(None, (errata.load(layer.results.root) for layer in facts.layers.layers)), [])
+
+
+def stated_otherwise(facts: Facts) -> ListPart:
+    """What packages state otherwise than it was measured: a row a finding."""
+    heads = ["Package", "Layout", "Fragment", "What is wrong", "First slots", "Evidence", "Reported"]
+    rows = [
+        [
+            [(f"{one.package} {one.version}", "")],
+            [(found.name, "")],
+            [_page(facts, found.fragment)],
+            [(found.words, "")],
+            [("; ".join(found.first), "")],
+            [(found.evidence, "")],
+            [(found.reported, "")],
+        ]
+        for one in audits(facts)
+        for found in one.findings
+    ]
+    return ListPart("Packages", "packages", HOW if rows else "", heads if rows else (), rows)
+
+
+def _page(facts: Facts, id_: str) -> tuple[str, str]:
+    """A fragment or an instruction, with its page where it has one."""
+    if fact := facts.of.get(id_):
+        return id_, addresses.fact(fact.id)
+    return id_, addresses.instruction(name) if (name := facts.named.get(id_, "")) else ""
+
+
+def _audit(facts: Facts, saved_audits: Sequence[SavedAudit]) -> View:
+    heads = ["Package", "Version", "Agree", "Differ", "Not covered"]
+    rows = [
+        [[(text, "")] for text in (one.package, one.version, str(one.agree), str(one.differ), str(one.not_covered))]
+        for one in saved_audits
+    ]
+    sums = f"{sum(one.agree for one in saved_audits)} layouts agree, {sum(one.differ for one in saved_audits)} differ"
+    shell = "\n".join(f"tcprobe audit {one.package}" for one in saved_audits)
+    found = stated_otherwise(facts)
+    parts = [
+        ListPart("By package", "by-package", heads=heads, rows=rows, sorts=True),
+        *([ListPart("What differs", "findings", "", found.heads, found.rows)] if found.rows else []),
+        ListPart("In the shell", "shell", "A package that is installed, or layouts of your own as CSV:", code=shell),
+    ]
+    shown = {"paragraphs": [HOW, f"Of {len(saved_audits)} packages: {sums}."], "parts": parts}
+    return View(AUDIT, "list", "Audits of packages", "What Python packages state of layouts, against the tables", shown)
+
+
+def _compilers(facts: Facts, survey: SavedSurvey) -> View:
+    pairs = sum(map(len, survey.archs.values()))
+    about = (
+        f"{len(survey.versions)} versions of ptxas, {pairs} pairs of version and arch. Of their machine code "
+        f"{survey.tables} tables of fragments and {survey.lowerings} lowerings of instructions are the same in every "
+        f"version that shows one; {len(survey.differing) or 'none'} differ."
+    )
+    versions: list[list[Links]] = [[[(name, "")], [(spans(archs), "")]] for name, archs in survey.archs.items()]
+    only = "A version that knows the arch does not show these: it is too old for them, or refuses them."
+    parts = [
+        ListPart("Versions", "versions", heads=["Version", "Archs"], rows=versions),
+        _told(facts, "What differs", "differs", "" if survey.differing else "Nothing.", differing(survey)),
+        _told(facts, "Shown by some versions only", "some", only, exceptions(survey)),
+        _told(facts, "Refused, or not read", "refused", "", refused(survey)),
+        ListPart("In the shell", "shell", "The toolkits that you have:", code="tcprobe compilers"),
+    ]
+    shown = {"paragraphs": [about], "parts": parts}
+    return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree in, and the exceptions", shown)
+
+
+def _told(facts: Facts, head: str, anchor: str, text: str, told: Iterable[Told]) -> ListPart:
+    lines = list(told)
+    heads = ["What", "Archs", "Forms", "Versions", *(["Words"] if any(one.words for one in lines) else [])]
+    rows = []
+    for one in lines:
+        ids, more = words.some(one.ids, NAMED)
+        forms = [_page(facts, id_) for id_ in ids] + ([(f"{more} more", "")] if more else [])
+        row: list[Links] = [[(one.what, "")], [(one.archs, "")], forms, [(one.versions, "")]]
+        rows.append([*row, [(one.words, "")]] if len(heads) > 4 else row)
+    return ListPart(head, anchor, text, heads if rows else (), rows)

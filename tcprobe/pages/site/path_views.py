@@ -1,0 +1,84 @@
+"""Pages that follow one element of A, B and D through a whole kernel, step by step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from tcprobe.kernel.explain import explained
+from tcprobe.pages.site import markup
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.recipe_views import KernelPages, multiply
+from tcprobe.pages.site.render import ListPart, View
+from tcprobe.pages.site.way import ways
+
+PAGE = "path/index.html"
+SHOWN = (200, 150, 77)  # row, column and k of what stands there before anybody chooses
+BOXES = (("row", "Row of A and D"), ("col", "Column of B and D"), ("k", "k"))
+_BYTE = re.compile(r"\bbyte (\d+)\b")
+
+
+def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
+    """A page for each kernel, and the page that leads to them."""
+    if kernels:
+        yield _index(kernels)
+    yield from (_way(facts, one) for one in kernels)
+
+
+def links(facts: Facts) -> list[tuple[str, str]]:
+    """What the first page says of them."""
+    return [("The way of one element through a kernel", PAGE)] if facts.layers.with_published else []
+
+
+def _index(kernels: Sequence[KernelPages]) -> View:
+    about = (
+        "From global memory by TMA, cp.async or plain copies into shared memory, by ldmatrix into registers or "
+        "straight "
+        "into wgmma, through the tensor core into D, and out: which thread, byte and register has one element "
+        "at each step."
+    )
+    heads = ["Kernel", "A", "B", "D"]
+    rows = [
+        [[(one.head, one.way)], *([(" · ".join(map(_kind, way["steps"])), "")] for way in explained(one.kernel, SHOWN))]
+        for one in kernels
+    ]
+    parts = [ListPart("Kernels", "kernels", heads=heads, rows=rows)]
+    shown = {"paragraphs": [about], "parts": parts}
+    return View(PAGE, "list", "The way of one element", about, shown)
+
+
+def _kind(step: str) -> str:
+    """What a step is: its first word."""
+    return re.split(r"[: ,]", step, maxsplit=1)[0].replace("read", "read by wgmma")
+
+
+def _way(facts: Facts, kernel_pages: KernelPages) -> View:
+    kernel, title = kernel_pages.kernel, f"One element's way: GEMM of {kernel_pages.head}"
+    words = (
+        f"{kernel.name}: tiles of {'x'.join(map(str, kernel.asked.tile))}, {kernel.block[0]} threads, "
+        f"{kernel.asked.stages} stages in shared memory."
+    )
+    linked = [("The kernel's code", kernel_pages.code), ("All kernels", PAGE), *multiply(facts, kernel_pages)]
+    row, col, k = SHOWN
+    shown = {
+        "words": words,
+        "links": linked,
+        "boxes": [(key, said, value) for (key, said), value in zip(BOXES, SHOWN, strict=True)],
+        "ways": [
+            {
+                "operand": operand,
+                "element": way["element"],
+                "steps": [(step, _bank(step)) for step in way["steps"]],
+            }
+            for operand, way in zip("abd", explained(kernel, SHOWN), strict=True)
+        ],
+        "product": f"D(row, col) gains A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
+        "command": f"{kernel_pages.command} --explain {row} {col} {k}",
+        "data": markup.data({**ways(kernel), "command": kernel_pages.command}),
+    }
+    return View(kernel_pages.way, "way", title, f"{title}: from global memory to D", shown)
+
+
+def _bank(step: str) -> int | None:
+    """The bank of the byte of shared memory that a step names."""
+    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step)) else None

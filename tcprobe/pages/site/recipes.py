@@ -1,0 +1,290 @@
+"""Recipes of kernel authors: what is asked, as commands say it, what is answered, and the code as commands print it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe.ask.convert import Conversion, convert, held_as
+from tcprobe.ask.convert.header import header
+from tcprobe.ask.convert.stmatrix import StoreOptions
+from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.path import PathOptions, PathPlan, path, request
+from tcprobe.ask.path import cuda as path_code
+from tcprobe.ask.path.answer import formulas
+from tcprobe.ask.reduce import reduce
+from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.repack import cuda as repacked_code
+from tcprobe.ask.repack import python as packer
+from tcprobe.ask.repack import repack
+from tcprobe.ask.repack.words import described
+from tcprobe.code.origin import origin
+from tcprobe.errors import DataError, UsageError
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import Layers
+from tcprobe.store.names import meant
+
+F16, BF16, TF32 = (f"mma.{shape}.row.col.f32.{kinds}.f32" for shape, kinds in (
+    ("m16n8k16", "f16.f16"), ("m16n8k16", "bf16.bf16"), ("m16n8k8", "tf32.tf32")))  # fmt: skip
+E4M3, S8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", "mma.m16n8k32.row.col.s32.s8.s8.s32"
+K8 = "mma.m16n8k8.row.col.f32.f16.f16.f32"  # the largest of sm_75
+VOLTA = "mma.m8n8k4.row.col.f32.f16.f16.f32"
+WGMMA = "wgmma.mma_async.m64n64k16.f32.{0}.{0}"
+NEW, OLD = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"), ("sm_75",)
+MASK, FILL = "row + row0 >= col + col0", "-inf"
+LINE = "sw:3,4,3"  # the swizzle of lines of 128 bytes
+
+
+@dataclass(frozen=True)
+class RecipeAnswer:
+    """What a command says in lines, and the code that it prints."""
+
+    lines: list[str]
+    code: str
+
+
+class RecipeCommand(NamedTuple):
+    """A command on one arch, as a shell takes it, and what answers it."""
+
+    head: str
+    arch: str
+    command: str
+    answer: Callable[[Layers], RecipeAnswer]
+
+
+class Recipe(NamedTuple):
+    """A page: its name, title and words; what is asked for each type and arch."""
+
+    name: str
+    title: str
+    words: str
+    asked: tuple[RecipeCommand, ...]
+
+
+def answered(asked: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
+    """What folders can answer; what they have no tables for is left out."""
+    for one in asked:
+        with suppress(UsageError, DataError):
+            yield one, one.answer(layers)
+
+
+def _cell(name: str, arch: str, layers: Layers) -> Cell:
+    return meant(name, arch, layers).cell
+
+
+def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
+    source, target = (_cell(name, arch, layers) for name in pair)
+    found = convert(held_as(source, None), target, permute_k=permuted)
+    tiles = found.tiling
+    lines = [
+        f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
+    ]
+    return RecipeAnswer([*lines, *_moved(found), *_origins(tiles.source, tiles.target)], header([found]))
+
+
+def _moved(found: Conversion) -> list[str]:
+    fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
+    lines = [found.summary, f"a lane: {found.words}{fewest}", *filter(None, [found.fills])]
+    return [*lines, f"order of k: {' '.join(map(str, found.tiling.order))}"] if found.tiling.order else lines
+
+
+def _origins(*cells: Cell) -> list[str]:
+    return list(dict.fromkeys(map(origin, cells)))
+
+
+def _reduced(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
+    cell = _cell(name, arch, layers)
+    found = reduce(cell, "row", op, "softmax" if op == "softmax" else "reduce")
+    return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
+
+
+def _masked(name: str, arch: str, layers: Layers) -> RecipeAnswer:
+    cell = _cell(name, arch, layers)
+    found = masked(cell, MASK, FILL, "mask")
+    return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
+
+
+def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> RecipeAnswer:
+    found = coded(held_as(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert")
+    tile = found.tile
+    lines = [
+        f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {found.shared}: "
+        f"{found.shared.bytes(tile)} bytes, start aligned to {found.alignment}",
+        f"{found.conversion.summary}; a lane: {found.conversion.words}",
+        f"{len(found.addresses)} x {found.ptx}: {found.wavefronts} wavefronts of all warps, at least {found.ideal}",
+    ]
+    return RecipeAnswer([*lines, *found.evidence], header([found.conversion]))
+
+
+def _repacked(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
+    weights = repack(_cell(name, arch, layers), kind, None, None, layers)
+    code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
+    return RecipeAnswer(described(weights), code)
+
+
+def _loaded(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
+    cell = _cell(name, arch, layers)
+    plan = path(request(cell, PathOptions("64x64", contiguous, _placed(cell), fill=_fill(arch))))
+    return RecipeAnswer([*steps_of(plan), *plan.evidence], path_code.source(plan))
+
+
+def _fill(arch: str) -> str | None:
+    return "plain" if int(arch[3:]) < 80 else None
+
+
+def _placed(cell: Cell) -> str:
+    """The swizzle under which 8 lines of 64 elements take every bank once."""
+    return "sw:2,4,3" if cell.fragment.slot_bits == 8 else "sw:3,4,4" if cell.fragment.slot_bits == 32 else LINE
+
+
+def steps_of(plan: PathPlan) -> Iterator[str]:
+    """A line for each step of a path, with its addresses, then what is proven."""
+    for step in plan.steps:
+        counted = f"{step.wavefronts} wavefronts, at best {step.ideal}" if step.wavefronts is not None else ""
+        said = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues a warp", counted]
+        places = [f"{place} address {text}" for place, text in formulas(plan.asked, step).items() if text]
+        yield "; ".join(filter(None, [*said, *places]))
+    yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements come to their places"
+
+
+def _p_as_a() -> Iterator[RecipeCommand]:
+    wide = [("f16", F16, F16), ("bf16", BF16, BF16), ("tf32", TF32, TF32)]
+    ways = [(kind, arch, d, a, False) for (kind, d, a), arch in product(wide, ("sm_80", "sm_90"))]
+    ways += [("fp8 (e4m3)", arch, F16, E4M3, how) for how in (False, True) for arch in ("sm_89", "sm_120")]
+    ways += [("f16", "sm_75", K8, K8, False)]
+    ways += [(f"{kind}, wgmma", "sm_90", WGMMA.format(kind), WGMMA.format(kind), False) for kind in ("f16", "bf16")]
+    for kind, arch, d, a, permuted in ways:
+        how = " --permute-k" if permuted else ""
+        answer = partial(_converted, (f"{d}.d", f"{a}.a"), arch, permuted)
+        said = f"{kind} on {arch}{', k permuted' if permuted else ''}"
+        yield RecipeCommand(said, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
+
+
+ACCUMULATORS = (
+    *(("m16n8k16", f"{F16}.d", arch) for arch in ("sm_80", "sm_89", "sm_90", "sm_120")),
+    ("m16n8k8", f"{K8}.d", "sm_75"),
+    ("m8n8k4", f"{VOLTA}.d", "sm_70"),
+    ("wgmma m64n64k16", f"{WGMMA.format('f16')}.d", "sm_90"),
+    *(("wmma m16n16k16", "wmma.m16n16k16.d.f32", arch) for arch in ("sm_70", "sm_90")),
+)
+
+
+def _softmax() -> Iterator[RecipeCommand]:
+    ways = [(said, name, arch, "softmax") for said, name, arch in ACCUMULATORS]
+    ways += [("m16n8k16", f"{F16}.d", "sm_80", op) for op in ("max", "sum")]
+    for said, name, arch, op in ways:
+        command = f"tcprobe reduce {name} --over row --op {op} --arch {arch}"
+        yield RecipeCommand(f"{op}, {said} on {arch}", arch, command, partial(_reduced, name, arch, op))
+
+
+def _causal() -> Iterator[RecipeCommand]:
+    for said, name, arch in ACCUMULATORS:
+        command = f"tcprobe reduce {name} --mask '{MASK}' --fill {FILL} --arch {arch}"
+        yield RecipeCommand(f"{said} on {arch}", arch, command, partial(_masked, name, arch))
+
+
+def _epilogue() -> Iterator[RecipeCommand]:
+    names = [("m16n8k16", f"{F16}.d", "plain"), ("wgmma m64n64k16", f"{WGMMA.format('f16')}.d", LINE)]
+    ways = [(*one, kind, "sm_90") for one in names for kind in ("f16", "bf16")]
+    ways += [("m16n8k16", f"{F16}.d", "plain", "bf16", arch) for arch in ("sm_100", "sm_120")]
+    for said, name, placed, kind, arch in ways:
+        shared = "" if placed == "plain" else f" --shared {placed}"
+        command = f"tcprobe convert {name} stmatrix --type {kind}{shared} --arch {arch}"
+        yield RecipeCommand(f"{said} to {kind} on {arch}", arch, command, partial(_stored, name, arch, kind, placed))
+
+
+def _weights() -> Iterator[RecipeCommand]:
+    ways = [(F16, kind, arch) for arch in ("sm_80", "sm_90") for kind in ("s4", "u4", "s8")]
+    ways += [(BF16, "s4", "sm_80"), (F16, "e4m3", "sm_89"), (F16, "e2m1", "sm_120"), (S8, "s4", "sm_80")]
+    for name, kind, arch in ways:
+        wanted = name.split(".")[5]
+        command = f"tcprobe load {name}.b --repack --type {kind} --code --arch {arch}"
+        yield RecipeCommand(
+            f"{kind} for {wanted} on {arch}", arch, command, partial(_repacked, f"{name}.b", arch, kind, "cuda")
+        )
+    for language in ("numpy", "torch"):
+        command = f"tcprobe load {F16}.b --repack --type s4 --packer {language} --arch sm_80"
+        yield RecipeCommand(
+            f"s4: repacked by {language}", "sm_80", command, partial(_repacked, f"{F16}.b", "sm_80", "s4", language)
+        )
+
+
+WHOLE = (("a", "row"), ("b", "col"))  # operands with k contiguous
+HALVES = (
+    *((F16, operand, lines, "sm_80") for operand in "ab" for lines in ("row", "col")),
+    *((name, *one, arch) for name, arch in ((F16, "sm_90"), (BF16, "sm_80"), (K8, "sm_75")) for one in WHOLE),
+)
+OTHERS = tuple((name, *one, arch) for name, arch in ((TF32, "sm_80"), (S8, "sm_80"), (E4M3, "sm_89")) for one in WHOLE)
+
+
+def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeCommand]:
+    for name, operand, lines, arch in ways:
+        kind = name.split(".")[5]
+        shared = {"s8": "sw:2,4,3", "e4m3": "sw:2,4,3", "tf32": "sw:3,4,4"}.get(kind, LINE)
+        fill = " --fill plain" if _fill(arch) else ""
+        shown = f"tcprobe path {name}.{operand} --tile 64x64 --global {lines} --shared {shared}{fill} --code cuda"
+        said = f"{operand.upper()} of {kind}, {lines}s contiguous, on {arch}"
+        yield RecipeCommand(said, arch, f"{shown} --arch {arch}", partial(_loaded, f"{name}.{operand}", arch, lines))
+
+
+def recipes() -> tuple[Recipe, ...]:
+    """Every page of recipes but that of kernels."""
+    return (
+        Recipe(
+            "p-as-a",
+            "P as A: an accumulator as the next multiply's operand",
+            "Attention multiplies P = softmax(Q K) by V. P stands in the registers of an accumulator; the next "
+            "multiply "
+            "wants it as A. What has to move between lanes, if anything:",
+            tuple(_p_as_a()),
+        ),
+        Recipe(
+            "softmax",
+            "Softmax over rows of an accumulator",
+            "A row of the accumulator lies in several lanes. A step of online softmax combines what a lane has, and "
+            "exchanges words between lanes, as few as there can be:",
+            tuple(_softmax()),
+        ),
+        Recipe(
+            "causal-mask",
+            "Causal mask on registers",
+            "Keep D[row][col] where row + row0 >= col + col0, where the tile begins at (row0, col0), and fill "
+            "the others "
+            "with -inf: comparisons of a lane's number, no memory.",
+            tuple(_causal()),
+        ),
+        Recipe(
+            "epilogue",
+            "Epilogue by stmatrix",
+            "The accumulator is converted and stored into shared memory by stmatrix, 8 x 8 elements a matrix, "
+            "from where "
+            "TMA or wide stores take it:",
+            tuple(_epilogue()),
+        ),
+        Recipe(
+            "repacked-weights",
+            "Repacked weights: 4 and 8 bits",
+            "Quantised weights are stored in an order in which a lane's elements of several k steps are one "
+            "16-byte load, "
+            "and are converted in registers:",
+            tuple(_weights()),
+        ),
+        Recipe(
+            "ldmatrix",
+            "ldmatrix of A and B",
+            "A tile of 64 x 64 goes from global memory into swizzled shared memory, and by ldmatrix into the "
+            "fragments, "
+            "without bank conflicts:",
+            tuple(_ldmatrix(HALVES)),
+        ),
+        Recipe(
+            "ldmatrix-8-and-32-bits",
+            "ldmatrix of A and B: 8 and 32 bits",
+            "The same of elements of 8 and 32 bits, of which a row of a matrix of ldmatrix holds 16 or 4:",
+            tuple(_ldmatrix(OTHERS)),
+        ),
+    )

@@ -1,0 +1,203 @@
+// @ts-check
+"use strict";
+/**
+ * Tiles of wgmma in shared memory: descriptors from tiles and fields, fields from descriptors, where each element is.
+ * What `tcprobe descriptor` says; numbers of types and modes come with the page.
+ * @typedef {{lbo: number, sbo: number, swizzle: number, base_offset: number, start: number}} Fields in bytes
+ * @typedef {{lines: number, k: number, type: string, major: string, swizzle: number, block: number}} Asked lines x k; a multiply takes `block` lines
+ */
+(function (/** @type {any} */ root) {
+  const UNIT = 16, REACH = UNIT << 14, K_BYTES = 32, OF_A = 64, MOST_SHARED = 227 << 10, SHOWN = 16;
+  const CODES = { 0: 0, 128: 1, 64: 2, 32: 3 }, WIDTHS = [0, 128, 64, 32];
+  const refuse = (/** @type {string} */ words) => { throw new Error(words); };
+
+  /** The 64 bits; an Error where a field cannot be written. */
+  function encode(/** @type {Fields} */ { lbo, sbo, swizzle, base_offset, start }) {
+    for (const [name, value] of Object.entries({ "leading byte offset": lbo, "stride byte offset": sbo, start })) {
+      if (!(value >= 0 && value < REACH) || value % UNIT) refuse(`${name} ${value}: a multiple of ${UNIT} from 0 to ${REACH - UNIT} is needed`);
+    }
+    if (!(swizzle in CODES)) refuse(`swizzle ${swizzle}: none, 32, 64 or 128`);
+    if (!(base_offset >= 0 && base_offset < 8)) refuse(`base offset ${base_offset}: 0 to 7`);
+    const field = (/** @type {number} */ value, /** @type {number} */ low) => BigInt(value) << BigInt(low);
+    return field(start >> 4, 0) | field(lbo >> 4, 16) | field(sbo >> 4, 32) | field(base_offset, 49) | field(CODES[swizzle], 62);
+  }
+
+  /** The fields of 64 bits; an Error where bits are set that belong to none. @returns {Fields} */
+  function decode(/** @type {bigint} */ bits) {
+    const known = 0x3fffn | (0x3fffn << 16n) | (0x3fffn << 32n) | (7n << 49n) | (3n << 62n);
+    if (bits < 0n || bits >> 64n) refuse("a descriptor has 64 bits");
+    if (bits & ~known) refuse(`bits 0x${(bits & ~known).toString(16)} belong to no field of a descriptor of wgmma`);
+    const part = (/** @type {number} */ low, /** @type {number} */ count) => Number((bits >> BigInt(low)) & ((1n << BigInt(count)) - 1n));
+    return { start: part(0, 14) * UNIT, lbo: part(16, 14) * UNIT, sbo: part(32, 14) * UNIT, base_offset: part(49, 3), swizzle: WIDTHS[part(62, 2)] };
+  }
+
+  const hex = (/** @type {bigint} */ bits) => "0x" + bits.toString(16).padStart(16, "0");
+
+  /** The offset before the swizzle: `line` counts lines and `byte` bytes of k; with major mn bytes of lines, and k. */
+  function linear(/** @type {Fields} */ { lbo, sbo, swizzle }, /** @type {string} */ major, /** @type {number} */ line, /** @type {number} */ byte) {
+    const width = swizzle || UNIT, [outer, inner] = major === "k" ? [line, byte] : [byte, line];
+    const [across, along] = swizzle || major === "k" ? [lbo, sbo] : [sbo, lbo];
+    return (outer % 8) * width + Math.floor(outer / 8) * along + (inner % width) + Math.floor(inner / width) * across;
+  }
+
+  const swizzled = (/** @type {Fields} */ { swizzle, base_offset }, /** @type {number} */ at) =>
+    at ^ ((((at >> 7) - base_offset) & (Math.max(1, swizzle / UNIT) - 1)) << 4);
+
+  /** A tile: its descriptor with reasons, steps, alignment, the box of a tensor map; an Error says why there is none. */
+  function tile(/** @type {Asked} */ { lines, k, type, major, swizzle, block }, /** @type {any} */ data) {
+    if (!Object.hasOwn(data.types, type)) refuse(`wgmma takes no A or B of ${type.slice(0, 20)}`);
+    const bits = data.types[type].bits, width = swizzle || UNIT, inner = ((major === "k" ? k : lines) * bits) / 8, bytes = (lines * k * bits) / 8;
+    if (major === "mn" && bits !== 16) refuse(`wgmma takes ${type} with k contiguous only: major mn is for f16 and bf16`);
+    if (lines < 8 || lines % 8) refuse(`${lines} lines: a descriptor counts groups of 8, so a multiple of 8 is needed`);
+    if (k < 1 || (k * bits) % (8 * K_BYTES)) refuse(`k ${k} is ${(k * bits) / 8} bytes: one multiply takes ${K_BYTES}, so a multiple of that is needed`);
+    if (bytes > MOST_SHARED) refuse(`the tile has ${bytes} bytes; a block has at most ${MOST_SHARED} of shared memory`);
+    if (inner % width) refuse(`${inner} bytes of ${major === "k" ? "k" : "lines"} are no whole rows of ${width} bytes, as the pattern needs`);
+    if (lines % block) refuse(`${lines} lines are no multiple of the ${block} that one multiply takes`);
+    const taken = (block * bits) / 8;
+    if (major === "mn" && swizzle && lines > block && taken % swizzle && swizzle % taken) refuse(`blocks of ${block} lines are ${taken} bytes: the second or third would begin in one row of ${swizzle} bytes and end in another`);
+    const [lbo, sbo, reasons] = strides(lines, k, bits, major, swizzle), fields = { lbo, sbo, swizzle, base_offset: 0, start: 0 };
+    for (const name of ["lbo", "sbo"]) if (fields[name] >= REACH) refuse(`${name} ${fields[name]} does not fit 14 bits of 16 bytes: the tile is too large`);
+    const whole = major === "k" ? { ...fields, lbo: width * lines } : fields; // where the LBO is ignored, one that leads on
+    const place = (/** @type {number} */ line, /** @type {number} */ depth) => major === "k" ? linear(whole, major, line, Math.floor((depth * bits) / 8)) : linear(whole, major, Math.floor((line * bits) / 8), depth);
+    const starts = Array.from({ length: (k * bits) / 8 / K_BYTES }, (_, step) => place(0, (step * K_BYTES * 8) / bits));
+    const steps = starts.slice(1).map((at, n) => at - starts[n]), box = [(width * 8) / bits, major === "k" ? lines : k];
+    const boxBytes = (box[0] * box[1] * bits) / 8;
+    return {
+      fields, reasons, bits, bytes, box: bits >= 8 ? box : [width, box[1]], boxes: bytes / boxBytes, boxBytes, alignment: 8 * swizzle || UNIT,
+      perK: new Set(steps).size === 1 ? steps.slice(0, 1) : steps, perBlock: lines > block ? place(block, 0) : null,
+      offset: (/** @type {number} */ line, /** @type {number} */ depth) => swizzled(whole, place(line, depth)),
+    };
+  }
+
+  /** LBO, SBO, and why they are what they are. @returns {[number, number, Record<string, string>]} */
+  function strides(lines, k, bits, major, swizzle) {
+    if (major === "mn") {
+      if (!swizzle) return [128, 16 * k, { lbo: "from 8 k to the next 8: a core matrix of 8 k x 16 bytes", sbo: `from ${(UNIT * 8) / bits} lines to the next: all ${k} k of 16 bytes lie between them` }];
+      return [swizzle * k, 8 * swizzle, { lbo: `from ${(swizzle * 8) / bits} lines to the next: all ${k} k of ${swizzle} bytes lie between them`, sbo: `from 8 k to the next 8: 8 rows of ${swizzle} bytes` }];
+    }
+    if (!swizzle) return [16 * lines, 128, { lbo: `from one 16 bytes of k to the next: all ${lines} lines of 16 bytes lie between them`, sbo: "from 8 lines to the next 8: a core matrix of 8 x 16 bytes" }];
+    return [UNIT, 8 * swizzle, { lbo: "ignored: k of one wgmma stays inside a row of the pattern (16 by custom)", sbo: `from 8 lines to the next 8: 8 rows of ${swizzle} bytes` }];
+  }
+
+  root.tcprobe = Object.assign(root.tcprobe || {}, { wgmma: { encode, decode, tile, hex } });
+  if (typeof document === "undefined") return;
+
+  root.tcprobe.page = function wgmmaPage() {
+    const { one, all, make, data } = root.tcprobe, boxes = all("#tile [name]"), fields = all("#fields [name]"), bits = one("#bits");
+    const whole = (/** @type {string} */ text, most = 1e6) => (/^\d{1,7}$/.test(text.trim()) && Number(text) <= most ? Number(text) : refuse(`${text.slice(0, 20) || "nothing"} is no number from 0 to ${most}`));
+    let found = /** @type {any} */ (null);
+
+    function asked() {
+      const value = Object.fromEntries(boxes.map((box) => [box.name, box.value])), size = /^(\d{1,6})x(\d{1,6})$/.exec(value.tile.trim());
+      if (!size) return refuse("a tile is LINESxK such as 128x64");
+      const n = whole(value.n, 256);
+      if (n < 8 || n % 8) refuse(`N ${n}: a multiple of 8 from 8 to 256`);
+      return { lines: Number(size[1]), k: Number(size[2]), type: value.type, major: value.major, swizzle: Number(value.swizzle) || 0, operand: value.operand, n, block: value.operand === "a" ? OF_A : n };
+    }
+
+    function show() {
+      const said = one("#tile-wrong"), list = one("#tile-said");
+      said.textContent = "";
+      try {
+        const at = asked();
+        found = tile(at, data);
+        const { lbo, sbo } = found.fields, value = hex(encode(found.fields)), how = at.swizzle || "none";
+        one("#descriptor").textContent = value;
+        list.replaceChildren(...[
+          `LBO ${lbo}: ${found.reasons.lbo}`, `SBO ${sbo}: ${found.reasons.sbo}`, `${found.bytes} bytes; the start address is a multiple of ${found.alignment}`,
+          found.perK.length ? `each k step: +${found.perK.join(", +")} bytes (+${found.perK.map((/** @type {number} */ step) => step / 16).join(", +")} in the descriptor)` : "one k step",
+          ...(found.perBlock === null ? [] : [`each block of ${at.block} lines: +${found.perBlock} bytes (+${found.perBlock / 16} in the descriptor)`]),
+          `tensor map: ${found.boxes} x box ${found.box.join(" x ")} (${found.boxBytes} bytes), CU_TENSOR_MAP_DATA_TYPE_${data.types[at.type].map}, CU_TENSOR_MAP_SWIZZLE_${at.swizzle ? at.swizzle + "B" : "NONE"}`,
+        ].map((line) => make("li", line)));
+        one("#page").href = `${root.tcprobe.home}${data.types[at.type].page}?n=${at.n}`;
+        one("#command").textContent = `tcprobe descriptor --tile ${at.lines}x${at.k} --instruction ${data.types[at.type].form.replace("{n}", String(at.n))}.${at.operand}_smem --major ${at.major} --swizzle ${how}`;
+        draw(at);
+      } catch (error) {
+        found = null;
+        said.textContent = "Not possible: " + error.message + ".";
+        one("#descriptor").textContent = "-";
+        list.replaceChildren();
+        one("#where").replaceChildren();
+      }
+    }
+
+    /** Pieces of 16 bytes: rows are lines with major k, else k; a cell is the byte where one begins. */
+    function draw(/** @type {Asked} */ at) {
+      const per = 128 / found.bits, [rows, length] = at.major === "k" ? [at.lines, at.k] : [at.k, at.lines], count = Math.min(SHOWN, length / per);
+      const top = make("tr"), head = make("thead"), body = make("tbody");
+      top.append(make("td"), ...Array.from({ length: count }, (_, piece) => make("th", String(piece * per))));
+      for (let row = 0; row < Math.min(SHOWN, rows); row++) {
+        const line = make("tr");
+        line.append(make("th", String(row)));
+        for (let piece = 0; piece < count; piece++) {
+          const byte = at.major === "k" ? found.offset(row, piece * per) : found.offset(piece * per, row), cell = make("td", String(byte), "c" + ((byte / UNIT) % 8));
+          cell.dataset.said = `${at.major === "k" ? "line" : "k"} ${row}, ${at.major === "k" ? "k" : "lines"} ${piece * per} to ${piece * per + per - 1}: bytes ${byte} to ${byte + 15}, banks ${(byte / 4) % 32} to ${((byte / 4) % 32) + 3}`;
+          line.append(cell);
+        }
+        body.append(line);
+      }
+      head.append(top);
+      const table = one("#where");
+      table.replaceChildren(make("caption", at.major === "k" ? "lines down, k across, 16 bytes a cell: where each begins" : "k down, lines across, 16 bytes a cell: where each begins"), head, body);
+    }
+
+    /** Fields of a descriptor from its bits, or the bits from its fields. */
+    function bitsToFields() {
+      const said = one("#fields-wrong");
+      said.textContent = "";
+      try {
+        if (!/^0x[0-9a-f]{1,16}$/i.test(bits.value.trim())) refuse("a descriptor is 64 bits in hex, such as 0x4000004000010000");
+        const now = decode(BigInt(bits.value.trim()));
+        for (const box of fields) box.value = String(box.name === "swizzle" ? now.swizzle || "none" : now[box.name]);
+        words(now);
+      } catch (error) { said.textContent = "Not possible: " + error.message + "."; }
+    }
+
+    function fieldsToBits() {
+      const said = one("#fields-wrong");
+      said.textContent = "";
+      try {
+        const now = /** @type {any} */ (Object.fromEntries(fields.map((box) => [box.name, box.name === "swizzle" ? Number(box.value) || 0 : whole(box.value)])));
+        bits.value = hex(encode(now));
+        words(now);
+      } catch (error) { said.textContent = "Not possible: " + error.message + "."; }
+    }
+
+    function words(/** @type {Fields} */ now) {
+      const span = now.swizzle ? ` The pattern starts anew every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is no multiple of that: it goes by the address, minus the base offset" : ""}.` : "";
+      one("#fields-said").textContent = `Bits 0 to 13 are start / 16 = ${now.start / 16}, 16 to 29 LBO / 16 = ${now.lbo / 16}, 32 to 45 SBO / 16 = ${now.sbo / 16}, 49 to 51 the base offset ${now.base_offset}, 62 and 63 the swizzle ${CODES[now.swizzle]}.${span}`;
+    }
+
+    function write() {
+      history.replaceState(null, "", "#" + boxes.map((box) => `${box.name}=${box.value.replace(/[^\w]/g, "").slice(0, 20)}`).join("&"));
+      show();
+    }
+
+    function read() {
+      const given = new URLSearchParams(location.hash.slice(1));
+      let lost = Array.from(given.keys()).some((key) => key !== "desc" && !boxes.some((box) => box.name === key));
+      for (const box of boxes) {
+        const value = given.get(box.name);
+        if (value === null) continue;
+        const fits = box.tagName === "SELECT" ? all("option", box).some((option) => option.value === value) : (box.name === "n" ? /^\d{1,3}$/ : /^\d{1,6}x\d{1,6}$/).test(value);
+        if (fits) box.value = value;
+        else lost = true;
+      }
+      const desc = given.get("desc");
+      if (desc !== null && /^0x[0-9a-f]{1,16}$/i.test(desc)) bits.value = desc;
+      else if (desc !== null) lost = true;
+      show();
+      bitsToFields();
+      if (lost) one("#tile-wrong").textContent = "The address says what this page does not know; the default is shown in its place.";
+    }
+
+    boxes.forEach((box) => box.addEventListener("change", write));
+    fields.forEach((box) => box.addEventListener("input", fieldsToBits));
+    bits.addEventListener("input", bitsToFields);
+    all("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
+    one("#where").addEventListener("mouseover", (event) => { const said = event.target.dataset.said; if (said) one("#readout").textContent = said; });
+    one("#where").addEventListener("click", (event) => { const said = event.target.dataset.said; if (said) one("#readout").textContent = said; });
+    addEventListener("hashchange", read);
+    read();
+  };
+})(globalThis);

@@ -1,0 +1,169 @@
+"""Pictures of tensor memory, 128 lanes of 512 columns: where tcgen05's multiplies keep operands, as documented."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, extent, operands, placed
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.instruction import Instruction
+from tcprobe.pages.site import addresses, fact_view, words
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.render import Links
+from tcprobe.references.memory_operand import LANES
+from tcprobe.values import Json
+
+COLUMNS = 512
+X, Y = 2, 2  # pixels of a column and of a lane
+GAP = 24  # pixels between two CTAs
+# the forms that are drawn, and how many scales a row has there
+FORMS = (
+    *((f"tcgen05.mma.cta_group::{group}.kind::f16", 0) for group in (1, 2)),
+    ("tcgen05.mma.ws.cta_group::1.kind::f16", 0),
+    ("tcgen05.mma.sp.cta_group::1.kind::f16", 0),
+    ("tcgen05.mma.cta_group::1.kind::mxf8f6f4", 1),
+    ("tcgen05.mma.cta_group::1.kind::mxf4nvf4", 4),
+)
+MOST_N = 128  # columns of D, so that all operands stand side by side
+
+
+class Region(NamedTuple):
+    """Lanes next to each other of one CTA that hold lines next to each other, over columns from the operand's first.
+
+    A line is a row, of scales of B a column; `row` is the first.
+    """
+
+    cta: int
+    lane: int
+    lanes: int
+    column: int
+    columns: int
+    row: int
+
+
+def figures(facts: Facts) -> Iterator[Json]:
+    """A picture for each form and M."""
+    for id_, vector in FORMS:
+        form = inventory.instructions()[id_]
+        if id_ in facts.bare:
+            yield from (_figure(form, int(m), vector) for m in form.stated["m_values"])
+
+
+def _figure(instruction: Instruction, m: int, vector: int) -> Json:
+    n = max(n for n in map(int, instruction.stated["n_values"]) if n <= MOST_N)
+    drawn, start = list[Json](), 0
+    ctas = 1
+    for operand in operands(instruction):
+        found = _placed(operand, Wanted(m, n, 0, vector if operand.name.startswith("scale") else 0))
+        if found is None:
+            continue
+        regions = list(_regions(found))
+        width = 1 + max(one.column + one.columns - 1 for one in regions)
+        ctas = max(ctas, 1 + max(one.cta for one in regions))
+        drawn += [_drawn(operand.name, one, start) for one in regions]
+        drawn[-1]["key"] = f"{words.name_of(operand.name)}: columns {start} to {start + width - 1}, {_said(found)}"
+        start += -(-width // 4) * 4
+    high = ctas * LANES * Y + (ctas - 1) * GAP
+    return {
+        "head": f"{instruction.id.removeprefix('tcgen05.')}, M {m}, N {n}",
+        "anchor": addresses.slug(f"{instruction.id} m{m}"),
+        "page": addresses.instruction(instruction.id),
+        "instruction": instruction.id,
+        "width": COLUMNS * X,
+        "height": high,
+        "rects": drawn,
+        "legend": [one["key"] for one in drawn if "key" in one],
+        "warps": [(cta * (LANES * Y + GAP) + warp * 32 * Y, cta, warp) for cta in range(ctas) for warp in range(4)],
+        "command": f"tcprobe show {instruction.id} --m {m} --n {n}",
+    }
+
+
+def _placed(in_memory: MemoryOperand, wanted: Wanted) -> InTensorMemory | None:
+    """Where an operand is; None where nobody states it for this M and N."""
+    try:
+        extent(in_memory.form, "m", wanted.m)
+        return placed(in_memory, wanted)
+    except UsageError:
+        return None
+
+
+def _said(found: InTensorMemory) -> str:
+    said = found.statement
+    times = f", each held {found.held} times" if found.held > 1 else ""
+    letter = f", layout {found.letter}" if found.letter and found.operand.name == "d" else ""
+    return f"{said.rows} x {said.cols} of {said.bits} bits{letter}{times}; {said.source}"
+
+
+def _regions(found: InTensorMemory) -> Iterator[Region]:
+    """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
+    said, across = found.statement, found.operand.name == "scale_b"
+    cells: dict[tuple[int, int], dict[int, int]] = {}
+    for row, col in product(range(said.rows), range(said.cols)):
+        line = col if across else row
+        for place in found.places(row, col):
+            of = cells.setdefault((place.cta, place.lane), {})
+            of[place.column] = min(line, of.get(place.column, line))
+    runs = sorted(run for (cta, lane), of in cells.items() for run in _runs(cta, lane, of))
+    region: Region | None = None
+    for cta, column, columns, lane, line in runs:
+        like = region and (region.cta, region.column, region.columns) == (cta, column, columns)
+        if region and like and (region.lane + region.lanes, region.row + region.lanes) == (lane, line):
+            region = region._replace(lanes=region.lanes + 1)
+            continue
+        if region:
+            yield region
+        region = Region(cta, lane, 1, column, columns, line)
+    if region:
+        yield region
+
+
+def _runs(cta: int, lane: int, line_of: Mapping[int, int]) -> Iterator[tuple[int, int, int, int, int]]:
+    """(cta, first column, columns, lane, line) of the columns next to each other of a lane that have one line."""
+    found: list[list[int]] = []
+    for column, line in sorted(line_of.items()):
+        if found and found[-1][1:] == [column - found[-1][0], line]:
+            found[-1][1] += 1
+        else:
+            found.append([column, 1, line])
+    for first, count, line in found:
+        yield cta, first, count, lane, line
+
+
+def _drawn(name: str, one: Region, start: int) -> Json:
+    """A rectangle: where, its colour by the first row, and what it holds."""
+    axis = "column" if name == "scale_b" else "row"
+    rows = f"{axis}s {one.row} to {one.row + one.lanes - 1}" if one.lanes > 1 else f"{axis} {one.row}"
+    first = start + one.column
+    return {
+        "x": first * X,
+        "y": one.cta * (LANES * Y + GAP) + one.lane * Y,
+        "w": one.columns * X,
+        "h": one.lanes * Y,
+        "of": f"c{one.row // 16 % 8}",
+        "text": f"{words.name_of(name)}: {rows}" if one.columns * X >= 100 and one.lanes >= 8 else "",
+        "said": f"{words.name_of(name)}: {rows}; cta {one.cta}, lanes {one.lane} to {one.lane + one.lanes - 1}, "
+        f"columns {first} to {first + one.columns - 1}",
+    }
+
+
+def loads(facts: Facts) -> list[Sequence[Links]]:
+    """A row for each shape of tcgen05.ld: what a warp's load takes, its registers and formula, its picture."""
+    rows = list[Sequence[Links]]()
+    for fact in facts.facts.values():
+        fragment = fact.fragment
+        if not (fragment.id.startswith("tcgen05.ld.") and fragment.operand == "d"):
+            continue
+        picture = fact_view.picture(fact.main)
+        rows.append(
+            [
+                [(fragment.id, addresses.fact(fact.id))],
+                [(f"{fragment.rows} lanes x {fragment.cols} column{'s' * (fragment.cols > 1)}", "")],
+                [(str(fragment.registers), "")],
+                [(words.formula(fact.main.table).replace("\n", "; "), "")],
+                [("picture", picture)] if picture else [("-", "")],
+            ]
+        )
+    return rows
