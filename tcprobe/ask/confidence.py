@@ -70,11 +70,15 @@ def least(cells: Iterable[Cell]) -> Confidence:
     return min(map(confidence, cells), key=lambda one: (ORDER.index(one.word), sum(one[:3])))
 
 
-def in_rules(found: Sequence[Finding], alike: int, named: int) -> Confidence:
-    """In rules that follow from findings of an arch; `alike` of `named` rules are as a reference states them."""
-    said = (1, 0) if alike == named else (0, 1)
-    makers = len({one.method for one in found}), len(_witnesses(found, live=True)), len(_witnesses(found, live=False))
-    return Confidence(*makers, 0, *said) if found else UNMEASURED
+def in_rules(of_arch: Sequence[Finding], alike: int, of_all: int) -> Confidence:
+    """In rules that follow from findings of an arch; `alike` of `of_all` rules are as a reference states them."""
+    said = (1, 0) if alike == of_all else (0, 1)
+    makers = (
+        len({one.method for one in of_arch}),
+        len(_witnesses(of_arch, live=True)),
+        len(_witnesses(of_arch, live=False)),
+    )
+    return Confidence(*makers, 0, *said) if of_arch else UNMEASURED
 
 
 def line(sure: Confidence) -> str:

@@ -31,22 +31,22 @@ def run(scheduler: str, request: Request, toolkits: Sequence[Path], folder: Path
         outcomes, conflicts = fleet.run(Results(folder))
     finally:
         crew.close()
-    for outcome in outcomes:
-        _print(outcome, folder, as_json)
+    for job_outcome in outcomes:
+        _print(job_outcome, folder, as_json)
     for conflict in conflicts:
         click.echo(escaped(f"conflict: {conflict}"), err=True)
-    if conflicts or any(outcome.words is not None for outcome in outcomes):
+    if conflicts or any(job_outcome.words is not None for job_outcome in outcomes):
         sys.exit(1)
 
 
-def _print(outcome: JobOutcome, folder: Path, as_json: bool) -> None:
+def _print(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(outcome.to_json() | {"results": str(folder)}))
+        click.echo(json.dumps(job_outcome.to_json() | {"results": str(folder)}))
         return
-    for complaint in outcome.complaints:
-        printing.say(f"{outcome.key}: {complaint}")
-    if outcome.words is not None:
-        click.echo(escaped(f"{outcome.key}: given up: {outcome.words}"))
+    for complaint in job_outcome.complaints:
+        printing.say(f"{job_outcome.key}: {complaint}")
+    if job_outcome.words is not None:
+        click.echo(escaped(f"{job_outcome.key}: given up: {job_outcome.words}"))
         return
-    known = f", {outcome.known} known before" if outcome.known else ""
-    click.echo(escaped(f"{outcome.key}: {len(outcome.found)} findings{known}, from {outcome.machine}"))
+    known = f", {job_outcome.known} known before" if job_outcome.known else ""
+    click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.found)} findings{known}, from {job_outcome.machine}"))

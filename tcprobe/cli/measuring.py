@@ -143,30 +143,30 @@ def run(
         sys.exit(1)
 
 
-def _request(asked: RunAsked, cuda: Path | None) -> Request:
+def _request(run_asked: RunAsked, cuda: Path | None) -> Request:
     """What a run is asked for."""
     from tcprobe.run.campaign import Request
 
-    found = (asked["patterns"], asked["name"], asked["index"], asked["method"], cuda)
-    return Request(*found, asked["force"], asked["limit"], asked["family"])
+    found = (run_asked["patterns"], run_asked["name"], run_asked["index"], run_asked["method"], cuda)
+    return Request(*found, run_asked["force"], run_asked["limit"], run_asked["family"])
 
 
-def _check(toolkits: Sequence[Path], asked: RunAsked) -> None:
+def _check(toolkits: Sequence[Path], run_asked: RunAsked) -> None:
     """UsageError for options that contradict each other, and for an arch or a family that there is not."""
     from tcprobe.isa import arch
 
-    if len(toolkits) > 1 and asked["method"] != "sass":
+    if len(toolkits) > 1 and run_asked["method"] != "sass":
         raise UsageError("--cuda given several times is for machine code: add --method sass.")
-    _check_family(asked["family"])
-    if asked["name"] not in (None, "all"):
-        arch.arch(asked["name"])
-    if asked["method"] == "sass" and asked["index"] is not None:
+    _check_family(run_asked["family"])
+    if run_asked["name"] not in (None, "all"):
+        arch.arch(run_asked["name"])
+    if run_asked["method"] == "sass" and run_asked["index"] is not None:
         raise UsageError("--device means a live GPU; --method sass reads machine code.")
 
 
-def _check_fleet(scheduler: str, given: Mapping[str, object]) -> None:
+def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
     """UsageError for options, by name, that mean one machine."""
-    for option in (name for name, value in given.items() if value not in (None, False)):
+    for option in (name for name, value in set_options.items() if value not in (None, False)):
         raise UsageError(f"{option} is of one machine; {scheduler} asks many, and measures anew.")
 
 

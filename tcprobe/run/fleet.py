@@ -84,13 +84,13 @@ class JobOutcome:
 
 @dataclass
 class Fleet:
-    """A request that a crew carries out; `folders` of toolkits, "" the installed one; `patience` seconds without
+    """A request that a crew carries out; `toolkit_folders` has "" for the installed one; `patience` seconds without
     any machine that could do a job before it is given up. `say` gets lines of talk.
     """
 
     crew: Crew
     request: Request
-    folders: Sequence[str]
+    toolkit_folders: Sequence[str]
     say: Callable[[str], None] = lambda _: None
     patience: float = 60.0
     offers: dict[str, Offer] = field(default_factory=dict)
@@ -132,8 +132,8 @@ class Fleet:
             return False
         if time.monotonic() - self._idle_since < self.patience and (waiting or not self.offers):
             return False
-        for outcome in waiting:
-            outcome.words = "no machine is left that could do it"
+        for job_outcome in waiting:
+            job_outcome.words = "no machine is left that could do it"
         return True
 
     def _lose(self, there: Mapping[str, int]) -> None:
@@ -148,9 +148,9 @@ class Fleet:
         """Ask machines that are new what they have; give the others as much as they take."""
         for machine in [one for one in there if one not in self._asked | self.distrusted]:
             self._asked.add(machine)
-            self._given[self.crew.give(machine, offer, list(self.folders), self.request.limit)] = machine, None
+            self._given[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = machine, None
         if self._unplanned and all(key is not None for _, key in self._given.values()):
-            self._jobs |= jobs(self.request, self.folders, self.offers)
+            self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
             self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
             self._unplanned = False
         busy = Counter(machine for machine, _ in self._given.values())
@@ -166,23 +166,23 @@ class Fleet:
         """The first job that waits and that a machine can do."""
         given = {key for _, key in self._given.values()}
         for key, job in self._jobs.items():
-            outcome = self.outcomes[key]
-            if not outcome.settled and key not in given and machine in job.able.keys() - outcome.refused_by:
+            job_outcome = self.outcomes[key]
+            if not job_outcome.settled and key not in given and machine in job.able.keys() - job_outcome.refused_by:
                 return key
         return None
 
-    def _take(self, ticket: str, answer: object) -> None:
+    def _take(self, ticket: str, reply: object) -> None:
         """What came of a piece of work."""
         machine, key = self._given.pop(ticket)
-        if isinstance(answer, LostMachineError):
+        if isinstance(reply, LostMachineError):
             if key is not None:
-                self._complain(self.outcomes[key], machine, str(answer), again=True)
+                self._complain(self.outcomes[key], machine, str(reply), again=True)
             return
         try:
             if key is None:
-                self._take_offer(machine, decoded(answer, Offer))
+                self._take_offer(machine, decoded(reply, Offer))
             else:
-                self._take_report(self.outcomes[key], machine, decoded(answer, RunAnswer))
+                self._take_report(self.outcomes[key], machine, decoded(reply, RunAnswer))
         except DataError as error:
             self.say(f"{machine}: {error} It is asked for nothing more.")
             if key is not None:
@@ -194,39 +194,39 @@ class Fleet:
         names = [f"{d.name} ({d.arch})" for d in offered.devices] + [one.name for one in offered.compilers]
         self.say(f"{machine}: {', '.join(names) or 'neither a GPU nor a compiler'}.")
 
-    def _take_report(self, outcome: JobOutcome, machine: str, answer: RunAnswer) -> None:
-        if answer.report is None:
-            self._complain(outcome, machine, f"code {answer.code}: {answer.words}")
+    def _take_report(self, job_outcome: JobOutcome, machine: str, run_answer: RunAnswer) -> None:
+        if run_answer.report is None:
+            self._complain(job_outcome, machine, f"code {run_answer.code}: {run_answer.words}")
             return
-        outcome.found = findings_of(self._jobs[outcome.key], machine, answer.report)
-        outcome.machine = machine
-        self.say(f"{outcome.key}: {len(outcome.found)} findings, from {machine}.")
+        job_outcome.found = findings_of(self._jobs[job_outcome.key], machine, run_answer.report)
+        job_outcome.machine = machine
+        self.say(f"{job_outcome.key}: {len(job_outcome.found)} findings, from {machine}.")
 
-    def _complain(self, outcome: JobOutcome, machine: str, words: str, again: bool = False) -> None:
+    def _complain(self, job_outcome: JobOutcome, machine: str, words: str, again: bool = False) -> None:
         """Note that a machine did not do a job; others do it, or it itself where it comes `again`."""
-        outcome.complaints.append(f"{machine}: {words}")
+        job_outcome.complaints.append(f"{machine}: {words}")
         if not again:
-            outcome.refused_by.add(machine)
-        able = self._jobs[outcome.key].able.keys() - outcome.refused_by
-        if len(outcome.complaints) >= MOST_TRIES or not able:
-            outcome.words = outcome.complaints[-1]
+            job_outcome.refused_by.add(machine)
+        able = self._jobs[job_outcome.key].able.keys() - job_outcome.refused_by
+        if len(job_outcome.complaints) >= MOST_TRIES or not able:
+            job_outcome.words = job_outcome.complaints[-1]
 
     def _distrust(self, machine: str) -> None:
         """Ask a machine for nothing more; what it did is to be done again, by others."""
         self.distrusted.add(machine)
-        for outcome in self.outcomes.values():
-            outcome.refused_by.add(machine)
-            if outcome.machine == machine:
-                outcome.machine, outcome.found = None, []
-                self._complain(outcome, machine, "another report of it was refused")
+        for job_outcome in self.outcomes.values():
+            job_outcome.refused_by.add(machine)
+            if job_outcome.machine == machine:
+                job_outcome.machine, job_outcome.found = None, []
+                self._complain(job_outcome, machine, "another report of it was refused")
 
     def _merged(self, results: Results) -> list[Conflict]:
         """Merge what came home, in the order of the jobs, whoever was first; contradictions among it."""
         conflicts: list[Conflict] = []
-        for outcome in sorted(self.outcomes.values(), key=lambda one: one.key):
-            if outcome.found:
-                merged = take(outcome.found, results)
-                outcome.known = merged.known
+        for job_outcome in sorted(self.outcomes.values(), key=lambda one: one.key):
+            if job_outcome.found:
+                merged = take(job_outcome.found, results)
+                job_outcome.known = merged.known
                 conflicts += merged.conflicts
         return conflicts
 

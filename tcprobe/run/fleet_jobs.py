@@ -50,13 +50,13 @@ class FleetJob:
     able: Mapping[str, tuple[tuple[str, ...], Device]]
 
 
-def decoded(text: object, kind: type[Stated]) -> Stated:
-    """What a machine answered; DataError where it is nothing of this kind."""
-    most = MOST_OFFER if kind is Offer else MOST_ANSWER
-    if not isinstance(text, str) or len(text) > most:
+def decoded(reply: object, shape: type[Stated]) -> Stated:
+    """What a machine answered; DataError where it is nothing of this shape."""
+    most = MOST_OFFER if shape is Offer else MOST_ANSWER
+    if not isinstance(reply, str) or len(reply) > most:
         raise DataError(f"no answer, or one of more than {most} characters.")
     try:
-        found = msgspec.json.decode(text, type=kind)
+        found = msgspec.json.decode(reply, type=shape)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise DataError(f"no answer of a tcprobe: {error}.") from None
     if isinstance(found, Offer):
@@ -64,19 +64,24 @@ def decoded(text: object, kind: type[Stated]) -> Stated:
     return found
 
 
-def _check_offer(found: Offer) -> None:
+def _check_offer(offered: Offer) -> None:
     """DataError where versions differ, there is too much, or a GPU is none that can be."""
-    if found.tcprobe != __version__:
-        raise DataError(f"it has tcprobe {found.tcprobe}, here is {__version__}: install the same.")
-    counts = [len(found.devices), len(found.compilers), len(found.words), *(len(c.archs) for c in found.compilers)]
+    if offered.tcprobe != __version__:
+        raise DataError(f"it has tcprobe {offered.tcprobe}, here is {__version__}: install the same.")
+    counts = [
+        len(offered.devices),
+        len(offered.compilers),
+        len(offered.words),
+        *(len(c.archs) for c in offered.compilers),
+    ]
     if max(counts) > MOST_PARTS:
         raise DataError(f"it offers more than {MOST_PARTS} of a thing.")
-    if any(device.method != "live" for device in found.devices):
+    if any(device.method != "live" for device in offered.devices):
         raise DataError("it offers a GPU that is none.")
 
 
-def jobs(request: Request, folders: Sequence[str], offers: Mapping[str, Offer]) -> dict[JobKey, FleetJob]:
-    """By key what is to be done, as machines offer it; `folders` of toolkits, "" for the installed one.
+def jobs(request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]) -> dict[JobKey, FleetJob]:
+    """By key what is to be done, as machines offer it; `toolkit_folders` has "" for the installed one.
 
     UsageError for an arch that there is not.
     """
@@ -84,7 +89,7 @@ def jobs(request: Request, folders: Sequence[str], offers: Mapping[str, Offer]) 
     if request.method == "live" or (request.method == "auto" and live and request.name != "all"):
         return live
     measured = {key.arch for key in live}
-    return live | {k: job for k, job in _from_code(request, folders, offers) if k.arch not in measured}
+    return live | {k: job for k, job in _from_code(request, toolkit_folders, offers) if k.arch not in measured}
 
 
 def _live(request: Request, offers: Mapping[str, Offer]) -> Iterator[tuple[JobKey, FleetJob]]:
@@ -103,11 +108,11 @@ def _live(request: Request, offers: Mapping[str, Offer]) -> Iterator[tuple[JobKe
 
 
 def _from_code(
-    request: Request, folders: Sequence[str], offers: Mapping[str, Offer]
+    request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]
 ) -> Iterator[tuple[JobKey, FleetJob]]:
     """Each compiler and arch, the compilers in the order in which they were named."""
     wanted = None if request.name in (None, "all") else arch.arch(request.name or "").name
-    for folder in folders:
+    for folder in toolkit_folders:
         kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
         for address, offered in offers.items():
             for tools in (one for one in offered.compilers if one.cuda == folder):

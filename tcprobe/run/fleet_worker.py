@@ -51,10 +51,10 @@ class RunAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: str
 
 
-def offer(folders: Sequence[str], limit: float) -> str:
-    """An `Offer`. `folders` are those of toolkits, "" for the installed one; `limit` seconds for any tool's answer."""
+def offer(toolkit_folders: Sequence[str], limit: float) -> str:
+    """An `Offer`. `toolkit_folders` has "" for the installed one; `limit` seconds for any tool's answer."""
     compilers, words = [], []
-    for folder in folders:
+    for folder in toolkit_folders:
         try:
             tools = toolchain.find(Path(folder) if folder else None, limit)
             compilers.append(OfferedCompiler(folder, tools.name, [row.name for row in tools.archs]))
@@ -62,7 +62,7 @@ def offer(folders: Sequence[str], limit: float) -> str:
             words.append(str(understood(error)))
     devices: list[Device] = []
     try:
-        ptxas = toolchain.compiler(Path(folders[0])) if folders and folders[0] else None
+        ptxas = toolchain.compiler(Path(toolkit_folders[0])) if toolkit_folders and toolkit_folders[0] else None
         with Session(live_worker(ptxas, limit)) as session:
             devices = session.devices
     except Exception as error:

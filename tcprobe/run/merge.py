@@ -66,11 +66,11 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
     return take([finding for path in paths for finding in accepted(path, target)], target, contributor)
 
 
-def take(given: Sequence[Known], target: Results, contributor: str = "") -> Merged:
+def take(accepted_findings: Sequence[Known], target: Results, contributor: str = "") -> Merged:
     """Take findings that were accepted into `target`."""
     before = list(_measured(target))
     there = {_identity(finding) for finding in before}
-    new = {_identity(finding): finding for finding in given if _identity(finding) not in there}
+    new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in there}
     runs: dict[str, list[Known]] = {}
     for finding in new.values():
         runs.setdefault(run_id(finding, contributor), []).append(finding)
@@ -79,8 +79,8 @@ def take(given: Sequence[Known], target: Results, contributor: str = "") -> Merg
         folder = target.run(name)
         findings.save_all(folder, made)
     added = {name: len(made) for name, made in runs.items()}
-    known = sum(_identity(finding) in there for finding in given)
-    return Merged(added, known, list(_conflicts(before, given)))
+    known = sum(_identity(finding) in there for finding in accepted_findings)
+    return Merged(added, known, list(_conflicts(before, accepted_findings)))
 
 
 def run_id(finding: Known, contributor: str = "") -> str:

@@ -102,12 +102,12 @@ def _note(said: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mappin
         said.setdefault(fact, {})[compiler] = content
 
 
-def _tables(request: Request, rows: Sequence[Arch]) -> dict[ComparedFact, str]:
+def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact, str]:
     """The layouts that a compiler's code shows of some archs."""
     with Scratch() as scratch:
         Campaign(request, scratch.folder).run(None)
         results = Results(scratch.folder)
-        return {fact: layout for row in rows for fact, layout in _layouts(results, row)}
+        return {fact: layout for row in survey_archs for fact, layout in _layouts(results, row)}
 
 
 def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]:
@@ -118,11 +118,13 @@ def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]
                     yield ComparedFact("table", fragment.id, arch.name), measured.tables[fragment.operand].id
 
 
-def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, rows: Sequence[Arch]) -> None:
+def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, survey_archs: Sequence[Arch]) -> None:
     """The matrix opcodes of every form that a warp executes, or why it is refused, arch by arch."""
     newest = newest_ptx(tools)
     with children.threads(AT_ONCE) as pool:
-        for row, by_form in zip(rows, pool.map(lambda row: _lowerings(tools, row, newest), rows), strict=True):
+        for row, by_form in zip(
+            survey_archs, pool.map(lambda row: _lowerings(tools, row, newest), survey_archs), strict=True
+        ):
             for id_, lowered in by_form.items():
                 fact = ComparedFact("lowering", id_, row.name)
                 if lowered.refused:
