@@ -66,9 +66,11 @@ def gpu_missing() -> str | None:
 
 
 @functools.cache
-def consumer_missing() -> str | None:
-    """What of the consumers extra is not installed; a run of these tests alone (`-m consumer`) skips none."""
-    lacking = [name for name in CONSUMERS if find_spec(name) is None]
+def consumer_missing(*needed: str) -> str | None:
+    """What is not installed of the consumers extra, or of the packages that a test names in its mark; a run of these
+    tests alone (`-m consumer`) skips none.
+    """
+    lacking = [name for name in needed or CONSUMERS if find_spec(name) is None]
     return f"not installed: {', '.join(lacking)}; python3 tools/dev.py test --consumers" if lacking else None
 
 
@@ -115,8 +117,9 @@ def pytest_collection_modifyitems(items, config):
         items.sort(key=lambda item: order.get(group(item.nodeid), len(order)))
     alone = config.getoption("markexpr") == "consumer" and sys.platform == "linux"  # they have Linux wheels
     for item in items:
-        if item.get_closest_marker("consumer") and not alone and consumer_missing():
-            item.add_marker(pytest.mark.skip(reason=consumer_missing()))
+        consumer = item.get_closest_marker("consumer")
+        if consumer and not alone and (lacking := consumer_missing(*consumer.args)):
+            item.add_marker(pytest.mark.skip(reason=lacking))
         if item.get_closest_marker("gpu") and gpu_missing():
             item.add_marker(pytest.mark.skip(reason=gpu_missing()))
 

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask import why
+from tcprobe.ask.confidence import Confidence, confidence
 from tcprobe.cli import main
 from tcprobe.store.cell import load
 
@@ -23,13 +24,13 @@ SCALED = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m
     ],
 )
 def test_the_word_follows_from_the_numbers(name, arch, word):
-    found = why.confidence(load(name, arch))
+    found = confidence(load(name, arch))
     assert found.word == word
     assert (found.devices > 0) == (word == "strong")
 
 
 def test_another_table_on_the_arch_is_a_contradiction():
-    assert why.Confidence(2, 1, 1, 1, 3, 0).word == "contradicted"
+    assert Confidence(2, 1, 1, 1, 3, 0).word == "contradicted"
 
 
 def test_every_method_has_its_links():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
@@ -54,10 +55,26 @@ class BankRules:
         words = f"{self.arch}'s, measured {self.measured}" if self.measured else f"{self.arch}'s by design"
         return f"{words}; no measurement of {self.asked} is published"
 
+    @property
+    def confidence(self) -> Confidence:
+        """In the rules, of the arch that was asked; the design that they are held against is a reference."""
+        if self.layers is None or self.measured is None or self.asked != self.arch:
+            return UNMEASURED
+        found = [one.finding for one in self.layers.findings(KIND, self.arch).values()]
+        alike = sum(rule == designed().get(name) for name, rule in self.rules.items())
+        return in_rules(found, alike, len(self.rules))
+
     def to_json(self) -> dict[str, object]:
         """Plain data."""
         measured = self.measured is not None and self.asked == self.arch
-        return {"arch": self.arch, "asked": self.asked, "measured": measured, "words": self.evidence}
+        sure = self.confidence.to_json()
+        return {
+            "arch": self.arch,
+            "asked": self.asked,
+            "measured": measured,
+            "words": self.evidence,
+            "confidence": sure,
+        }
 
 
 def rules_for(name: str | None, results: Results | Layers) -> BankRules:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, slots_of
+from tcprobe.ask.confidence import least
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.request import MOST_LD
@@ -122,6 +123,7 @@ class StraightLoad:
             ],
             "formula": {"line": line, "byte": byte},
             "evidence": [self.cell.evidence],
+            "confidence": least([self.cell]).to_json(),
         }
 
     def _issue(self, move: Move) -> Json:

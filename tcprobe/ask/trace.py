@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tcprobe.ask.confidence import least
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
@@ -141,6 +142,7 @@ class Trace(NamedTuple):
             "arch": self.arch,
             "source": sources(self.operands.values()),
             "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
+            "confidence": least(self.operands.values()).to_json(),
             "c": self._plain("c", self.c),
             "d": self._plain("d", self.d),
             "meetings": [self._meeting(meeting) for meeting in self.meetings],

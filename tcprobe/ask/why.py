@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import NamedTuple
-
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, conventional, verdicts
+from tcprobe.ask.compare import conventional
+from tcprobe.ask.confidence import confidence
 from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
-from tcprobe.store.finding import FROM_CODE, witness
-from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
 
 RAN = {
@@ -33,58 +29,6 @@ WRONG = {
     "same-opcode": "`tcprobe run --method live` on a GPU of this arch writes another table",
     "emulated": "any GPU says otherwise",
 }
-
-
-class Confidence(NamedTuple):
-    """How many measurements of the arch found the table and how many another, and what references say of it."""
-
-    methods: int
-    devices: int
-    compilers: int
-    otherwise: int
-    confirmed: int
-    differing: int
-
-    @property
-    def word(self) -> str:
-        """What the numbers amount to."""
-        if self.otherwise:
-            return "contradicted"
-        if not self.methods:
-            return "documented only"
-        independent = self.devices + self.compilers + self.confirmed
-        return "strong" if self.devices and independent > 2 else "good" if independent > 1 else "single"
-
-    def __str__(self) -> str:
-        found = f"methods {self.methods}, kinds of GPU {self.devices}, compilers {self.compilers}"
-        said = f"other tables {self.otherwise}; references that confirm {self.confirmed}, that differ {self.differing}"
-        return f"{self.word}: {found}, {said}"
-
-    def to_json(self) -> Json:
-        """Plain data."""
-        return {"word": self.word, **self._asdict()}
-
-
-def confidence(cell: Cell) -> Confidence:
-    """Counted over all measurements of the arch that the folders have."""
-    if cell.measured is None:
-        return Confidence(0, 0, 0, 0, 0, 0)
-    whole = cell.measured.tables[cell.fragment.operand]
-    found = list(cell.layers.tables(cell.fragment, [cell.arch]))
-    alike = [one.measured for one in found if one.table(cell.fragment) == whole]
-    said = Counter(verdict.verdict for verdict in verdicts(cell.fragment, cell.measured))
-    return Confidence(
-        len({m.method for m in alike}),
-        len(_witnesses(alike, live=True)),
-        len(_witnesses(alike, live=False)),
-        len(found) - len(alike),
-        said[CONFIRMED],
-        said[DIFFERS],
-    )
-
-
-def _witnesses(alike: list[Measurement], live: bool) -> set[str]:
-    return {witness(m) for m in alike if (m.method not in FROM_CODE) == live}
 
 
 def chain(cell: Cell) -> list[tuple[str, str]]:

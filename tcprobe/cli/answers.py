@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,14 @@ def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
             click.echo(f"{name}{element}: {'; '.join(texts)}")
     chosen = "" if cell.selector is None else f" under selector {cell.selector}"
     wrapping.line(f"{cell.fragment.id}{chosen} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
+    sure([cell])
+
+
+def sure(cells: Iterable[Cell], aside: bool = False) -> None:
+    """How sure an answer is that rests on these tables: the last line, on stderr if `aside`."""
+    from tcprobe.ask.confidence import least, line
+
+    click.echo(line(least(cells)), err=aside)
 
 
 def side_by_side(cells: Sequence[Cell]) -> None:
@@ -83,6 +91,7 @@ def trace(trace: Trace) -> None:
         wrapping.line(f"selector {trace.operands['e'].selector}; B by index, one of which the field of E picks")
     for evidence in dict.fromkeys(cell.evidence for cell in trace.operands.values()):
         wrapping.line(evidence)
+    sure(trace.operands.values())
 
 
 def conversion(answer: Conversion, aside: bool) -> None:
@@ -115,6 +124,7 @@ def conversion(answer: Conversion, aside: bool) -> None:
         click.echo(f"\n{answer.code}\n")
     for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
         say(words)
+    sure([tiles.source, tiles.target], aside)
 
 
 def _say_cycles(say: Callable[[str], None], cycles: Mapping[str, PlanCycles]) -> None:
@@ -151,6 +161,7 @@ def stored(answer: Stored, aside: bool) -> None:
         click.echo(f"\n{answer.conversion.code}\n")
     for words in answer.evidence:
         say(of_tables(words))
+    sure([cell], aside)
 
 
 def against(path: str, cell: Cell, answer: Against) -> None:

@@ -185,6 +185,7 @@ def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
         idle = "; idle phases take a beat" if rule.idle else ""
         wrapping.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
     wrapping.line(f"rule: {by.evidence}")
+    wrapping.line(f"confidence: {by.confidence}")
 
 
 def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
@@ -197,6 +198,7 @@ def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
     else:
         lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
+        lines += dict.fromkeys(f"confidence: {by.confidence}" for _, by in judgements)
     click.echo("\n".join(lines), nl=bool(lines))
 
 
@@ -220,6 +222,7 @@ def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     wrapping.line(f"{row.name}: {_words(cost)}{waits}")
     _collisions(phases(given, by.rule(row)))
     wrapping.line(f"rule: {by.evidence}")
+    wrapping.line(f"confidence: {by.confidence}")
 
 
 def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -> dict[str, object]:
@@ -309,6 +312,7 @@ def _tile_text(answered: TileAnswer) -> None:
     for proposal in answered.proposals:
         _proposed(proposal)
     wrapping.line(f"rule: {answered.rules.evidence}")
+    wrapping.line(f"confidence: {answered.rules.confidence}")
 
 
 def _cost_lines(costs: Sequence[TileCost]) -> None:

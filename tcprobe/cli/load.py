@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
+from tcprobe.cli import answers, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, table, write
@@ -151,6 +151,7 @@ def _load_text(plan: StraightLoad) -> None:
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
     wrapping.line(f"proven: all {plan.cell.table.points} slots' elements arrive at their places")
     wrapping.line(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
+    answers.sure([plan.cell])
 
 
 def _repack_text(weights: Repacking) -> None:

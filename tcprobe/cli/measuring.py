@@ -71,11 +71,23 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write one file with all that is measured of these devices and archs, for others to merge.",
 )
+@click.option(
+    "--scheduler",
+    type=Given(),
+    metavar="ADDRESS",
+    help="Have the workers of a Dask scheduler at tcp://HOST:PORT do it: each kind of GPU once, each compiler and arch "
+    "once. What they find is merged, as by `tcprobe merge`.",
+)
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")
 @JSON
 @named("patterns", "one")
 def run(
-    folder: Path, toolkits: tuple[Path, ...], report: Path | None, show_stages: bool, **asked: Unpack[RunAsked]
+    folder: Path,
+    toolkits: tuple[Path, ...],
+    report: Path | None,
+    scheduler: str | None,
+    show_stages: bool,
+    **asked: Unpack[RunAsked],
 ) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
@@ -87,15 +99,16 @@ def run(
     from tcprobe.isa import arch
     from tcprobe.run.process import ended_by_errors, sass_worker
 
-    if len(toolkits) > 1 and asked["method"] != "sass":
-        raise UsageError("--cuda given several times is for machine code: add --method sass.")
+    _check(toolkits, asked)
     cuda, limit = next(iter(toolkits), None), asked["limit"]
-    _check_family(asked["family"])
     name = None if asked["name"] == "all" else asked["name"]
-    if name:
-        arch.arch(name)
-    if asked["method"] == "sass" and asked["index"] is not None:
-        raise UsageError("--device means a live GPU; --method sass reads machine code.")
+    if scheduler:
+        of_one = {"--report": report, "--stages": show_stages, "--device": asked["index"], "--force": asked["force"]}
+        _check_fleet(scheduler, of_one)
+        from tcprobe.cli import fleet
+
+        fleet.run(scheduler, _request(asked, cuda), toolkits, folder, asked["as_json"])
+        return
     worker = _live(cuda, limit)
     process = None if asked["method"] == "sass" else worker.start()
     early = {}
@@ -110,21 +123,12 @@ def run(
     with ended_by_errors(process, *early.values()):
         from tcprobe.cli import printing, terminal
         from tcprobe.run import runner
-        from tcprobe.run.campaign import Campaign, Request
+        from tcprobe.run.campaign import Campaign
         from tcprobe.store.results import Results
 
         session = runner.Session(worker, process) if process else None
         Results(folder).sweep()
-        request = Request(
-            asked["patterns"],
-            asked["name"],
-            asked["index"],
-            asked["method"],
-            cuda,
-            asked["force"],
-            limit,
-            asked["family"],
-        )
+        request = _request(asked, cuda)
         with terminal.progress("compiling") as tick:
             reports = Campaign(request, folder, printing.say, tick, early).run(session)
         others, conflicts = _read_beside(toolkits[1:], request, folder)
@@ -137,6 +141,33 @@ def run(
         click.echo(escaped(f"conflict: {conflict}"), err=True)
     if conflicts or any(finding.status == "failed" for done in reports for finding in done.every):
         sys.exit(1)
+
+
+def _request(run_asked: RunAsked, cuda: Path | None) -> Request:
+    """What a run is asked for."""
+    from tcprobe.run.campaign import Request
+
+    found = (run_asked["patterns"], run_asked["name"], run_asked["index"], run_asked["method"], cuda)
+    return Request(*found, run_asked["force"], run_asked["limit"], run_asked["family"])
+
+
+def _check(toolkits: Sequence[Path], run_asked: RunAsked) -> None:
+    """UsageError for options that contradict each other, and for an arch or a family that there is not."""
+    from tcprobe.isa import arch
+
+    if len(toolkits) > 1 and run_asked["method"] != "sass":
+        raise UsageError("--cuda given several times is for machine code: add --method sass.")
+    _check_family(run_asked["family"])
+    if run_asked["name"] not in (None, "all"):
+        arch.arch(run_asked["name"])
+    if run_asked["method"] == "sass" and run_asked["index"] is not None:
+        raise UsageError("--device means a live GPU; --method sass reads machine code.")
+
+
+def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
+    """UsageError for options, by name, that mean one machine."""
+    for option in (name for name, value in set_options.items() if value not in (None, False)):
+        raise UsageError(f"{option} is of one machine; {scheduler} asks many, and measures anew.")
 
 
 def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
+from tcprobe.cli import answers, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, steps_table, steps_words, write
@@ -119,6 +119,7 @@ def _plan_text(plan: PathPlan) -> None:
     wrapping.line(f"proven: {_count(plan)} arrive at their places")
     for words in plan.evidence:
         wrapping.line(escaped(words))
+    answers.sure([plan.asked.cell])
 
 
 def _order(plan: PathPlan, step: RegisterCopy) -> None:

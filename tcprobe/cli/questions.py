@@ -72,6 +72,8 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
         return
     if beyond := shared_operand.beyond(sought, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
+    from tcprobe.ask.confidence import confidence
+
     whole, note = names.meant(fragment, name, layers)
     told(note)
     for cell in selections(whole, sought["selector"]):
@@ -83,6 +85,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
                 "arch": cell.arch,
                 "source": cell.source,
                 "evidence": cell.evidence,
+                "confidence": confidence(cell).to_json(),
                 "status": "measured" if cell.measured else "documented",
             }
             of = {} if cell.selector is None else {"selector": cell.selector}

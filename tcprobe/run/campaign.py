@@ -7,6 +7,7 @@ sass   machine code only
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -38,7 +39,7 @@ if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
     from tcprobe.sass.derive import Derived
     from tcprobe.sass.toolchain import Toolchain
 
-AT_ONCE = 2  # archs that are read from machine code at the same time
+AT_ONCE = max(2, min(os.cpu_count() or 2, 8))  # archs that are read from machine code at the same time
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,14 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
     DataError, and nothing is written, where a file cannot be trusted or its tables do not hang together; UsageError
     where a path has no findings, or is the target.
     """
-    given = [finding for path in paths for finding in _accepted(path, target)]
+    return take([finding for path in paths for finding in accepted(path, target)], target, contributor)
+
+
+def take(accepted_findings: Sequence[Known], target: Results, contributor: str = "") -> Merged:
+    """Take findings that were accepted into `target`."""
     before = list(_measured(target))
     there = {_identity(finding) for finding in before}
-    new = {_identity(finding): finding for finding in given if _identity(finding) not in there}
+    new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in there}
     runs: dict[str, list[Known]] = {}
     for finding in new.values():
         runs.setdefault(run_id(finding, contributor), []).append(finding)
@@ -75,8 +79,8 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
         folder = target.run(name)
         findings.save_all(folder, made)
     added = {name: len(made) for name, made in runs.items()}
-    known = sum(_identity(finding) in there for finding in given)
-    return Merged(added, known, list(_conflicts(before, given)))
+    known = sum(_identity(finding) in there for finding in accepted_findings)
+    return Merged(added, known, list(_conflicts(before, accepted_findings)))
 
 
 def run_id(finding: Known, contributor: str = "") -> str:
@@ -87,15 +91,18 @@ def run_id(finding: Known, contributor: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9.]+', '-', words.lower()).strip('-.')[:60]}-{digest}"
 
 
-def _accepted(path: Path, target: Results) -> list[Known]:
-    """All findings of a folder, its runs among them, or of a report, each held against its own tables."""
+def accepted(path: Path, target: Results) -> list[Known]:
+    """All findings of a folder, its runs among them, or of a report, each held against its own tables.
+
+    DataError where a file cannot be trusted; UsageError where there is nothing, or `path` is the target.
+    """
     if path.is_file():
         with report.opened(path) as source:
-            accepted = _of_folder(path, source)
-            for finding in accepted:
+            found = _of_folder(path, source)
+            for finding in found:
                 with documents.naming(path):
                     report.check(finding)
-            return accepted
+            return found
     if not files.is_folder(path):
         raise UsageError(f"{path}: no such folder of results, nor a report.")
     if path.resolve() == target.root.resolve():
@@ -105,14 +112,14 @@ def _accepted(path: Path, target: Results) -> list[Known]:
 
 def _of_folder(path: Path, source: Results) -> list[Known]:
     """What is taken of a folder that came as `path`."""
-    accepted = [finding for finding in _measured(source) if finding.method in TAKEN]
-    if not accepted:
+    found = [finding for finding in _measured(source) if finding.method in TAKEN]
+    if not found:
         raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
-    for finding in accepted:
+    for finding in found:
         if isinstance(finding, Measurement):
             with documents.naming(path):
                 consistency.check(finding, source)
-    return accepted
+    return found
 
 
 def own(results: Results) -> list[Known]:

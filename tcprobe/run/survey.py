@@ -16,12 +16,13 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.target import version
-from tcprobe.run.campaign import Campaign, Request
+from tcprobe.run.campaign import AT_ONCE, Campaign, Request
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.store.results import Results
+from tcprobe.system import children
 from tcprobe.system.children import Scratch
 from tcprobe.values import Json
 
@@ -97,9 +98,10 @@ def survey(
         rows = [row for row in tools.archs if name in (None, "all") or row == arch.arch(name or "")]
         found.archs[compiler] = [row.name for row in rows]
         tick(len(rows), None)
+        if rows:
+            _note(found.said, compiler, _tables(Request(tuple(patterns), name, method="sass", cuda=folder), rows))
+            _note_lowerings(found, compiler, tools, rows)
         for row in rows:
-            _note(found.said, compiler, _tables(folder, row, patterns))
-            _note_lowerings(found, compiler, tools, row)
             tick(0, f"{compiler} {row.name}")
     if not any(found.archs.values()):
         raise UsageError(f"no ptxas there knows {name}.")
@@ -111,12 +113,12 @@ def _note(said: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mappin
         said.setdefault(fact, {})[compiler] = content
 
 
-def _tables(folder: Path | None, arch: Arch, patterns: Sequence[str]) -> dict[ComparedFact, str]:
-    """The layouts that a compiler's code shows."""
+def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact, str]:
+    """The layouts that a compiler's code shows of some archs."""
     with Scratch() as scratch:
-        request = Request(tuple(patterns), arch.name, method="sass", cuda=folder)
         Campaign(request, scratch.folder).run(None)
-        return dict(_layouts(Results(scratch.folder), arch))
+        results = Results(scratch.folder)
+        return {fact: layout for row in survey_archs for fact, layout in _layouts(results, row)}
 
 
 def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]:
@@ -127,21 +129,30 @@ def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]
                     yield ComparedFact("table", fragment.id, arch.name), measured.tables[fragment.operand].id
 
 
-def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, arch: Arch) -> None:
-    """The matrix opcodes of every form that a warp executes, all assembled in one go."""
+def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, survey_archs: Sequence[Arch]) -> None:
+    """The matrix opcodes of every form that a warp executes, or why it is refused, arch by arch."""
     newest = newest_ptx(tools)
+    with children.threads(AT_ONCE) as pool:
+        for row, by_form in zip(
+            survey_archs, pool.map(lambda row: _lowerings(tools, row, newest), survey_archs), strict=True
+        ):
+            for id_, lowered in by_form.items():
+                fact = ComparedFact("lowering", id_, row.name)
+                if lowered.refused:
+                    found.refused.setdefault(fact, {})[compiler] = lowered.refused
+                else:
+                    found.said.setdefault(fact, {})[compiler] = _words(lowered)
+
+
+def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[str, Lowering]:
+    """By form what it becomes on an arch, all assembled in one go; without the forms of PTX after the `newest`."""
     forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(arch) and version(f.target.ptx) <= newest}
     kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
     codes, refused = assemble(tools, list(kernels.values()), arch)
     untried = [form for id_, form in forms.items() if kernels[id_].name in refused]
-    at_own_targets = lowering.lower(tools, arch, untried)  # refused is said only after the arch's own targets
-    for id_, form in forms.items():
-        fact = ComparedFact("lowering", id_, arch.name)
-        lowered = at_own_targets.get(id_) or lowering.count(codes[kernels[id_].name].opcodes, form)
-        if lowered.refused:
-            found.refused.setdefault(fact, {})[compiler] = lowered.refused
-        else:
-            found.said.setdefault(fact, {})[compiler] = _words(lowered)
+    lowered = lowering.lower(tools, arch, untried)  # refused is said only after the arch's own targets
+    rest = [id_ for id_ in forms if id_ not in lowered]
+    return lowered | {id_: lowering.count(codes[kernels[id_].name].opcodes, forms[id_]) for id_ in rest}
 
 
 def _words(lowered: Lowering) -> str:

@@ -25,6 +25,7 @@ Words = NDArray[np.uint64]
 LOCAL = ("LDL", "STL")  # loads and stores of a thread's own memory, where registers are spilled
 _MULTIPLY = re.compile(r"[A-Z]+MMA")  # also one that no published code has
 CHUNK = 1 << 17  # instructions disassembled in one call
+AT_ONCE = 16 << 20  # bytes of code, which take about ten times their size
 MOST_CALLS = 200  # of nvdisasm for the code of an arch, most of them around what it does not take
 _REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
 
@@ -38,9 +39,19 @@ class MatrixPlaces:
 
 
 def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlaces]:
-    """What is in each of several pieces of code of an arch ("sm_90")."""
+    """What is in each of several pieces of code of an arch ("sm_90"), AT_ONCE bytes or so looked through at a time."""
+    reader, found, part, size = _Disassembler(tools, arch), list[MatrixPlaces](), list[bytes](), 0
+    for piece in codes:
+        part.append(piece)
+        size += len(piece)
+        if size >= AT_ONCE:
+            found += _find(reader, part)
+            part, size = [], 0
+    return found + (_find(reader, part) if part else [])
+
+
+def _find(reader: _Disassembler, codes: Sequence[bytes]) -> list[MatrixPlaces]:
     code = np.frombuffer(b"".join(codes), np.uint64).reshape(-1, 2)
-    reader = _Disassembler(tools, arch)
     wanted = np.flatnonzero(_of_interest(reader, code))
     distinct, number = np.unique(code[wanted], axis=0, return_inverse=True)
     names = reader.opcodes(distinct)

@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tcprobe.ask.confidence import least
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.casts import Cast, cast
 from tcprobe.ask.convert.cuda import NAME, source
@@ -99,6 +100,7 @@ class Conversion:
             "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},
             "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
             "source": sources((t.source, t.target)),
+            "confidence": least((t.source, t.target)).to_json(),
             "arch": t.source.arch,
             "rows": t.rows,
             "cols": t.cols,

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.confidence import least
 from tcprobe.ask.convert import Conversion, require_matrix, routed
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
@@ -155,6 +156,7 @@ class Stored:
             **self.conversion.to_json(),
             "from": {"id": self.cell.fragment.id, "tiles": 1, "evidence": self.cell.evidence},
             "source": sources([self.cell]),
+            "confidence": least([self.cell]).to_json(),
             "access": self.access,
             "ptx": self.ptx,
             "type": self.tile.type,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tcprobe.ask.confidence import least
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cycles import step_cycles
 from tcprobe.ask.path.progress import advance, formulas
@@ -39,6 +40,7 @@ def described(plan: PathPlan) -> Json:
         "steps": [said(asked, step) for step in plan.steps],
         "k": ahead.to_json() if ahead else None,
         "evidence": plan.evidence,
+        "confidence": least([asked.cell]).to_json(),
         "rule": asked.rules.to_json(),
     }
 

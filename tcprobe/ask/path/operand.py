@@ -319,5 +319,6 @@ def described(plan: OperandPlan) -> Json:
         "steps": [said(asked, plan.transfer), said(asked, plan.reads)],
         "k": plan.advance.to_json(),
         "evidence": plan.evidence,
+        "confidence": asked.rules.confidence.to_json(),
         "rule": asked.rules.to_json(),
     }

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from tcprobe.ask.bank_access import slots_of
+from tcprobe.ask.confidence import least
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
 from tcprobe.ask.repack.request import checked, grouped
@@ -186,6 +187,7 @@ class Repacking:
             else None,
             "ldmatrix": self.ldmatrix or None,
             "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
+            "confidence": least([self.cell, *([self.sums] if self.sums else [])]).to_json(),
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tcprobe.ask.confidence import least, line
 from tcprobe.ask.repack import Repacking
 from tcprobe.code.cuda import holder
 from tcprobe.code.dequantize import WORD
@@ -111,3 +112,4 @@ def _proof(weights: Repacking) -> Iterator[str]:
     size = f"{weights.places} x {weights.words * WORD}"
     yield f"proven: the {weights.k} x {weights.lines} weights of a block go to its {size} bits one to one"
     yield f"{fragment.id} on {weights.cell.arch}: {weights.cell.evidence}"
+    yield line(least([weights.cell]))

@@ -1,0 +1,239 @@
+"""A run over many machines: each kind of GPU once, each compiler and arch once, and all of it brought home.
+
+A `Crew` is the machines, such as the workers of a Dask scheduler (`tcprobe.run.fleet_dask`). A machine says what it
+has, then makes single runs, as many at a time as it takes; who is done first gets the next. A machine that is lost
+costs only the run that it was at, which another makes. Reports are taken as `merge` takes a stranger's. A machine whose
+report is refused is asked for nothing more, and what came from it before is measured elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
+from tcprobe.probes.experiment import Dialogue
+from tcprobe.run.campaign import Request
+from tcprobe.run.fleet_jobs import FleetJob, JobKey, decoded, findings_of, jobs
+from tcprobe.run.fleet_worker import Offer, RunAnswer, offer, single_run
+from tcprobe.run.merge import Conflict, Known, take
+from tcprobe.run.selection import select
+from tcprobe.store.results import Results
+from tcprobe.values import Json
+
+MOST_TRIES = 3  # machines that are tried for a job
+STEP = 0.5  # seconds between two looks at which machines are there
+
+
+class LostMachineError(Exception):
+    """A machine is gone, or what it was asked for came to nothing there."""
+
+
+class Crew(Protocol):
+    """Machines that work. An address is a machine's, a ticket that of a piece of work that was given to one."""
+
+    def slots(self) -> Mapping[str, int]:
+        """How many runs each machine that is there takes at a time."""
+
+    def give(self, address: str, work: Callable[..., str], *arguments: object) -> str:
+        """Have a machine call a function of this package; the ticket of it."""
+
+    def answers(self, seconds: float) -> Iterable[tuple[str, object]]:
+        """Tickets that are done, after at most some seconds, each with what came of it, or a LostMachineError."""
+
+    def drop(self, ticket: str) -> None:
+        """Forget a piece of work."""
+
+
+@dataclass
+class JobOutcome:
+    """What came of a job: findings of a machine, or none; how many were known; what went wrong on the way."""
+
+    key: JobKey
+    machine: str | None = None
+    found: list[Known] = field(default_factory=list)
+    known: int = 0
+    complaints: list[str] = field(default_factory=list)
+    refused_by: set[str] = field(default_factory=set)
+    words: str | None = None  # why it is given up
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody needs to do it any more."""
+        return self.machine is not None or self.words is not None
+
+    def to_json(self) -> Json:
+        """Plain data, as of a single run (`campaign.Report`), with the machine that made it, None where it failed."""
+        made = self.found[0].provenance if self.found else {}
+        return {
+            "device": made.get("device", self.key.of),
+            "arch": self.key.arch,
+            "method": self.key.method,
+            **{name: made.get(name) for name in ("compiler", "driver", "cuda")},
+            "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.found],
+            "kept": self.known,
+            "complaints": self.complaints if self.words is None else [*self.complaints, f"given up: {self.words}"],
+            "contradictions": [],
+            "unchecked": [],
+            "machine": self.machine,
+        }
+
+
+@dataclass
+class Fleet:
+    """A request that a crew carries out; `toolkit_folders` has "" for the installed one; `patience` seconds without
+    any machine that could do a job before it is given up. `say` gets lines of talk.
+    """
+
+    crew: Crew
+    request: Request
+    toolkit_folders: Sequence[str]
+    say: Callable[[str], None] = lambda _: None
+    patience: float = 60.0
+    offers: dict[str, Offer] = field(default_factory=dict)
+    distrusted: set[str] = field(default_factory=set)
+    outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
+    _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
+    _given: dict[str, tuple[str, JobKey | None]] = field(default_factory=dict)  # ticket: machine, job (None: an offer)
+    _asked: set[str] = field(default_factory=set)
+    _unplanned: bool = False  # whether an offer came that no job follows from yet
+    _idle_since: float = field(default_factory=time.monotonic)
+
+    def run(self, results: Results) -> tuple[list[JobOutcome], list[Conflict]]:
+        """Carry it out; what came home is merged, also where this is interrupted.
+
+        EnvironmentUnfitError where there is no machine, or none has what is asked for.
+        """
+        self.request = _checked(self.request)
+        try:
+            while True:
+                there = self.crew.slots()
+                self._lose(there)
+                self._hand_out(there)
+                if self._over():
+                    break
+                for ticket, answer in self.crew.answers(STEP):
+                    self._take(ticket, answer)
+            if not self.outcomes:
+                words = "; ".join(dict.fromkeys(w for one in self.offers.values() for w in one.words))
+                raise EnvironmentUnfitError(f"no machine of the fleet has what this needs: {words or 'there is none'}.")
+        finally:
+            merged = self._merged(results)
+        return list(self.outcomes.values()), merged
+
+    def _over(self) -> bool:
+        """Whether every job is settled, and nobody is asked any more; nobody's being there has an end as well."""
+        waiting = [one for one in self.outcomes.values() if not one.settled]
+        if self._given:
+            self._idle_since = time.monotonic()
+            return False
+        if time.monotonic() - self._idle_since < self.patience and (waiting or not self.offers):
+            return False
+        for job_outcome in waiting:
+            job_outcome.words = "no machine is left that could do it"
+        return True
+
+    def _lose(self, there: Mapping[str, int]) -> None:
+        """Take back what machines were at that are gone; should one come back, it is asked again."""
+        for ticket, (machine, _) in list(self._given.items()):
+            if machine not in there:
+                self.crew.drop(ticket)
+                self._take(ticket, LostMachineError("it was lost"))
+        self._asked &= set(there)
+
+    def _hand_out(self, there: Mapping[str, int]) -> None:
+        """Ask machines that are new what they have; give the others as much as they take."""
+        for machine in [one for one in there if one not in self._asked | self.distrusted]:
+            self._asked.add(machine)
+            self._given[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = machine, None
+        if self._unplanned and all(key is not None for _, key in self._given.values()):
+            self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
+            self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
+            self._unplanned = False
+        busy = Counter(machine for machine, _ in self._given.values())
+        for machine, most in there.items():
+            for _ in range(max(most, 1) - busy[machine]):
+                key = self._next(machine)
+                if key is None:
+                    break
+                arguments, _device = self._jobs[key].able[machine]
+                self._given[self.crew.give(machine, single_run, list(arguments))] = machine, key
+
+    def _next(self, machine: str) -> JobKey | None:
+        """The first job that waits and that a machine can do."""
+        given = {key for _, key in self._given.values()}
+        for key, job in self._jobs.items():
+            job_outcome = self.outcomes[key]
+            if not job_outcome.settled and key not in given and machine in job.able.keys() - job_outcome.refused_by:
+                return key
+        return None
+
+    def _take(self, ticket: str, reply: object) -> None:
+        """What came of a piece of work."""
+        machine, key = self._given.pop(ticket)
+        if isinstance(reply, LostMachineError):
+            if key is not None:
+                self._complain(self.outcomes[key], machine, str(reply), again=True)
+            return
+        try:
+            if key is None:
+                self._take_offer(machine, decoded(reply, Offer))
+            else:
+                self._take_report(self.outcomes[key], machine, decoded(reply, RunAnswer))
+        except DataError as error:
+            self.say(f"{machine}: {error} It is asked for nothing more.")
+            if key is not None:
+                self._complain(self.outcomes[key], machine, str(error))
+            self._distrust(machine)
+
+    def _take_offer(self, machine: str, offered: Offer) -> None:
+        self.offers[machine], self._unplanned = offered, True
+        names = [f"{d.name} ({d.arch})" for d in offered.devices] + [one.name for one in offered.compilers]
+        self.say(f"{machine}: {', '.join(names) or 'neither a GPU nor a compiler'}.")
+
+    def _take_report(self, job_outcome: JobOutcome, machine: str, run_answer: RunAnswer) -> None:
+        if run_answer.report is None:
+            self._complain(job_outcome, machine, f"code {run_answer.code}: {run_answer.words}")
+            return
+        job_outcome.found = findings_of(self._jobs[job_outcome.key], machine, run_answer.report)
+        job_outcome.machine = machine
+        self.say(f"{job_outcome.key}: {len(job_outcome.found)} findings, from {machine}.")
+
+    def _complain(self, job_outcome: JobOutcome, machine: str, words: str, again: bool = False) -> None:
+        """Note that a machine did not do a job; others do it, or it itself where it comes `again`."""
+        job_outcome.complaints.append(f"{machine}: {words}")
+        if not again:
+            job_outcome.refused_by.add(machine)
+        able = self._jobs[job_outcome.key].able.keys() - job_outcome.refused_by
+        if len(job_outcome.complaints) >= MOST_TRIES or not able:
+            job_outcome.words = job_outcome.complaints[-1]
+
+    def _distrust(self, machine: str) -> None:
+        """Ask a machine for nothing more; what it did is to be done again, by others."""
+        self.distrusted.add(machine)
+        for job_outcome in self.outcomes.values():
+            job_outcome.refused_by.add(machine)
+            if job_outcome.machine == machine:
+                job_outcome.machine, job_outcome.found = None, []
+                self._complain(job_outcome, machine, "another report of it was refused")
+
+    def _merged(self, results: Results) -> list[Conflict]:
+        """Merge what came home, in the order of the jobs, whoever was first; contradictions among it."""
+        conflicts: list[Conflict] = []
+        for job_outcome in sorted(self.outcomes.values(), key=lambda one: one.key):
+            if job_outcome.found:
+                merged = take(job_outcome.found, results)
+                job_outcome.known = merged.known
+                conflicts += merged.conflicts
+        return conflicts
+
+
+def _checked(request: Request) -> Request:
+    """The request; of findings that only a GPU shows, of GPUs. UsageError where it means nothing, or cannot be."""
+    only_live = all(isinstance(one, Dialogue) for one in select(request.patterns, request.family))
+    if only_live and request.method == "sass":
+        raise UsageError(f"findings of {request.family} are measured on a GPU, not read from machine code.")
+    return Request(**(vars(request) | {"method": "live"})) if only_live else request

@@ -1,0 +1,85 @@
+"""What a machine of a fleet does: say what it has, and make single runs of tcprobe, each a process of its own.
+
+Both functions answer with a text of JSON and raise nothing, so that nothing but text travels back; who asked checks it
+as a stranger's (`tcprobe.run.fleet`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tcprobe import __version__
+from tcprobe.errors import understood
+from tcprobe.run.backend import Device
+from tcprobe.run.process import live_worker
+from tcprobe.run.report import MOST_BYTES
+from tcprobe.run.runner import Session
+from tcprobe.sass import toolchain
+from tcprobe.system import files
+from tcprobe.system.children import Scratch, one_line
+
+PROGRAM = (sys.executable, "-m", "tcprobe")  # what makes a single run
+MOST_SECONDS = 6 * 3600.0  # for one run; what hangs inside it is stopped much earlier, by its own limit
+
+
+class OfferedCompiler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A toolkit as a machine finds it: `cuda` its folder ("" the installed one), the name that findings give it."""
+
+    cuda: str
+    name: str
+    archs: list[str]
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a machine has: the version of tcprobe, GPUs, compilers; `words` say why it lacks any of these."""
+
+    tcprobe: str
+    devices: list[Device]
+    compilers: list[OfferedCompiler]
+    words: list[str]
+
+
+class RunAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The text of a run's report, None where it wrote none; its exit code and what it said last."""
+
+    report: str | None
+    code: int
+    words: str
+
+
+def offer(toolkit_folders: Sequence[str], limit: float) -> str:
+    """An `Offer`. `toolkit_folders` has "" for the installed one; `limit` seconds for any tool's answer."""
+    compilers, words = [], []
+    for folder in toolkit_folders:
+        try:
+            tools = toolchain.find(Path(folder) if folder else None, limit)
+            compilers.append(OfferedCompiler(folder, tools.name, [row.name for row in tools.archs]))
+        except Exception as error:
+            words.append(str(understood(error)))
+    devices: list[Device] = []
+    try:
+        ptxas = toolchain.compiler(Path(toolkit_folders[0])) if toolkit_folders and toolkit_folders[0] else None
+        with Session(live_worker(ptxas, limit)) as session:
+            devices = session.devices
+    except Exception as error:
+        words.append(str(understood(error)))
+    return msgspec.json.encode(Offer(__version__, devices, compilers, words)).decode()
+
+
+def single_run(arguments: Sequence[str]) -> str:
+    """A `RunAnswer`: `tcprobe run ARGUMENTS` into an empty folder, which is gone afterwards."""
+    try:
+        with Scratch() as scratch:
+            report = scratch.folder / "report.json"
+            places = ["--results", str(scratch.folder / "results"), "--report", str(report)]
+            done = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
+            raw = files.read(report, MOST_BYTES)
+        said = one_line(done.stderr.strip().rpartition("\n")[2])
+        answer = RunAnswer(None if raw is None else raw.decode(), done.returncode, said)
+    except Exception as error:
+        answer = RunAnswer(None, 70, one_line(str(understood(error))))
+    return msgspec.json.encode(answer).decode()
