@@ -40,22 +40,37 @@ def measured(instruction: Instruction, arch: str, layers: Layers | None = None) 
 
 def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
     """The parameters of a form; UsageError where it has no model that gives every bit."""
+    rule = _modelled(instruction, arch, layers)
+    if isinstance(rule, UsageError):
+        raise rule
+    return rule
+
+
+def find_model(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | Integers | None:
+    """As `model`, None where it has none."""
+    rule = _modelled(instruction, arch, layers)
+    return None if isinstance(rule, UsageError) else rule
+
+
+def _modelled(instruction: Instruction, arch: str | None, layers: Layers | None) -> Arithmetic | Integers | UsageError:
+    """The parameters, or why there are none."""
     name = arch_row(arch or MEASURED).name
     sourced = measured(instruction, name, layers)
     if sourced is None:
-        raise UsageError(
-            f"{instruction.id} has no model on {name}: its arithmetic was not measured. "
-            f"`tcprobe run --family {KIND} '{subject(instruction)}'` measures it on a GPU."
+        return UsageError(
+            f"{instruction.id} has no model on {name}: its arithmetic was not measured.",
+            "no arithmetic",
+            id=subject(instruction),
         )
     if instruction.scales:
-        raise UsageError(
+        return UsageError(
             f"{instruction.id} has scales: its parameters are known, products of it are not computed here."
         )
     body = sourced.finding.body
     if body.unfit:
-        raise UsageError(f"{instruction.id} has no model on {name}: no parameters describe it: {body.unfit}")
+        return UsageError(f"{instruction.id} has no model on {name}: no parameters describe it: {body.unfit}")
     if body.wrong:
-        raise UsageError(f"{instruction.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
+        return UsageError(f"{instruction.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
     rule: Arithmetic | Integers = body.floats or body.integers
     return rule
 

@@ -57,6 +57,7 @@ CALLS = {
         ("trace", SPARSE, "--row", "3", "--col", "2", "--selector", "1"),
         ("trace", WGMMA, "--row", "3", "--col", "5", "--swizzle", "128"),
         ("trace", WGMMA, "--operand", "a_smem", "--byte", "9"),
+        ("trace", "tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4", "--row", "3", "--col", "5", "--a-in", "tensor"),
         ("trace", WGMMA, "--operand", "a", "--lane", "9", "--i", "1"),
     ],
     "convert": [
@@ -129,6 +130,7 @@ CALLS = {
         ("descriptor", "0x6020404000010000"),
         ("descriptor", "--idesc", "--kind", "tf32", "--m", "64", "--n", "24"),
         ("descriptor", "--idesc", "0x08c00490"),
+        ("descriptor", "--zero-mask", "--m", "64", "--n", "128", "--set", "skip_span=3", "--set", "use_span=4"),
     ],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],

@@ -18,8 +18,8 @@ from tcprobe.isa.names import select
 from tcprobe.layout.table import slot_table
 from tcprobe.pages import overview
 from tcprobe.store.cell import cell, for_emit, load
-from tcprobe.store.choose import Layer, Layers, alone, default, over_published, whence
-from tcprobe.store.finding import METHODS, STATUSES
+from tcprobe.store.choose import Layer, Layers, alone, default, over_published
+from tcprobe.store.finding import METHODS, STATUSES, whence
 from tcprobe.store.results import Results, published
 
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.d.f32"]

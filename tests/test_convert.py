@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import examples
 
-from tcprobe.ask.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert
+from tcprobe.ask.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert, other_factor
 from tcprobe.ask.convert.casts import CASTS, cast
-from tcprobe.ask.convert.permute import other_factor
 from tcprobe.ask.convert.plan import LANES, run
 from tcprobe.ask.convert.schedule import degree, rounds
 from tcprobe.cli import main

@@ -83,10 +83,10 @@ def test_every_shape_can_be_stored(shape, tmp_path):
 
 
 def test_words_have_no_type_of_their_own():
-    with pytest.raises(UsageError, match="--as f32"):
+    with pytest.raises(UsageError, match="`typed` f32"):
         held_as(load("tcgen05.ld.32x32b.d"), None)
-    with pytest.raises(UsageError, match="--as f32"):
+    with pytest.raises(UsageError, match="`typed` f32"):
         held_as(load("tcgen05.ld.32x32b.d"), "bf16")
-    with pytest.raises(UsageError, match=r"--as is for registers of tcgen05\.ld"):
+    with pytest.raises(UsageError, match=r"`typed` is for registers of tcgen05\.ld"):
         held_as(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "f32")
     assert stored(registers(), OPTIONS).conversion.costs == {"cvt": 16}

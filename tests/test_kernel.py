@@ -231,7 +231,7 @@ REFUSED = {
     ("sm_61", "f16"): "sm_70 is the first",
     ("sm_86", "e4m3"): "sm_89 is the first that multiplies e4m3",
     ("sm_80", "f64"): "there are kernels of f16",
-    ("sm_86", "f16", (128, 128, 64), None, 4): "--stages 3 fits",
+    ("sm_86", "f16", (128, 128, 64), None, 4): "`stages` 3 fits",
     ("sm_80", "f16", (256, 128, 64)): "256 of accumulators, 96 of fragments",
     ("sm_90", "f16", (96, 128, 64)): "64, 128",
     ("sm_80", "f16", (128, 128, 16)): "a multiple of 32",

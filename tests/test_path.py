@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask.path import PathOptions, path, proven, request
-from tcprobe.ask.path.answer import advance, described
+from tcprobe.ask.path.answer import described
 from tcprobe.ask.path.cuda import source
+from tcprobe.ask.path.progress import advance
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.layout.expression import values
@@ -273,7 +274,7 @@ def test_any_table():
     assert described(found)["steps"][1]["formula"] == {"shared": None}
     with pytest.raises(UsageError, match="no closed form"):
         source(found)
-    with pytest.raises(UsageError, match=r"Nearest that exists: --with ld\.shared\.b16"):
+    with pytest.raises(UsageError, match=r"Nearest that exists: `access` ld\.shared\.b16"):
         path(request(odd, PathOptions("32x32", "row", "plain", "ldmatrix.x4")))
 
 

@@ -195,20 +195,20 @@ def test_what_there_is_no_path_of(options, more, words):
 
 def test_the_nearest_path_is_named():
     for options, more, near in (
-        (("pad:16",), {}, "Nearest that exists: --shared SWIZZLE_128B."),
-        (("SWIZZLE_128B", "ldmatrix.x4"), {}, "Nearest that exists: --with wgmma."),
-        (("SWIZZLE_128B",), {"fill": "dma"}, "Nearest that exists: --fill cp.async."),
+        (("pad:16",), {}, "Nearest that exists: `placed` SWIZZLE_128B."),
+        (("SWIZZLE_128B", "ldmatrix.x4"), {}, "Nearest that exists: `access` wgmma."),
+        (("SWIZZLE_128B",), {"fill": "dma"}, "Nearest that exists: `fill` cp.async."),
         (
             ("SWIZZLE_128B",),
             {"fill": "tma", "ld": 65},
-            "Nearest that exists: no --ld, or --fill plain, or --global col.",
+            "Nearest that exists: no `ld`, or `fill` plain, or `contiguous` col.",
         ),
     ):
         with pytest.raises(UsageError, match=re.escape(near)):
             plan(f"{BF16}.a_smem", "64x64", "row", *options, **more)
     with pytest.raises(UsageError, match="No change of one or two options makes one"):
         plan(f"{BF16}.a_smem", "32x64", "row", "plain")
-    with pytest.raises(UsageError, match="--shared SWIZZLE_64B --global col"):
+    with pytest.raises(UsageError, match="`placed` SWIZZLE_64B `contiguous` col"):
         plan("wgmma.m64n64k32.f32.e4m3.e4m3.b_smem", "64x128", "row", "SWIZZLE_128B")
     assert plan("wgmma.m64n64k32.f32.e4m3.e4m3.b_smem", "64x128", "col", "SWIZZLE_64B").steps
 

@@ -27,7 +27,7 @@ def test_a_run_without_a_gpu_says_so(monkeypatch):
 @pytest.mark.parametrize(
     ("target", "there", "words"),
     [
-        ("sm_90", "sm_80", "runs on sm_90 alone: take --arch sm_80"),
+        ("sm_90", "sm_80", "runs on sm_90 alone: take `arch` sm_80"),
         ("sm_89", "sm_86", "older than sm_89"),
     ],
 )

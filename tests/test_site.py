@@ -255,7 +255,9 @@ def test_the_size_of_the_families_that_a_target_was_set_for():
     """Pages, data and pictures of wmma and of dense mma, with all that pages share, but the data of all together."""
     own = [fact for fact in facts().facts.values() if fact.fragment.family in ("wmma", "mma")]
     there = replace(facts(), facts={fact.id: fact for fact in own})
-    names = {name for name in pages() if name.partition("/")[0] not in ("f", "json", "l", "m", "svg")}
+    names = {
+        name for name in pages() if name.partition("/")[0] not in ("f", "json", "l", "m", "path", "recipes", "svg")
+    }
     names |= {*pictures(there)}
     names |= {find(fact.id) for fact in own for find in (addresses.fact, addresses.data)}
     names |= {addresses.layout(id_) for id_ in there.tables}

@@ -14,7 +14,7 @@ from site_pages import data_of, facts, pages
 
 from tcprobe.cli import main
 from tcprobe.kernel.explain import explained
-from tcprobe.pages.site import path_views, recipe_views
+from tcprobe.pages.site import kernels, path_views
 from tcprobe.pages.site.recipes import answered, recipes
 from tcprobe.pages.site.way import ways
 from tcprobe.store import compilers, errata
@@ -23,7 +23,7 @@ from tcprobe.store.results import published
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 ASKED = [(recipe, one) for recipe in recipes() for one in recipe.asked]
-MADE = recipe_views.kernels(alone(published()))
+MADE = kernels.kernels(alone(published()))
 PRE = re.compile(r"<pre(?: class=\"code\")?>(.*?)</pre>", re.DOTALL)
 
 
@@ -78,7 +78,7 @@ def test_a_kernel_s_page_has_what_its_command_prints(made):
 
 
 def test_every_kernel_has_both_pages():
-    assert len(MADE) == sum(map(len, recipe_views.KERNELS.values()))
+    assert len(MADE) == sum(map(len, kernels.KERNELS.values()))
     for made in MADE:
         assert {made.code, made.way} <= set(pages())
         said = printed(f"{made.command} --explain {' '.join(map(str, path_views.SHOWN))}")

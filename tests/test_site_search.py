@@ -15,7 +15,9 @@ from tcprobe.layout.descriptor import decode
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 pytestmark = pytest.mark.skipif(not NODE, reason="no Node.js to run the script in; a browser test runs it too")
-PHRASES = json.loads((Path(__file__).parent / "data" / "phrases.json").read_text())  # phrase: the first page
+PHRASES = json.loads(
+    (Path(__file__).parent / "data" / "phrases.json").read_text()
+)  # phrase: the first page, or one of several
 
 RUN = """
 const { readFileSync } = require("fs");
@@ -42,8 +44,9 @@ def test_what_people_say_leads_to_the_right_page_first(tmp_path):
     wrong = {}
     for (phrase, page), hits in zip(PHRASES.items(), found(tmp_path, list(PHRASES)), strict=True):
         assert all(hit["page"].split("?")[0].split("#")[0] in pages() for hit in hits), phrase
-        if not hits or not hits[0]["page"].startswith(page):
+        if not hits or not hits[0]["page"].startswith(tuple(page.split("|"))):
             wrong[phrase] = hits[0]["page"] if hits else None
+    assert len(PHRASES) >= 200
     assert len(wrong) <= len(PHRASES) // 20, wrong
 
 

@@ -138,8 +138,8 @@ def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
 
 REFUSED = [
     (MapOptions("e2m1", tile=(64,)), "no tensor map of 'e2m1'"),
-    (MapOptions("bf16"), "give --tile"),
-    (MapOptions("bf16", tile=(8,), box=(8,)), "give --tile"),
+    (MapOptions("bf16"), "give `tile`"),
+    (MapOptions("bf16", tile=(8,), box=(8,)), "give `tile`"),
     (MapOptions("bf16", tile=(8, 8), dims=(8,)), "--tile has 2 numbers, for a tensor of 1 sides"),
     (MapOptions("bf16", tile=(8, 8), strides=(16, 16)), "--strides has 2 numbers"),
     (MapOptions("bf16", tile=(7, 8)), "boxDim: a row of the box must be a multiple of 16 bytes"),

@@ -71,7 +71,7 @@ def test_elements_that_share_a_byte_are_all_named():
 
 def test_what_cannot_be_traced_says_why():
     found = memory(*CASES[0], a_too=False)
-    for call, words in (((found, "b_smem", 1 << 20), "holds no element"), ((found, "a_smem", 0), "--a-in shared")):
+    for call, words in (((found, "b_smem", 1 << 20), "holds no element"), ((found, "a_smem", 0), "`a_in` shared")):
         with pytest.raises(UsageError, match=words):
             fed_by_byte(*call)
     with pytest.raises(UsageError, match="outside"):

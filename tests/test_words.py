@@ -28,3 +28,11 @@ def test_no_name_gets_more_meanings(request):
         return
     more = {name: sorted(of) for name, of in named.items() if len(of) > allowed.get(name, ENOUGH)}
     assert not more, "give the new parameter a name of its own"
+
+
+def test_figures_of_the_house_stay():
+    """Those that were reached: what is Any, how long a chain of imports is, and how long a file."""
+    reached = runpy.run_path(str(ROOT / "benchmarks" / "house.py"))["figures"](ROOT)
+    assert reached["Any in annotations"] < 150
+    assert reached["longest chain of imports"] <= 18
+    assert reached["files of more than 350 lines"] == 0

@@ -37,7 +37,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, select
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, load, operands, selection
-from tcprobe.store.lookup import layers
+from tcprobe.store.folders import layers
 
 __all__ = [
     "Cell",

@@ -26,7 +26,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selection
-from tcprobe.store.lookup import layers
+from tcprobe.store.folders import layers
 
 if TYPE_CHECKING:
     import numpy as np

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tcprobe.errors import UsageError
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 
 FINITE, INFINITE, NAN = 0, 1, 2
 WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -86,8 +86,8 @@ class Decoded(NamedTuple):
 
     significand: Ints
     exponent: NDArray[np.int32]
-    negative: NDArray[np.bool_]
-    kind: NDArray[np.uint8]
+    negative: Bools
+    kind: Bytes
     fraction: int
 
     def at(self, index: Any) -> Decoded:
@@ -144,7 +144,7 @@ def _decoded(kind: FloatFormat, bits: NDArray[np.uint64]) -> Decoded:
     )
 
 
-def _kinds(kind: FloatFormat, top: NDArray[np.bool_], fraction: Ints) -> NDArray[np.uint8]:
+def _kinds(kind: FloatFormat, top: Bools, fraction: Ints) -> Bytes:
     if kind.special == "none":
         return np.zeros(top.shape, np.uint8)
     if kind.special == "nan":

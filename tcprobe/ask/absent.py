@@ -14,7 +14,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of
-from tcprobe.store.choose import Found, Layers, whence
+from tcprobe.store.choose import Found, Layers
+from tcprobe.store.finding import whence
 from tcprobe.store.stated import stated
 from tcprobe.values import Json
 

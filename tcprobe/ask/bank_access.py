@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,9 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MATRIX_ROWS, MOST_SHARED, SharedAccess, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
-from tcprobe.store.cell import Cell
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,10 @@ def parse_access(text: str) -> TileAccess:
     """OP, OP@rows, OP@cols or cp.async.N; UsageError."""
     name, at, order = text.partition("@")
     if order not in ("rows", "cols") and at:
-        raise UsageError(f"--with {text[:40]!r}: after @ write rows or cols.")
+        raise UsageError(f"`access` {text[:40]!r}: after @ write rows or cols.")
     if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
         if order == "cols":
-            raise UsageError(f"--with {text}: cp.async sweeps along lines; only @rows goes with it.")
+            raise UsageError(f"`access` {text}: cp.async sweeps along lines; only @rows goes with it.")
         return TileAccess(text, access(f"cp.async.ca.{match[1]}"), access(f"st.shared.b{8 * int(match[1])}"), "rows")
     return TileAccess(text, access(name), access(name), order or "slots")
 

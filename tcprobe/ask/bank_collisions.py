@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tcprobe.ask.bank_patterns import Lane, Pattern
 from tcprobe.layout.banks import LINE, WORD, BankRule, Judge, agree, as_array
+
+if TYPE_CHECKING:
+    from tcprobe.ask.bank_patterns import Lane, Pattern
 
 MOST_PARTIES = 8  # that are printed
 

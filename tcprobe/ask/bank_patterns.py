@@ -12,9 +12,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.ask.bank_rules import BankRules
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access
@@ -22,6 +21,9 @@ from tcprobe.layout.banks import Cost, as_array
 from tcprobe.layout.expression import values
 from tcprobe.system import files
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.bank_rules import BankRules
 
 MOST_BYTES = 256 << 20  # of a file of patterns
 MOST_LANES_BYTES = 1 << 16  # of a file of 32 addresses

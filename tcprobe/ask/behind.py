@@ -22,7 +22,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
-from tcprobe.store.choose import Layers, whence
+from tcprobe.store.choose import Layers
+from tcprobe.store.finding import whence
 from tcprobe.values import Json
 
 ARCH = "sm_90"

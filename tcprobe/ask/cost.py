@@ -13,7 +13,7 @@ no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -21,15 +21,16 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
 from tcprobe.references.cost import Row, stated
-from tcprobe.store.choose import Layers, Sourced, whence
-from tcprobe.store.finding import how
+from tcprobe.store.finding import how, whence
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import quoted
 from tcprobe.values import Json
 
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers, Sourced
+
 KIND = "cost"
 AGREES = 0.05  # relative
-RUN = "`tcprobe run --family cost` on a GPU of it measures them"
 
 
 class InstructionCost(NamedTuple):
@@ -96,14 +97,14 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     """
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
-        raise UsageError(f"no cost is measured in {layers.words}: {RUN}.")
+        raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
     exact = [layers.finding(KIND, place, names.short(pattern)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(one) for one in exact if one]
     known = layers.findings(KIND, place)
     ids = [id_ for pattern in patterns for id_ in _meant(pattern, place, known, layers)] if patterns else list(known)
     if not ids:
-        raise UsageError(f"no cost is measured on {place} in {layers.words}: {RUN}.")
+        raise UsageError(f"no cost is measured on {place} in {layers.words}.", "no cost")
     return [_cost(known[id_]) for id_ in dict.fromkeys(ids)]
 
 
@@ -126,7 +127,7 @@ def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) 
     ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
     ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
     if not ids:
-        raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}: {RUN}.")
+        raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}.", "no cost")
     return ids
 
 

@@ -183,12 +183,12 @@ def compared(names: Sequence[str], arch_name: str | None, layers: Layers) -> Ite
     UsageError where it means nothing.
     """
     if len(names) < 2:
-        raise UsageError("give two archs, two folders of results, or --cuda twice.")
+        raise UsageError("give two archs, two folders of results, or `cuda` twice.")
     left, right, *patterns = names
     if is_folder(left) and is_folder(right):
         return arch_by_arch((alone(Results(Path(left))), alone(Results(Path(right)))), arch_name, patterns)
     if arch_name:
-        raise UsageError("--arch goes with two folders or two compilers; two archs are named already.")
+        raise UsageError("`arch` goes with two folders or two compilers; two archs are named already.")
     return iter([archs((left, right), layers, patterns)])
 
 

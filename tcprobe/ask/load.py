@@ -20,8 +20,8 @@ import numpy as np
 from tcprobe.ask.bank_access import Slots, slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
-from tcprobe.ask.path.registers import vector
 from tcprobe.ask.path.request import MOST_LD
+from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError
@@ -136,7 +136,7 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     ld = tile.length if ld is None else ld
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:
-        raise UsageError(f"--ld {ld}: from {tile.length} elements on, in whole bytes, at most {MOST_LD}.")
+        raise UsageError(f"`ld` {ld}: from {tile.length} elements on, in whole bytes, at most {MOST_LD}.")
     slots = slots_of(cell)
     plan = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
     _prove(plan, slots)
@@ -186,8 +186,7 @@ def _count(bits: Ints, size: int) -> int:
         if count and side_by_side and not (bits[:, 0] % (8 * width)).any():
             return count
     raise UsageError(
-        f"elements of {size} bits that are not whole bytes in memory: no load brings them. Load them by "
-        "`tcprobe path` or the other way round (--global)."
+        f"elements of {size} bits that are not whole bytes in memory: no load brings them.", "no whole bytes"
     )
 
 

@@ -18,7 +18,7 @@ def source(plan: StraightLoad) -> str:
     cell, tile = plan.cell, plan.tile
     fragment, (line, byte) = cell.fragment, plan.formulas
     if line is None or byte is None:
-        raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code; --json has them all.")
+        raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code.", "no code")
     name = made(f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
     lines = [
         f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(plan.moves)} loads",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tcprobe.arithmetic.forms import together
-from tcprobe.ask.numerics import FACTS, FormNumerics, answer
+from tcprobe.ask.numerics import FACTS, FormNumerics, find
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.store.choose import Layers
@@ -37,15 +37,14 @@ class ChangedNumerics(NamedTuple):
 def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumerics]:
     """Each arithmetic that is measured or published on both archs; UsageError if there is none, or not two archs."""
     if len(names) != 2:
-        raise UsageError("--numerics compares two archs: tcprobe diff --numerics sm_80 sm_90.")
-    first, second = (arch(name).name for name in names)
+        raise UsageError("arithmetic is compared of two archs.", "two archs")
+    first, second = (arch(name) for name in names)
     compared = False
     for rows in together().values():
-        try:
-            pair = answer(rows[0], first, layers), answer(rows[0], second, layers)
-        except UsageError:  # one of them does not have it, or nothing is known there
+        ours, theirs = find(rows[0], first, layers), find(rows[0], second, layers)
+        if ours is None or theirs is None:  # one of them does not have it, or nothing is known there
             continue
-        compared = True
+        pair, compared = (ours, theirs), True
         one, other = (side.to_json() for side in pair)
         parameters = {
             name: (one[name], other[name])
@@ -54,4 +53,4 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumer
         }
         yield ChangedNumerics(rows[0].id, pair, parameters)
     if not compared:
-        raise UsageError(f"nothing is known of the arithmetic of both {first} and {second}.")
+        raise UsageError(f"nothing is known of the arithmetic of both {first.name} and {second.name}.")

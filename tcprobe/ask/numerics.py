@@ -10,14 +10,14 @@ from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import emulated
 from tcprobe.references.numerics import Published, promised, published
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
-from tcprobe.store.choose import Layers, Sourced, whence
-from tcprobe.store.finding import how
+from tcprobe.store.choose import Layers, Sourced
+from tcprobe.store.finding import how, whence
 from tcprobe.values import Json
 
 
@@ -245,13 +245,23 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
     device = arch(name or numerics.MEASURED)
     if not instruction.target.on(device):
         raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
+    if found := find(instruction, device, layers):
+        return found
+    raise UsageError(
+        f"{instruction.id} was not measured on {device.name}, and nobody published its arithmetic there.",
+        "no arithmetic",
+        id=subject(instruction),
+    )
+
+
+def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics | None:
+    """As `answer`; None where the arch does not have the form, and where nothing is known of it there."""
+    if not instruction.target.on(device):
+        return None
     sourced = numerics.measured(instruction, device.name, layers)
     said = published(instruction, device.name) if types(instruction).is_float else None
     if sourced is None and said is None:
-        raise UsageError(
-            f"{instruction.id} was not measured on {device.name}, and nobody published its arithmetic there. "
-            f"`tcprobe run --family numerics '{subject(instruction)}'` measures it on a GPU."
-        )
+        return None
     return FormNumerics(instruction, device.name, sourced, said, _lowering(instruction, device.name, layers))
 
 

@@ -15,15 +15,17 @@ what a warp alone needs is not predicted: how many accesses it has in flight is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.ask import cost
-from tcprobe.ask.bank_rules import BankRules
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.bank_rules import BankRules
 
 # what a warp's cp.async of so many bytes a lane is timed as
 ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}

@@ -50,9 +50,7 @@ def _of(path: Path) -> Iterator[Saved]:
     if is_folder(path):
         layer, *_ = alone(Results(path)).layers
         if not layer.results.layouts():
-            raise UsageError(
-                f"{path}: no saved tables there. `tcprobe run` makes them; CSV files are named one by one."
-            )
+            raise UsageError(f"{path}: no saved tables there; CSV files are named one by one.", "no measurements")
         yield from _of_folder(layer)
     elif not os.path.exists(path):
         raise UsageError(f"{path}: no such file or folder.")

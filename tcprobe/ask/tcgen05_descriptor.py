@@ -6,10 +6,13 @@ so steps, boxes and the byte of an element are those of `ask.descriptor`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.errors import UsageError
 from tcprobe.isa import instruction_descriptor as idesc
+from tcprobe.isa import zero_column_mask as zeros
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import tcgen05_descriptor as smem
 from tcprobe.values import Json
@@ -28,7 +31,7 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
     if (kind, major) == ("tf32", "mn"):
         raise UsageError(
             "tf32 with lines contiguous takes 128-byte swizzle in atoms of 32 bytes only (PTX ISA 9.1, section "
-            "9.7.16.4.2), whose bytes tcprobe does not describe: take --major k."
+            "9.7.16.4.2), whose bytes tcprobe does not describe: take `major` k."
         )
     lines = size[0]
     found = wgmma.laid(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
@@ -104,6 +107,45 @@ def instruction_value_json(bits: int, kind: str | None) -> Json:
         "status": STATUS,
         "source": idesc.SOURCE,
     }
+
+
+def zero_mask_json(bits: int, m: int, n: int) -> Json:
+    """Plain data of a zero-column mask: its fields, and which columns of B count as zero, by both readings of PTX.
+
+    UsageError for M and N that tcgen05.mma.ws does not have.
+    """
+    if n not in zeros.SIZES_N:
+        raise UsageError(f"tcgen05.mma.ws has no N {n}: it has {', '.join(map(str, zeros.SIZES_N))}.")
+    reading = zeros.read(bits)
+    mask, other = (zeros.zeroed(reading.fields, m, n, exchanged) for exchanged in (False, True))
+    size, shift = n // zeros.PARTS[m], reading.fields["column_shift"]
+    differs = [{"source": zeros.DESCRIBED, "zero": _runs(other)}] if other != mask else []
+    return {
+        "value": f"{bits:#018x}",
+        "instruction": "tcgen05.mma.ws",
+        "m": m,
+        "n": n,
+        **_plain(reading),
+        "masks": [f"{_number(mask[first : first + size]):#x}" for first in range(0, n, size)],
+        "zero": _runs(mask),
+        "b_columns": None if shift is None else [shift, shift + n - 1],
+        "differs": differs,
+        "cuda": f"uint64_t zero_columns = {bits:#018x}ull;",
+        "status": STATUS,
+        "source": zeros.EXAMPLES,
+    }
+
+
+def _number(zero: Sequence[int]) -> int:
+    return sum(bit << place for place, bit in enumerate(zero))
+
+
+def _runs(zero: Sequence[int]) -> list[list[int]]:
+    """First and last of each run of columns that count as zero."""
+    places = [place for place, bit in enumerate(zero) if bit]
+    firsts = [p for p in places if not p or not zero[p - 1]]
+    lasts = [p for p in places if p + 1 == len(zero) or not zero[p + 1]]
+    return [list(pair) for pair in zip(firsts, lasts, strict=True)]
 
 
 def _head(bits: int, kind: str) -> Json:

@@ -107,7 +107,7 @@ def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma
             f"{', '.join((*DATA_TYPES, *PACKED))}."
         )
     if (map_options.tile is None) == (map_options.box is None):
-        raise UsageError("give --tile, which may take several boxes, or --box; inner side first.")
+        raise UsageError("give `tile`, which may take several boxes, or `box`; inner side first.")
     number, far, near = _bits(kind)
     swizzle, interleave = SWIZZLES[map_options.swizzle], INTERLEAVES[map_options.interleave]
     tile = map_options.tile or map_options.box or ()

@@ -152,7 +152,7 @@ def operand(name: str) -> MemoryOperand | None:
     id_, _, last = words.rpartition(".")
     row = inventory.instructions().get(id_)
     if row and row.family == "tcgen05" and row.multiplies and last == "b":
-        raise UsageError(f"{words} is in shared memory: `tcprobe descriptor --tcgen05` says where its elements are.")
+        raise UsageError(f"{words} is in shared memory.", "behind tcgen05")
     return next((each for each in operands(row) if each.name == last), None) if row else None
 
 

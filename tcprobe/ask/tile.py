@@ -168,7 +168,7 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
     with suppress(UsageError):
         rows, cols = sides(text, 2)
     if not 0 < min(rows, cols) <= max(rows, cols) < MOST_SIDE:
-        raise UsageError(f"--tile {text[:20]!r} is not ROWSxCOLS such as 64x32.")
+        raise UsageError(f"`size` {text[:20]!r} is not ROWSxCOLS such as 64x32.")
     return Tile(rows, cols, type_, bits or bits_of(type_), contiguous)
 
 
@@ -188,14 +188,14 @@ def parse_shared(text: str) -> Shared:
         if match[1] == "boxes":
             return boxed(int(match[2]))
         if int(match[2]) > MOST_PADDING:
-            raise UsageError(f"--shared {text}: at most {MOST_PADDING} bytes of padding.")
+            raise UsageError(f"`placed` {text}: at most {MOST_PADDING} bytes of padding.")
         return Shared(int(match[2]))
     if not spelling.is_swizzle(text):
         raise UsageError(
-            f"--shared {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {spelling.SPELLINGS}."
+            f"`placed` {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {spelling.SPELLINGS}."
         )
     named = spelling.swizzle(text)
     b, m, s = named.swizzle.to_json()
     if max(b, m, abs(s)) > MOST_SWIZZLE:
-        raise UsageError(f"--shared {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
+        raise UsageError(f"`placed` {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
     return boxed(named.span) if named.is_mode and b else Shared(swizzle=(b, m, s))

@@ -13,16 +13,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_collisions import Phase, phases
 from tcprobe.ask.bank_patterns import pattern
-from tcprobe.ask.bank_rules import BankRules
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, Judge
+
+if TYPE_CHECKING:
+    from tcprobe.ask.bank_rules import BankRules
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.choose import Layers, Sourced, layers_of, whence
+from tcprobe.store.choose import Layers, Sourced, layers_of
+from tcprobe.store.finding import whence
 from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.store.results import Results
 from tcprobe.values import Json

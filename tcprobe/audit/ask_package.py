@@ -46,7 +46,7 @@ def statements(package: str, limit: float) -> list[Statement]:
         try:
             done = scratch.call(command, limit)
         except HungError as error:
-            raise EnvironmentUnfitError(f"{package} {error}; give it longer with --limit.") from None
+            raise EnvironmentUnfitError(f"{package} {error}; give it longer with `limit`.") from None
         if lived(done.returncode):
             last = done.stderr.strip().rpartition("\n")[2]
             raise EnvironmentUnfitError(f"{package} cannot be asked: {one_line(last) or f'exit {done.returncode}'}.")

@@ -39,8 +39,8 @@ MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the command, and what else goes with it
 FORMS = {
-    "size": {"fragment", "type_", "contiguous", "accesses", "placed", "swizzle", "proposes"},
-    "address": {"source", "accesses"},
+    "size": {"fragment", "type_", "contiguous", "access", "placed", "swizzle", "proposes"},
+    "address": {"source", "access"},
     "patterns": set[str](),
     "rule": set[str](),
 }
@@ -84,7 +84,7 @@ class Accesses(click.Command):
 )
 @click.option(
     "--with",
-    "accesses",
+    "access",
     multiple=True,
     type=Given(),
     metavar="ACCESS...",
@@ -123,9 +123,9 @@ def banks(ctx: click.Context, /, **asked: Unpack[BanksAsked]) -> None:
     """
     from tcprobe.ask.bank_rules import rules_for
 
-    asked["accesses"] = [name for text in asked["accesses"] for name in text.split(",")]
+    asked["access"] = [name for text in asked["access"] for name in text.split(",")]
     if access := _as_access(asked["fragment"] or ""):
-        asked["fragment"], asked["accesses"] = None, [access, *asked["accesses"]]
+        asked["fragment"], asked["access"] = None, [access, *asked["access"]]
         ctx.params["fragment"] = ()
     _check_form(ctx)
 
@@ -205,9 +205,9 @@ def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
     from tcprobe.isa.shared_memory import access
 
-    if len(banks_asked["accesses"]) != 1:
-        raise UsageError(f"--address needs one access, by --with; got {len(banks_asked['accesses'])}.")
-    row, source = access(banks_asked["accesses"][0]), banks_asked["source"]
+    if len(banks_asked["access"]) != 1:
+        raise UsageError(f"--address needs one access, by --with; got {len(banks_asked['access'])}.")
+    row, source = access(banks_asked["access"][0]), banks_asked["source"]
     given = pattern(row, lanes_of(address), None if source is None else lanes_of(source))
     given = given._replace(arch=banks_asked["name"])
     [judgement] = judged([given], rules)
@@ -266,14 +266,14 @@ def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.tile import parse_shared, parse_tile
     from tcprobe.ask.tile_answer import answer
 
-    if not banks_asked["accesses"]:
+    if not banks_asked["access"]:
         raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
     held = _held(banks_asked)
     if banks_asked["type_"] is None and held is None:
         raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
     slots = slots_of(held) if held else None
     tile = parse_tile(size, banks_asked["type_"] or (held.fragment.type if held else ""), banks_asked["contiguous"])
-    walks = [walk(parse_access(text), tile, slots) for text in banks_asked["accesses"]]
+    walks = [walk(parse_access(text), tile, slots) for text in banks_asked["access"]]
     answered = answer(tile, parse_shared(placed(banks_asked)), walks, rules(None), banks_asked["proposes"])
     if banks_asked["as_json"]:
         click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(banks_asked["explain"])}))

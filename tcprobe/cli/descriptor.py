@@ -51,14 +51,18 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     CUDA, CuTe and TMA.
 
     A value of 64 bits is decoded instead, for wgmma or, by its version bits, for tcgen05. --idesc does the same for the
-    32-bit instruction descriptor of tcgen05.mma, both ways.
+    32-bit instruction descriptor of tcgen05.mma, and --zero-mask for the 64 bits with which tcgen05.mma.ws leaves out
+    columns of B, both ways.
     """
     from tcprobe.ask import descriptor as ask
 
     if tile["idesc"]:
-        if tile["tcgen05"] or tile["size"]:
-            raise UsageError("--idesc is of an instruction: leave --tile and --tcgen05 out.")
+        if tile["tcgen05"] or tile["size"] or tile["zero_mask"]:
+            raise UsageError("--idesc is of an instruction: leave --tile, --tcgen05 and --zero-mask out.")
         tcgen05.instruction(value, tile, as_json)
+        return
+    if tile["zero_mask"]:
+        tcgen05.zero_mask(value, tile, as_json)
         return
     tcgen05.check_none(tile)
     size = tile["size"]

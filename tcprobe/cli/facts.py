@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, wrapping
+from tcprobe.cli import shared_operand, tensor_memory, tensor_memory_shown, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -209,7 +209,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked)
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])
-            tensor_memory.shown(one, show, as_json)
+            tensor_memory_shown.shown(one, show, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 

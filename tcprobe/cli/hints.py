@@ -1,11 +1,34 @@
-"""Which command helps, by what an error is about: the library says what is wrong, the command line what to type."""
+"""The library says what is wrong, the command line what to type: options, and which command helps.
+
+Words of the library name its parameters, in backticks; here they become the options of the command.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
 
+if TYPE_CHECKING:
+    import click
+
+PARAMETER = re.compile(r"`([a-z][a-z_]*)`")
 HINTS = {
     "no table": "`tcprobe why-not {id} --arch {arch}` says more.",
+    "no findings": "`tcprobe run --results {folder}` makes them.",
+    "no measurements": "`tcprobe run` makes them.",
+    "no cost": "`tcprobe run --family cost` on a GPU of it measures them.",
+    "no arithmetic": "`tcprobe run --family numerics '{id}'` measures it on a GPU.",
+    "no GPU": "`tcprobe doctor` says what that needs.",
+    "nothing to measure": "`tcprobe why-not` says why.",
+    "no code": "--json has all of them.",
+    "code in CUDA": "--code cuda prints the code.",
+    "no whole bytes": "Load them by `tcprobe path` or the other way round (--global).",
+    "function names": "Give each a --name of its own.",
+    "two archs": "For example: tcprobe diff --numerics sm_80 sm_90.",
+    "address maps": "`tcprobe swizzle table help` lists them.",
+    "behind tcgen05": "`tcprobe descriptor --tcgen05` says where its elements are.",
     "no folder": "`tcprobe run --results {folder}` makes it.",
     "no registers": "`tcprobe lower {id}` says what it becomes, `tcprobe list {id} --json` what is documented.",
     "a move": "`tcprobe where` and `show` say which lane holds what.",
@@ -19,6 +42,30 @@ HINTS = {
     "loads": "See `tcprobe load FRAGMENT`.",
     "exchanges between lanes": "See `tcprobe convert` and `tcprobe reduce`.",
 }
+
+
+def in_options(words: str, ctx: click.Context | None) -> str:
+    """The words with the command's options in place of the parameters that they name."""
+    options = _options(ctx) if ctx and PARAMETER.search(words) else {}
+    return PARAMETER.sub(lambda named: options.get(named[1], named[0]), words)
+
+
+def _options(ctx: click.Context) -> dict[str, str]:
+    """Options by what they are called, with _ for -, and by the parameters that they become."""
+    import click
+
+    found: dict[str, str] = {}
+    commands, names = [ctx.command], [ctx.invoked_subcommand]
+    for command, name in zip(commands, names, strict=False):
+        if isinstance(command, click.Group):
+            below = [name] if name else command.list_commands(ctx)
+            commands += [one for each in below if (one := command.get_command(ctx, each))]
+            names += [None] * len(below)
+            continue
+        long = {p: next((o for o in p.opts if o.startswith("--")), "") for p in command.params}
+        found |= {option[2:].replace("-", "_"): option for option in long.values() if option}
+        found |= {p.name: option for p, option in long.items() if p.name and option}
+    return found
 
 
 def hint(error: TcprobeError) -> str:

@@ -152,7 +152,7 @@ def read_results(command: Called) -> Called:
     @click.option("--only", is_flag=True, help="Read that folder alone, not the published tables.")
     @functools.wraps(command)
     def with_layers(folder: Path | None, only: bool, **asked: object) -> None:
-        from tcprobe.store.lookup import layers
+        from tcprobe.store.folders import layers
 
         command(layers=layers(folder, only), **asked)
 

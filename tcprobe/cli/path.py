@@ -140,7 +140,7 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
 
 
 def _k_loop(plan: PathPlan) -> None:
-    from tcprobe.ask.path.answer import advance
+    from tcprobe.ask.path.progress import advance
 
     loop = advance(plan)
     if not loop:

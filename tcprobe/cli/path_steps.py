@@ -76,8 +76,8 @@ def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
 
 def steps_words(request: TileRequest, step: PathStep) -> None:
     """The instructions of a step and its addresses."""
-    from tcprobe.ask.path.answer import formulas
     from tcprobe.ask.path.boxes import BoxCopy
+    from tcprobe.ask.path.progress import formulas
 
     wrapping.line(f"{step.kind}: {', '.join(step.ptx)}")
     if isinstance(step, BoxCopy):

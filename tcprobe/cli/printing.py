@@ -15,8 +15,8 @@ from tcprobe.fit import Fit, Formula
 from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.store.choose import Found, whence
-from tcprobe.store.finding import Finding
+from tcprobe.store.choose import Found
+from tcprobe.store.finding import Finding, whence
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
@@ -146,9 +146,9 @@ def _documented(why: Mapping[str, str]) -> None:
         say(f"documented only, {number}: {kind}: {some(list(details), 2)}")
 
 
-def _words(status: str, found: Sequence[Measurement | Finding]) -> None:
+def _words(status: str, any_findings: Sequence[Measurement | Finding]) -> None:
     by_words: dict[str, list[str]] = {}
-    for finding in found:
+    for finding in any_findings:
         by_words.setdefault(finding.words or "", []).append(finding.key.subject)
     for words, names in by_words.items():
         some = names[0] if len(names) == 1 else f"{len(names)} forms, for example {names[0]}"

@@ -1,40 +1,32 @@
-"""The commands that answer questions from saved tables: where, trace, emit, and verify on a live GPU."""
+"""The commands that answer questions from saved tables: where, trace, and verify on a live GPU."""
 
 from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory
+from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
-    ARCH,
     ARCHS,
     JSON,
-    NAME,
-    NAMESPACE,
     SELECTOR,
-    Given,
     Number,
     Numbers,
-    Output,
     fragment_names,
     read_results,
     told,
 )
 from tcprobe.errors import UsageError
-from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Unpack
 
     from tcprobe.ask.trace import Holder
-    from tcprobe.cli.requests import EmitAsked, TraceAsked, WhereAsked
+    from tcprobe.cli.requests import TraceAsked, WhereAsked
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -133,7 +125,12 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 @click.option("--lane", type=Numbers(), help="With --operand: the slot's lane, or a range.")
 @click.option("--i", "element", type=Numbers(), help="With --operand: the slot's i, or a range.")
 @click.option("--byte", type=Numbers(), help="With --operand a_smem or b_smem: bytes from the start address.")
-@click.option("--a-in", type=click.Choice(["registers", "shared"]), help="With wgmma: where A is. Default: registers.")
+@click.option(
+    "--a-in",
+    type=click.Choice(["registers", "shared", "tensor"]),
+    help="Where A is, of a wgmma registers by default, of tcgen05.mma shared.",
+)
+@trace_tensor_memory.options
 @shared_operand.fields
 @SELECTOR
 @ARCHS
@@ -153,6 +150,10 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     from tcprobe.isa.operand import Role
     from tcprobe.store import names
 
+    if (form := tensor_memory.form(instruction)) and form.multiplies:
+        trace_tensor_memory.answer(form, name, sought, as_json)
+        return
+    tensor_memory.require_none(sought)
     multiply, tables, note = names.multiply(instruction, name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     told(note)
@@ -198,108 +199,6 @@ def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str,
     return [dict(zip(tables, selected(tables.values(), number), strict=True)) for number in numbers]
 
 
-ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the formats of fragments
-
-
-@click.command(short_help="Write fragments as code or data for other programs.")
-@click.argument("patterns", nargs=-1, metavar="FRAGMENT...", shell_complete=fragment_names)
-@click.option(
-    "--to",
-    "format_name",
-    type=Given(),
-    required=True,
-    metavar="FORMAT",
-    help="cuda, ptx, python, ...; `--to help` lists.",
-)
-@click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File. Default: standard output.")
-@NAME
-@NAMESPACE
-@SELECTOR
-@ARCH
-@read_results
-@named("patterns", "one")
-def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Unpack[EmitAsked]) -> None:
-    """Write fragments as code or data for other programs.
-
-    A pattern may mean several fragments; an instruction means its operands. Without --arch it takes the arch that
-    `show` takes; formats that tell archs apart (cuda) get every arch.
-    """
-    from tcprobe import emit as formats
-    from tcprobe.code.scope import scoped
-    from tcprobe.store import names
-    from tcprobe.store.cell import emittable, selected, sources
-    from tcprobe.store.lookup import some
-    from tcprobe.system import files
-
-    if format_name == "help":
-        for known_name, module in formats.formats().items():
-            click.echo(f"{known_name:<16}{module.WHAT}")
-        click.echo(f"{ARITHMETIC:<16}C++17 header of what multiplies compute, bit by bit, as `numerics --header`")
-        return
-    if format_name not in (*formats.names(), ARITHMETIC):
-        raise UsageError(f"unknown format {format_name!r}; known: {', '.join(formats.names())}, {ARITHMETIC}.")
-    if not patterns:
-        raise UsageError("Missing argument 'FRAGMENT...'.")
-    if format_name == ARITHMETIC:
-        _arithmetic(patterns, output, asked)
-        return
-    name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
-    chosen, notes = names.chosen(patterns, name, asked["layers"])
-    told(*notes)
-    tables, without = emittable(chosen, name, asked["layers"])
-    if without:
-        told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
-    tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
-    text = _named(formats.emit(format_name, tables), tables, asked["called"])
-    if asked["namespace"] and format_name not in ("cuda", "cute"):
-        raise UsageError(f"{format_name} has no namespaces; cuda and cute have.")
-    text = scoped(text, asked["namespace"])
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        files.write(output, text.encode())
-    name = "" if output is None else f"{output}: "
-    click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
-
-
-def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_asked: EmitAsked) -> None:
-    """`emit --to numerics`: the header of the multiplies that the patterns mean."""
-    from tcprobe.ask.numeric_header import texts
-    from tcprobe.isa import names
-    from tcprobe.system import files
-
-    unfit = {
-        "--name": emit_asked["called"],
-        "--namespace": emit_asked["namespace"],
-        "--selector": emit_asked["selector"],
-    }
-    if wrong := [option for option, value in unfit.items() if value is not None]:
-        raise UsageError(f"{', '.join(wrong)}: fragments; numerics takes whole multiplies.")
-    multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
-    if not multiplies:
-        raise UsageError(f"numerics takes multiplies; {patterns[0]} is not one. `tcprobe list` has their names.")
-    text = texts(list(dict.fromkeys(multiplies)), emit_asked["name"], emit_asked["layers"])
-    if output is None:
-        click.echo(text, nl=False)
-    else:
-        files.write(output, text.encode())
-
-
-def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
-    """The code under a name for the one fragment, or instruction, that it is of; UsageError where it is of several."""
-    from tcprobe.code.names import made
-    from tcprobe.code.scope import renamed
-    from tcprobe.isa.inventory import user_ids
-
-    if not name:
-        return text
-    ids = list(dict.fromkeys(cell.fragment.id for cell in cells))
-    rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
-    if len(ids) > 1 and len(rows) != 1:
-        raise UsageError(f"--name is for one fragment, or one instruction, not {len(ids)} fragments.")
-    return renamed(text, made(ids[0] if len(ids) == 1 else rows.pop()), name)
-
-
 @click.command(short_help="Check the tables on a live GPU against NumPy.")
 @click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
 @click.option("--device", "index", type=Number(), default=0, show_default=True, metavar="N", help="GPU number N.")
@@ -323,7 +222,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.run.gpu import Gpu
     from tcprobe.run.verify import verify as verified
     from tcprobe.run.verify_case import verifiable
-    from tcprobe.store.cell import operands
+    from tcprobe.store.cell import find_operands
 
     rows = verifiable(*patterns)
     gpu = Gpu()
@@ -335,9 +234,9 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
     todo, untold = [], []
     for instruction in allowed:
-        try:
-            todo.append((instruction, operands(instruction, row.name, layers)))
-        except UsageError:  # neither measured nor documented there
+        if tables := find_operands(instruction, row.name, layers):
+            todo.append((instruction, tables))
+        else:  # neither measured nor documented there
             untold.append(instruction.id)
     if not todo:
         raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
@@ -354,4 +253,4 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         raise SystemExit(1)
 
 
-COMMANDS = (where, trace, emit, verify)
+COMMANDS = (where, trace, verify)

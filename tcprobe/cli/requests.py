@@ -40,12 +40,17 @@ class DescriptorAsked(TypedDict):
     start: int | None
 
 
-class MemoryAsked(TypedDict):
-    """Which operand in tensor memory is meant."""
+class SizesAsked(TypedDict):
+    """Which tcgen05.mma is meant."""
 
     m: int | None
     n: int | None
     vector: int | None
+
+
+class MemoryAsked(SizesAsked):
+    """Which operand in tensor memory is meant."""
+
     multicast: str | None
 
 
@@ -86,7 +91,7 @@ class WhereAsked(DescriptorAsked, MemoryAsked):
     selector: int | None
 
 
-class TraceAsked(DescriptorAsked):
+class TraceAsked(DescriptorAsked, SizesAsked):
     """Of `trace`: an element of D, a slot or a byte."""
 
     row: list[int] | None
@@ -110,6 +115,7 @@ class TileDescriptorAsked(TypedDict):
     swizzle: SwizzleName
     tcgen05: bool
     idesc: bool
+    zero_mask: bool
     mma_kind: str | None
     m: int | None
     n: int | None
@@ -164,7 +170,7 @@ class BanksAsked(PlaceAsked):
     size: str | None
     type_: str | None
     contiguous: str
-    accesses: Sequence[str]
+    access: Sequence[str]
     proposes: bool
     address: str | None
     source: str | None

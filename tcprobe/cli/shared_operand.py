@@ -111,6 +111,10 @@ def _check_traced(instruction: Instruction, trace: TraceAsked) -> None:
         raise UsageError(f"{instruction.metadata.id} has no selector {trace['selector']}: it has {known}.")
     if trace["operand"] == "a_smem" and trace["a_in"] == "registers":
         raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
+    if trace["a_in"] == "tensor":
+        raise UsageError(
+            f"{instruction.id} has A in registers or in shared memory; tcgen05.mma has it in tensor memory."
+        )
 
 
 def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceAsked) -> Iterator[SharedTrace]:

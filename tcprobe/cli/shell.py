@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import click
 
-from tcprobe.cli.hints import hint
+from tcprobe.cli.hints import hint, in_options
 from tcprobe.errors import InternalError, UnknownNameError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message, quoted
@@ -148,7 +148,7 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
             traceback.print_exc()
         if isinstance(error, OSError):
             _discard_output()
-        _say(f"Error: {meant} {hint(meant)}".rstrip())
+        _say(f"Error: {in_options(str(meant), ctx)} {hint(meant)}".rstrip())
         for line in getattr(meant, "commands", ()):
             _say(f"  {line}")
         raise click.exceptions.Exit(meant.exit_code) from None

@@ -23,14 +23,17 @@ OPTIONS = (
     click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
     click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE, decode it."),
     click.option(
+        "--zero-mask", is_flag=True, help="The zero-column mask of tcgen05.mma.ws; with 0xVALUE what it leaves out."
+    ),
+    click.option(
         "--kind",
         "mma_kind",
         type=Given(),
         metavar="KIND",
         help="With --idesc: f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4.",
     ),
-    click.option("--m", type=Number(), help="With --idesc: M."),
-    click.option("--n", type=Number(), help="With --idesc: N."),
+    click.option("--m", type=Number(), help="With --idesc and --zero-mask: M."),
+    click.option("--n", type=Number(), help="With --idesc and --zero-mask: N."),
     click.option("--a-type", type=Given(), metavar="TYPE", help="With --idesc: type of A."),
     click.option("--b-type", type=Given(), metavar="TYPE", help="With --idesc: type of B."),
     click.option("--d-type", type=Given(), metavar="TYPE", help="With --idesc: type of D."),
@@ -41,7 +44,8 @@ OPTIONS = (
         type=Given(),
         multiple=True,
         metavar="FIELD=VALUE",
-        help="With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96.",
+        help="With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96. With "
+        "--zero-mask: skip_span=3, use_span=4 (columns), first_span_0=1, start_count_0=2, column_shift=8.",
     ),
 )
 NAMES = ("mma_kind", *FIELDS, "others")
@@ -53,12 +57,12 @@ def options(command: Command) -> Command:
 
 
 def check_none(params: Mapping[str, object]) -> None:
-    """UsageError for options of the instruction descriptor without --idesc."""
+    """UsageError for options of the instruction descriptor and the mask without --idesc and --zero-mask."""
     for name in NAMES:
         if params[name] not in (None, ()):
-            raise UsageError(
-                f"--{ {'mma_kind': 'kind', 'others': 'set'}.get(name, name.replace('_', '-')) } goes with --idesc."
-            )
+            option = {"mma_kind": "kind", "others": "set"}.get(name, name.replace("_", "-"))
+            mask = " or --zero-mask" if name in ("m", "n", "others") else ""
+            raise UsageError(f"--{option} goes with --idesc{mask}.")
 
 
 def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
@@ -81,20 +85,59 @@ def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_jso
         _print_instruction(plain)
 
 
+def zero_mask(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
+    """The answer of --zero-mask."""
+    from tcprobe.ask.tcgen05_descriptor import zero_mask_json
+    from tcprobe.isa import zero_column_mask as zeros
+
+    m, n, options = descriptor_asked["m"], descriptor_asked["n"], dict[str, object](descriptor_asked)
+    if m is None or n is None or any(options[name] is not None for name in ("mma_kind", *FIELDS[2:])):
+        raise UsageError("--zero-mask: say --m and --n, and the fields by --set or a value; nothing else goes with it.")
+    if (value is None) == (not descriptor_asked["others"]):
+        raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
+    bits = zeros.encode(_others(descriptor_asked["others"])) if value is None else _bits(value, zeros.WIDTH)
+    plain = zero_mask_json(bits, m, n)
+    if as_json:
+        click.echo(json.dumps(plain))
+    else:
+        _print_zero_mask(plain)
+
+
+def _print_zero_mask(plain: Json) -> None:
+    wrapping.line(
+        plain["value"] + f", zero-column mask of tcgen05.mma.ws, M {plain['m']}, N {plain['n']} ({plain['status']})",
+        plain["value"],
+        bold=True,
+    )
+    said = (f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
+    wrapping.line(f"  {', '.join(said)}")
+    _undocumented(plain["undocumented"])
+    wrapping.line(f"  columns of B that count as zero: {_spans(plain['zero'])}, by {plain['source']}")
+    for other in plain["differs"]:
+        wrapping.line(f"  otherwise by {other['source']}: {_spans(other['zero'])}")
+    if plain["b_columns"]:
+        wrapping.line("  B is read from column {} to {}".format(*plain["b_columns"]))
+    click.echo(f"  CUDA: {plain['cuda']}")
+
+
+def _spans(runs: list[list[int]]) -> str:
+    return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in runs) or "none"
+
+
 def _others(words: tuple[str, ...]) -> dict[str, int | str]:
     """Fields by name, numbers where digits stand."""
     said: dict[str, int | str] = {}
     for word in words:
         name, equal, value = word.partition("=")
-        if not (equal and re.fullmatch(r"[a-z_]{1,20}", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
+        if not (equal and re.fullmatch(r"[a-z_]{1,20}[0-3]?", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
             raise UsageError(f"--set {word[:40]!r}: expected FIELD=VALUE, such as b_major=mn.")
         said[name] = int(value) if value.isdigit() else value
     return said
 
 
-def _bits(value: str) -> int:
+def _bits(value: str, width: int = 32) -> int:
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is not a number of 32 bits such as 0x08400490.")
+        raise UsageError(f"{value[:40]!r} is not a number of {width} bits such as {0x08400490:#0{width // 4 + 2}x}.")
     return int(value, 0) if value[:2].lower() == "0x" else int(value)
 
 

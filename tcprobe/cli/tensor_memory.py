@@ -1,4 +1,4 @@
-"""`where` and `show` of operands in tensor memory: cells of an element, and the register that a load leaves D in."""
+"""`where` of operands in tensor memory: cells of an element, and the register that a load leaves D in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli.options import Command, Given, Number, Numbers, several, together
-from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
     from tcprobe.ask.trace import Holder
-    from tcprobe.cli.requests import MemoryAsked, ShowAsked, WhereAsked
+    from tcprobe.cli.requests import MemoryAsked, WhereAsked
     from tcprobe.isa.fragment import Fragment
     from tcprobe.isa.instruction import Instruction
     from tcprobe.values import Json
@@ -105,8 +104,8 @@ def located(in_memory: MemoryOperand, where: WhereAsked, as_json: bool) -> None:
             f"{in_memory.id} is in tensor memory: give --row and --col, or --lane and --column; "
             f"--{wrong[0]} is for others."
         )
-    for selector in _selectors(in_memory, where, where["selector"]):
-        placed = _placed(in_memory, where, selector)
+    for selector in selectors(in_memory, where, where["selector"]):
+        placed = placed_by(in_memory, where, selector)
         for answer in _answers(placed, where):
             picked = answer | ({} if selector is None else {"selector": selector})
             if as_json:
@@ -115,7 +114,7 @@ def located(in_memory: MemoryOperand, where: WhereAsked, as_json: bool) -> None:
                 _print(placed, picked)
 
 
-def _selectors(in_memory: MemoryOperand, sizes: MemoryAsked, number: int | None) -> list[int | None]:
+def selectors(in_memory: MemoryOperand, sizes: MemoryAsked, number: int | None) -> list[int | None]:
     """The `number` that is asked for, else each that there is; None of what no selector changes."""
     from tcprobe.references import memory_operand
 
@@ -146,7 +145,8 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
     return sizes["vector"]
 
 
-def _placed(in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None) -> InTensorMemory:
+def placed_by(in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None) -> InTensorMemory:
+    """Where it lies, by the sizes that the options say."""
     from tcprobe.ask.tensor_memory import Wanted, placed
 
     vector = vector_of(in_memory, sizes)
@@ -286,74 +286,3 @@ def _load(words: str) -> tuple[str, int]:
     if not (read and row and int(read[2]) in row.stated["num"]):
         raise UsageError(f"--ld {words[:40]!r}: expected SHAPE.xN of tcgen05.ld, such as 32x32b.x32.")
     return read[1], int(read[2])
-
-
-def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, as_json: bool) -> None:
-    """`show` of an operand, or of all that a form has in tensor memory."""
-    from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
-
-    if isinstance(asked_for, MemoryOperand):
-        _show(asked_for, show, as_json)
-        return
-    if not as_json:
-        click.echo(click.style(asked_for.name, bold=True))
-    for operand in operands(asked_for):
-        if operand.form.id == "tcgen05.shift.down":
-            click.echo(
-                json.dumps({"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}) if as_json else SHIFTED
-            )
-        else:
-            _show(operand, show, as_json, alone=False)
-
-
-def _show(in_memory: MemoryOperand, show: ShowAsked, as_json: bool, alone: bool = True) -> None:
-    """Every selector's and every count of scales; of a whole form what nobody states is said, no error."""
-    from tcprobe.references import memory_operand
-
-    counted = in_memory.name.startswith("scale_") and show["vector"] is None
-    for vector in memory_operand.vectors(in_memory.form) if counted else (show["vector"],):
-        sizes: ShowAsked = {**show, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
-        number = None if not alone and in_memory.name in ("a", "d") else show["selector"]
-        for selector in _selectors(in_memory, sizes, number):
-            try:
-                placed = _placed(in_memory, sizes, selector)
-            except UsageError as error:
-                if alone and selector in (None, 0, show["selector"]):
-                    raise
-                _unstated(in_memory, _picked(sizes["vector"], selector), str(error), as_json)
-                continue
-            picked = _picked(sizes["vector"], selector)
-            if as_json:
-                click.echo(json.dumps({**placed.to_json(), **picked}))
-            else:
-                _describe(placed, picked)
-
-
-def _picked(vector: int | None, selector: int | None) -> dict[str, int]:
-    """What of scales and selectors is meant, where there are any."""
-    return {name: value for name, value in (("scales", vector), ("selector", selector)) if value is not None}
-
-
-def _unstated(in_memory: MemoryOperand, picked: dict[str, int], words: str, as_json: bool) -> None:
-    said = words.removeprefix(f"{in_memory.id}: ")
-    if as_json:
-        click.echo(json.dumps({"id": in_memory.id, "instruction": in_memory.form.name, **picked, "why": said}))
-    else:
-        click.echo(f"{in_memory.id}{''.join(f', {name} {value}' for name, value in picked.items())}: {said}")
-
-
-def _describe(held_there: InTensorMemory, picked: dict[str, int]) -> None:
-    facts = held_there.to_json()
-    sizes = f"M {held_there.m}, N {held_there.n}, " if held_there.operand.form.multiplies else ""
-    layout = f"layout {held_there.letter}, " if held_there.letter else ""
-    chosen = "".join(f", {name} {value}" for name, value in picked.items())
-    copies = f", in {held_there.held} places" if held_there.held > 1 else ""
-    line(
-        f"{held_there.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
-        f"{facts['bits']} bits each, {facts['columns']} columns{copies}{chosen}"
-    )
-    for name, text in facts["formula"].items():
-        line(f"  {name} = {text or 'no closed form'}")
-    line(f"  documented only, by {held_there.statement.source}")
-    for other in held_there.statements[1:]:
-        line(f"  otherwise by {other.source}")

@@ -218,16 +218,17 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all. A folder with other files in it is left as it is (exit code 2).
     """
-    from tcprobe.cli import terminal
+    from tcprobe.cli import printing
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
-    from tcprobe.store.lookup import side_by_side
+    from tcprobe.store.folders import side_by_side
 
     write.require_place(folder)
-    with terminal.working("making a page for every fact: some 15 seconds"):
-        pages = build(gather(side_by_side(sources)))
-        write.write(folder, pages)
+    if sys.stderr.isatty():
+        printing.say("making a page for every fact: some 15 seconds")  # a thread that drew would keep from forking
+    pages = build(gather(side_by_side(sources)))
+    write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from tcprobe.store.cell import Cell
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 
 def origin(cell: Cell) -> str:

@@ -62,7 +62,7 @@ def emit(name: str, cells: Sequence[Cell]) -> str:
         raise UsageError(f"{name} has no words for the {silent.role.value} {silent.id}{instead}.")
     archs = dict.fromkeys(cell.arch for cell in cells)
     if len(archs) > 1 and not _archs(name):
-        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with --arch, or take cuda.")
+        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with `arch`, or take cuda.")
     return _module(name).emit(cells).rstrip("\n") + "\n"
 
 

@@ -107,9 +107,9 @@ def _digits(cell: Cell) -> dict[str, list[Digit]]:
     return digits
 
 
-def _digit(cell: Cell, owner: str, bit: int, base: dict[str, int]) -> Digit:
+def _digit(cell: Cell, owner: str, bit: int, steps_by_axis: dict[str, int]) -> Digit:
     names = [name for name in AXES if name != "product" or cell.fragment.products > 1]
-    moved = [(number, base[name]) for number, name in enumerate(names) if base[name]]
+    moved = [(number, steps_by_axis[name]) for number, name in enumerate(names) if steps_by_axis[name]]
     if owner == "i" and not moved:
         raise _refused(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile is.")
     if len(moved) > 1 or any(step & (step - 1) for _, step in moved):

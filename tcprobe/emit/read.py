@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
-from tcprobe.store.cell import Cell
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 CUDA = """
 #ifndef TCPROBE_READ
@@ -90,14 +92,19 @@ def lanes_read(cell: Cell) -> list[int]:
 
 def read(cell: Cell) -> SlotsRead:
     """What is read. UsageError where no masks of lane and i say so."""
+    if slots := find(cell):
+        return slots
+    raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
+
+
+def find(cell: Cell) -> SlotsRead | None:
+    """What is read, None where no masks of lane and i say so."""
     table, lanes = cell.table, lanes_read(cell)
     used = [divmod(slot, table.elements) for slot, place in enumerate(table.cells) if place is not None]
     elements = sorted({i for _, i in used})
     slots = SlotsRead(_pattern(lanes, table.threads), _pattern(elements, table.elements))
     product = [(lane, i) for lane in _meant(slots.lanes, table.threads) for i in _meant(slots.elements, table.elements)]
-    if product != used:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
-    return slots
+    return slots if product == used else None
 
 
 def _pattern(numbers: Sequence[int], size: int) -> BitMask:
@@ -112,7 +119,5 @@ def _meant(pattern: BitMask, size: int) -> list[int]:
 
 def lanes_in_words(cell: Cell) -> str:
     """By the mask where one says which lanes are read, else one by one."""
-    try:
-        return f"with {read(cell).lanes.condition('lane')}"
-    except UsageError:
-        return ", ".join(map(str, lanes_read(cell)))
+    slots = find(cell)
+    return f"with {slots.lanes.condition('lane')}" if slots else ", ".join(map(str, lanes_read(cell)))

@@ -133,12 +133,12 @@ def _cell(box: _Box, piece: Stretch, name: str, words: str) -> str:
     return f"<g{fill}>{title}{whole}{_other(box, threads)}{text((x + width / 2, y + 14), words)}</g>"
 
 
-def _other(box: _Box, threads: Sequence[int]) -> str:
+def _other(box: _Box, box_threads: Sequence[int]) -> str:
     """The half of a second thread."""
-    if len(threads) < 2:
+    if len(box_threads) < 2:
         return ""
     edge = f"M{box.x:g} {box.y + HIGH - 1:g}h{box.width - 1:g}v{1 - HIGH}z"
-    return f'<path d="{edge}" class="c{colour(threads[1])}"/>'
+    return f'<path d="{edge}" class="c{colour(box_threads[1])}"/>'
 
 
 class _Marks:

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.layout.address import Integers, Pair
+from tcprobe.layout.arrays import Bools
 
 MOST_STEPS = 3  # steps between neighbours that are tried for a first mode, where a coordinate does not start at 0
 
@@ -72,7 +72,7 @@ def fit_affine(first: Integers, second: Integers, offsets: Integers, extent: Pai
 
 def _separate(
     first: Integers, second: Integers, offsets: Integers, extent: Pair
-) -> list[tuple[Integers, NDArray[np.bool_]]] | None:
+) -> list[tuple[Integers, Bools]] | None:
     """f and g with f(first) + g(second) = offset, and where they are known; None if there are none.
 
     g is 0 at the value of `second` with the most cells; from there f, then g, then f become known through the cells.

@@ -15,9 +15,8 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.swizzle import Swizzle
 
 PITCHES = (None, 16, 32, 64, 128, 256, 512)
@@ -74,8 +73,8 @@ def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
     return [n for n, box in enumerate(boxes) if not np.array_equal(rule(box.base, *box.addresses.shape), box.addresses)]
 
 
-def _missed(boxes: Sequence[PlacedBox]) -> list[NDArray[np.bool_]]:
-    """Which boxes each rule misses, judged by some of their bytes."""
+def _missed(boxes: Sequence[PlacedBox]) -> list[Bools]:
+    """Of each rule which boxes it misses, by some of their bytes."""
     some = [_some(*box.addresses.shape) for box in boxes]
     owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
     wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])

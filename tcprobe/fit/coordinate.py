@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.fit.affine import Affine, fit_affine
 from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.layout.arrays import Bools
 
 FIRST, SECOND = "first", "second"
 
@@ -29,7 +29,7 @@ class Candidates(NamedTuple):
     base: Integers
     shift: Integers
 
-    def kept(self, which: NDArray[np.bool_]) -> Candidates:
+    def kept(self, which: Bools) -> Candidates:
         """Those where `which` is true."""
         return Candidates(*(axis[which] for axis in self))
 
@@ -76,7 +76,7 @@ def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
         yield CoordinateSwizzle(which, bits, base, shift)
 
 
-def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> NDArray[np.bool_]:
+def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> Bools:
     """Which swizzles of the rows' coordinate make every column the fullest one, moved; a necessary condition.
 
     With F the fullest column, at `at`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
@@ -95,8 +95,8 @@ def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> NDAr
     return np.asarray(~((expected != moved) & sure).any(axis=(1, 2)))
 
 
-def _column(column: Integers, places: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Offsets of a column at places that may be outside, and which of them exist."""
+def _column(column: Integers, places: Integers) -> tuple[Integers, Bools]:
+    """Offsets of a column at places that may lie outside, and where there is one."""
     inside = (places >= 0) & (places < len(column))
     offsets = column[np.where(inside, places, 0)]
     return offsets, inside & (offsets >= 0)

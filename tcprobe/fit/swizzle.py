@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.fit.affine import Affine, fit_affine
 from tcprobe.fit.coordinate import Candidates, CoordinateSwizzle, coordinate_swizzle
 from tcprobe.fit.xor import chain_of
 from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.layout.arrays import Bools
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
@@ -140,9 +140,9 @@ def _tries(address: AddressMap) -> int:
     return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
 
 
-def _seen(sample: Integers, swizzle: Swizzle) -> bytes:
+def _seen(sample: Integers, known_swizzle: Swizzle) -> bytes:
     """What a swizzle makes of a part of the map: one that makes of it what another did is not tried as well."""
-    return np.where(sample < 0, -1, swizzle(sample)).tobytes()
+    return np.where(sample < 0, -1, known_swizzle(sample)).tobytes()
 
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
@@ -174,7 +174,7 @@ def _beginning(address: AddressMap, axis: int) -> Integers:
     return line[:known]
 
 
-def _begins(line: Integers, candidates: Candidates, sign: int) -> NDArray[np.bool_]:
+def _begins(line: Integers, candidates: Candidates, sign: int) -> Bools:
     """Which swizzles leave the beginning of modes: the first step everywhere but at multiples of the first mode's size.
 
     A necessary condition.
@@ -216,7 +216,7 @@ def _candidates(bits: int, most: int) -> Candidates:
     return every.kept((every.shift >= every.bits) & (low < bits) & (low + every.bits <= MOST_BIT))
 
 
-def _separable(sample: Integers, candidates: Candidates, sign: int) -> NDArray[np.bool_]:
+def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
     """Which swizzles leave f(first) + g(second) on a part of the map, -1 where it has no offset; a necessary condition.
 
     The part's first row and column are whole.

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.layout.arrays import Bools
 from tcprobe.layout.gf2 import solve
 from tcprobe.layout.swizzle import Swizzle
 
@@ -154,7 +155,7 @@ def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
     return None
 
 
-def _two(matrices: Matrices) -> NDArray[np.bool_]:
+def _two(matrices: Matrices) -> Bools:
     """Which rows have two ones or more."""
     return np.asarray((matrices & (matrices - np.uint64(1))) != 0)
 

@@ -110,9 +110,8 @@ def encode(kind: str, said: Json) -> int:
 def _default(kind: str, field: Field) -> Code:
     choices = field.documented
     if field.name in NEEDED and len(choices) > 1:
-        option = "--" + field.name.replace("_", "-")
         first = f"{choices[0]} to {choices[-1]}" if len(choices) > 8 else " or ".join(map(str, choices))
-        raise UsageError(f"kind::{kind} needs {field.name}: say {option}, {first}.")
+        raise UsageError(f"kind::{kind} needs {field.name}: say `{field.name}`, {first}.")
     return choices[0]
 
 

@@ -18,8 +18,7 @@ from types import MappingProxyType
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS, WARP, Arch
-from tcprobe.isa.rows.moves import SIGNED
-from tcprobe.isa.target import Target
+from tcprobe.isa.target import SIGNED, Target
 
 MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8

@@ -70,3 +70,7 @@ class Target:
 
 
 target = cache(Target)  # many forms have the same one
+
+
+# of ldmatrix that makes s8 of s4: PTX ISA 9.4, section 9.7.16.5.15; ptxas 13.5.37 refuses it for others
+SIGNED = Target("sm_90a", "9.4", (("sm_100f", "9.4"), ("sm_110f", "9.4"), ("sm_120f", "9.4")))

@@ -8,17 +8,19 @@ one as with all other threads, addresses are computed once and moved by constant
 from __future__ import annotations
 
 from string import Template
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.steps import LaneCopy
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path import PathPlan
 
 FILL = Template("""\
 // The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of the path of

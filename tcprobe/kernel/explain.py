@@ -9,17 +9,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.dtypes import dtype
-from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.kernel.request import Gemm
 from tcprobe.kernel.warpgroups import LINES, WarpgroupGemm
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.kernel.gemm import GemmKernel
 
 Way = Json
 

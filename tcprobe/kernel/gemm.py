@@ -116,7 +116,7 @@ class GemmKernel:
 def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     """The kernel; UsageError with the nearest that there is where it cannot be."""
     if options.type not in MULTIPLIES:
-        raise UsageError(f"--type {quoted(options.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
+        raise UsageError(f"`type` {quoted(options.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
@@ -133,7 +133,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
         )
         return GemmKernel(name, wgmma.source(by_groups, name), by_groups)
     if options.cluster != 1:
-        raise UsageError(f"--cluster {options.cluster}: blocks share tiles through TMA, in the kernel of sm_90 alone.")
+        raise UsageError(f"`cluster` {options.cluster}: blocks share tiles through TMA, in the kernel of sm_90 alone.")
     stages = options.stages or _stages(device.number)
     plain = request.checked(Gemm(device.name, options.type, tile, stages, **given, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
@@ -160,6 +160,6 @@ def _check_warps(warps: tuple[int, int] | None, tile: tuple[int, int, int]) -> N
     needed = tile[0] // 16
     if warps and warps != (needed, 1):
         raise UsageError(
-            f"--warps {warps[0]}x{warps[1]}: on sm_90 a warp has 16 rows of its warpgroup's 64, so that a "
+            f"`warps` {warps[0]}x{warps[1]}: on sm_90 a warp has 16 rows of its warpgroup's 64, so that a "
             f"tile of {tile[0]} rows has {needed}x1, beside the producer's."
         )

@@ -7,6 +7,7 @@ in shared memory as the path of that part says, so that a warp's loads are the p
 from __future__ import annotations
 
 from string import Template
+from typing import TYPE_CHECKING
 
 from tcprobe import __version__
 from tcprobe.ask.path.cuda import name
@@ -15,7 +16,9 @@ from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import pieces
 from tcprobe.kernel.copies import fill
-from tcprobe.kernel.request import Gemm
+
+if TYPE_CHECKING:
+    from tcprobe.kernel.request import Gemm
 
 KERNEL = Template("""\
 // made by tcprobe $version: D ($m x $n a block) = A B of $type into $out, on $arch and later

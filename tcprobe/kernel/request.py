@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
-from tcprobe.ask.path.answer import advance
+from tcprobe.ask.path.progress import advance
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -186,7 +186,7 @@ def checked(gemm: Gemm) -> Gemm:
 def _check_tile(gemm: Gemm) -> None:
     least_, (m, n), k = gemm.shape, gemm.warp_tile, gemm.tile[2]
     if not 1 <= gemm.warps[0] * gemm.warps[1] <= MOST_WARPS:
-        raise UsageError(f"--warps {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
+        raise UsageError(f"`warps` {_by(gemm.warps)}: a block has 1 to {MOST_WARPS} warps here.")
     for name, part, least, whole, count in (
         ("m", m, least_.m, gemm.tile[0], gemm.warps[0]),
         ("n", n, 2 * least_.n, gemm.tile[1], gemm.warps[1]),
@@ -196,8 +196,8 @@ def _check_tile(gemm: Gemm) -> None:
             near = [size * count for size in SIZES if size % least == 0]
             listed = ", ".join(map(str, sorted(near, key=lambda size: abs(size - whole))[:2]))
             raise UsageError(
-                f"--tile {_by(gemm.tile)}: {name} {whole} is not {count} times a power of two that is a "
-                f"multiple of {least}, as {least_} and --warps {_by(gemm.warps)} need; nearest: {name} "
+                f"`tile` {_by(gemm.tile)}: {name} {whole} is not {count} times a power of two that is a "
+                f"multiple of {least}, as {least_} and `warps` {_by(gemm.warps)} need; nearest: {name} "
                 f"{listed}."
             )
     _ = gemm.out
@@ -210,7 +210,7 @@ def _check_registers(gemm: Gemm) -> None:
         down, across = gemm.warps
         wider = (2 * down, across) if gemm.warp_tile[0] >= gemm.warp_tile[1] else (down, 2 * across)
         taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
-        raise UsageError(f"--tile {_by(gemm.tile)} --warps {_by(gemm.warps)} takes {taken}: try --warps {_by(wider)}.")
+        raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {taken}: try `warps` {_by(wider)}.")
 
 
 def _by(sides: tuple[int, ...]) -> str:

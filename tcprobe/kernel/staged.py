@@ -16,7 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.kernel.quadrants import joined
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.lookup import layers as folders
+from tcprobe.store.folders import layers as folders
 from tcprobe.text import quoted
 from tcprobe.values import Json
 
@@ -109,7 +109,7 @@ class StagedGemm(ABC):
         known = OUTS[self.type]
         if self.stored not in (None, *known):
             words = f"products of {self.type} are stored as {' or '.join(known)}"
-            raise UsageError(f"--out {quoted(str(self.stored))}: {words}.")
+            raise UsageError(f"`out` {quoted(str(self.stored))}: {words}.")
         return self.stored or known[0]
 
     @property
@@ -137,10 +137,10 @@ def check_memory(gemm: StagedGemm) -> None:
     """UsageError where its stages are not as many as there can be, with how many there can be."""
     most = SHARED[gemm.arch.number] << 10
     if not 2 <= gemm.stages <= MOST_STAGES:
-        raise UsageError(f"--stages {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
+        raise UsageError(f"`stages` {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
     if gemm.shared_bytes + gemm.static_bytes > most:
         fit = (most - gemm.alignment - gemm.static_bytes) // gemm.stage_bytes
-        near = f"--stages {fit} fits" if fit >= 2 else "take a smaller --tile"
+        near = f"`stages` {fit} fits" if fit >= 2 else "take a smaller `tile`"
         raise UsageError(
             f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
             f"memory; a block on {gemm.arch.name} has at most {most}: {near}."

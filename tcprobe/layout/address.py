@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import DataError
+from tcprobe.layout.arrays import Ints
 
-Integers = NDArray[np.int64]
+Integers = Ints
 Pair = tuple[int, int]
 MOST_CELLS = 1 << 19  # 228 KB of shared memory hold 466,944 elements of 4 bits
 MOST_OFFSET = 1 << 40

@@ -61,13 +61,13 @@ def _chosen(path: Path, tables: list[_Stated], table: int | None) -> Source:
     several = f"{path}: {len(tables)} tables, from lines {lines}"
     if table is not None:
         if not 1 <= table <= len(tables):
-            raise UsageError(f"--table {table}: {path} holds {len(tables)}, from lines {lines}.")
+            raise UsageError(f"`table` {table}: {path} holds {len(tables)}, from lines {lines}.")
         return Source(tables[table - 1].address, tables[table - 1].command, "")
     if len(tables) == 1:
         return Source(tables[0].address, tables[0].command, "")
     if len(tables) == 2 and _counts(tables[0].address) and tables[0].address.shape == tables[1].address.shape:
         return Source(tables[1].address, tables[1].command, f"{several}; the first only counts, the second is read.")
-    raise UsageError(f"{several}; --table N chooses one.")
+    raise UsageError(f"{several}; `table` N chooses one.")
 
 
 def _counts(address: AddressMap) -> bool:

@@ -31,11 +31,10 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, access, accesses
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Bools, Ints
 
 BANKS = 32
 WORD = 4  # bytes
@@ -168,12 +167,12 @@ def beats(rule: BankRule, by_phase: Ints) -> Ints:
     return count
 
 
-def agree(addresses: Ints) -> NDArray[np.bool_]:
+def agree(addresses: Ints) -> Bools:
     """Whether over the whole warp lanes i and i ^ 1, or lanes i and i ^ 2, have one address or one of them is idle."""
     lanes = np.arange(WARP)
     pairs = [(addresses, addresses[:, lanes ^ step]) for step in (1, 2)]
     same = [((a == b) | (a == IDLE) | (b == IDLE)).all(axis=1) for a, b in pairs]
-    either: NDArray[np.bool_] = same[0] | same[1]
+    either: Bools = same[0] | same[1]
     return either
 
 

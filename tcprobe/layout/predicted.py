@@ -14,11 +14,10 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.structure import Triples, elements, predict
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
@@ -63,10 +62,10 @@ def sparse(instruction: Instruction, tables: Tables) -> Triples:
     return Triples(a[order], b[order], d[order])
 
 
-def columns(sparsity: Sparsity, stored: Ints, index: int | Ints) -> Ints:
+def columns(sparsity: Sparsity, stored: Ints, picked_field: int | Ints) -> Ints:
     """`Sparsity.k` for many stored columns."""
     k: Ints = (
-        stored // (sparsity.fields * sparsity.span) * sparsity.positions + index
+        stored // (sparsity.fields * sparsity.span) * sparsity.positions + picked_field
     ) * sparsity.span + stored % sparsity.span
     return k
 
@@ -120,7 +119,7 @@ class WholeProduct:
         lowest[self.reached] = self.reached.min(axis=1)[:, None]
         return lowest
 
-    def digest(self) -> NDArray[np.uint8]:
+    def digest(self) -> Bytes:
         """Hash of the triples, ascending: A slot, element of B (row after row), D slot."""
         sha256, n = hashlib.sha256(), self.reached.shape[1]
         d = np.sort(self.reached, axis=1)

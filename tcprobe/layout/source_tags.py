@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.banks import IDLE, LINE, as_array
 from tcprobe.values import Json
 
@@ -68,8 +67,8 @@ def lookups(tags: SourceTags, sources: Ints) -> Ints:
     return np.asarray(np.max(counts, axis=0), np.int64)
 
 
-def is_spread(addresses: Ints) -> NDArray[np.bool_]:
-    """For each pattern, whether its destinations are in many rows of several blocks; IDLE where a lane is."""
+def is_spread(addresses: Ints) -> Bools:
+    """Whether destinations lie in many rows of several blocks, of each pattern; IDLE where a lane is."""
     return np.asarray((_distinct(addresses, LINE) > ROWS) & (_distinct(addresses, BLOCK) > 1))
 
 
@@ -81,7 +80,7 @@ def _distinct(addresses: Ints, size: int) -> Ints:
     return np.asarray(fresh.sum(axis=1), np.int64)
 
 
-def timed(passes: Ints, looked_up: Ints, spread: NDArray[np.bool_]) -> Ints:
+def timed(passes: Ints, looked_up: Ints, spread: Bools) -> Ints:
     """Cycles of patterns with so many passes and lookups; 0 where no lane copies."""
     least = looked_up + 1 + (spread | ((passes > 1) & (looked_up == 1)))
     return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
@@ -95,7 +94,7 @@ def of_pattern(
     return int(looked_up[0]), int(timed(np.array([passes]), looked_up, is_spread(as_array([addresses])))[0])
 
 
-def of_pairs(steps: Sequence[int], together: NDArray[np.bool_]) -> SourceTags | None:
+def of_pairs(steps: Sequence[int], together: Bools) -> SourceTags | None:
     """The tags by which pairs of lines, `steps` apart, fall into one bank or not; None where no parities say so.
 
     Steps are single bits, and pairs of them. Bits that undo one another have one number; the others are numbered 1, 2,

@@ -12,16 +12,15 @@ from itertools import combinations
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.probes.banks import AREA, ARENA, LINE, NEAR, Cases
 
 LANE = np.arange(WARP)
 Make = Callable[[Generator, int], Ints]
-Lanes = NDArray[np.bool_]
+Lanes = Bools
 
 
 def scattered(rng: Generator, most: int) -> Ints:

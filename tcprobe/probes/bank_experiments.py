@@ -11,13 +11,12 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Floats, Ints
+from tcprobe.layout.arrays import Bools, Floats, Ints
 from tcprobe.layout.banks import IDLE, BankRule, Judge
 from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
 from tcprobe.layout.source_tags import timed as with_lookups
@@ -33,7 +32,7 @@ RUNS = 3  # of each pattern
 PATTERNS = 1000  # of each access, beside the swap test
 SHOWN = 8  # misfits that are listed
 WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
-Judged = NDArray[np.bool_]
+Judged = Bools
 
 
 class Timed(NamedTuple):

@@ -20,12 +20,11 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess
-from tcprobe.layout.arrays import Bytes, Floats, Ints
+from tcprobe.layout.arrays import Bools, Bytes, Floats, Ints, Words
 from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
 
 WARPS = 16
@@ -160,7 +159,7 @@ def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Laun
     return [Launch(timed, grid, inputs, repeats, size, WARPS * WARP, shared_bytes) for repeats in REPEATS]
 
 
-def _filled_up(image: NDArray[np.uint32], access: SharedAccess) -> NDArray[np.uint32]:
+def _filled_up(image: Words, access: SharedAccess) -> Words:
     """An image of 32 words a pattern, as long as a multiple of ALIGNED where sources matter."""
     if not access.has_source:
         return image
@@ -176,7 +175,7 @@ def decode(outputs: Sequence[Bytes]) -> Floats:
     return cycles
 
 
-def settled(runs: Sequence[Floats]) -> tuple[Floats, NDArray[np.bool_]]:
+def settled(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
     """(least cycles of all runs, which patterns are timed without ambiguity): runs agree, on a whole number."""
     all_runs = np.array(runs)
     least: Floats = all_runs.min(axis=0)

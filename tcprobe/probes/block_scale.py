@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -141,7 +140,7 @@ def launch(instruction: Instruction) -> Launch:
     return Launch(kernel(instruction), grid, tuple(inputs), 0, size)
 
 
-def scale_images(fragment: Fragment, turn: int) -> NDArray[np.uint8]:
+def scale_images(fragment: Fragment, turn: int) -> Bytes:
     """The bytes of all lanes by image: one, but in the operand's own `turn` the powers that encode their numbers."""
     exponents = np.zeros((IMAGES, BYTES), np.int64)
     numbers = np.arange(BYTES)

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
 from tcprobe.probes.ptx import Launch, Tables
@@ -61,7 +60,7 @@ def _scales(fragment: Fragment, table: Table, raw: Bytes) -> Ints:
     return exponents.reshape(len(raw), fragment.rows, fragment.cols)
 
 
-def exponents_of(fragment: Fragment, scales: NDArray[np.uint8]) -> Ints:
+def exponents_of(fragment: Fragment, scales: Bytes) -> Ints:
     """The exponents of scales that are powers of two."""
     step = fragment.one & -fragment.one  # bits below it are the mantissa
     exponents: Ints = (scales.astype(np.int64) - fragment.one) // step
@@ -73,7 +72,7 @@ def _all_columns(a: Ints) -> Ints:
     return np.broadcast_to(np.arange(a.shape[2]), (1, *a.shape[1:]))
 
 
-def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> NDArray[np.float64]:
+def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
     """D for each image of scales and of A: (scales, A, m, n); A holds few ones."""
     length = a.shape[2] // scale_a.shape[2]
     d = np.zeros((len(scale_a), *a.shape[:2], b.shape[1]))
@@ -84,7 +83,7 @@ def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> NDArra
     return d
 
 
-def _exponents(values: NDArray[np.float64], elements: int) -> NDArray[np.uint8]:
+def _exponents(values: Floats, elements: int) -> Bytes:
     """By D slot, of which a lane has `elements`."""
     mantissa, exponent = np.frexp(values)
     shifted = np.where(values == 0, 0, exponent - 1 + EXPONENT_OF_ONE)

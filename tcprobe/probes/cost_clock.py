@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Floats
+from tcprobe.layout.arrays import Floats, Ints, Words
 from tcprobe.probes import timing
 from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
 from tcprobe.probes.cost_multiplies import Chained, round_of
@@ -104,7 +103,7 @@ class FullLoad(OfRow):
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 
 
-def _settled(told: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _settled(told: Ints) -> tuple[Floats, Floats]:
     """(cycles a nanosecond, cycles of a pass) by block, of those blocks that count; the first pass warms up."""
     cycles, ns = (told[SETTLED, 1:, j].astype(float) for j in (0, 1))
     if (cycles <= 0).any() or (ns <= 0).any():
@@ -112,7 +111,7 @@ def _settled(told: NDArray[np.int64]) -> tuple[Floats, Floats]:
     return cycles.sum(axis=1) / ns.sum(axis=1), cycles.mean(axis=1)
 
 
-def numbers(type_: str) -> NDArray[np.uint32]:
+def numbers(type_: str) -> Words:
     """An image of numbers of a type, of a normal distribution; of integers all bits."""
     random = np.random.default_rng(0)
     normal = random.normal(size=2 * IMAGE_WORDS)

@@ -10,19 +10,18 @@ import random
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role
 from tcprobe.isa.rows.moves import ROW_BYTES
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import POISON, Kernel, Launch, Tables
 from tcprobe.probes.slots import bit_length
 
-Bits = NDArray[np.uint8]
+Bits = Bytes
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
 
@@ -100,14 +99,14 @@ def in_memory(instruction: Instruction) -> Operand:
     return next(operand for operand in instruction.operands if operand.place is Place.SHARED)
 
 
-def patterns(size: int = ROW_BYTES) -> NDArray[np.uint32]:
+def patterns(size: int = ROW_BYTES) -> Words:
     """Addresses of rows of `size` bytes from the start of shared memory, (patterns, lanes), in order and not."""
     regular = [list(range(0, step * WARP, step)) for step in (1, 7)]
     scattered = [random.Random(seed).sample(range(SIZE // size), WARP) for seed in (1, 2)]
     return np.array([*regular, *scattered], np.uint32) * np.uint32(size)
 
 
-def launch(instruction: Instruction, addresses: NDArray[np.uint32]) -> Launch:
+def launch(instruction: Instruction, addresses: Words) -> Launch:
     """ldmatrix or stmatrix under address patterns of shape (patterns, lanes): block (image, pattern)."""
     text, held = kernel(instruction), in_registers(instruction)
     registers, loads = WARP * ptx.thread_bytes(held), isinstance(text.op, LoadMatrices)

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -23,7 +22,7 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.rows.moves import row_bytes
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Reading
@@ -157,7 +156,7 @@ def _stored(instruction: Instruction, memory: Bits) -> Ints:
     return places
 
 
-def _rows(instruction: Instruction, places: Ints, addresses: NDArray[np.uint32]) -> Ints:
+def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
     """(2, bits): lane whose row holds each memory bit, and the bit's number in it; ProbeError outside all rows."""
     size = row_bytes(instruction)
     owners = np.full(SIZE // size, NOT_MOVED)

@@ -23,7 +23,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array, Bytes
+from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import Triples
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
@@ -185,7 +185,7 @@ def _codes(fragment: Fragment) -> Bytes:
     return codes(fragment.slots, fragment.slot_bits, fragment.one)
 
 
-def _bits(instruction: Instruction, answers: Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _bits(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
     """The (hot slot, D slot) that answer to all ones, as flat numbers, and what they answer to each bit."""
     hit = answers == instruction.fragment("d").one
     if np.count_nonzero(hit) != np.count_nonzero(answers):
@@ -197,7 +197,7 @@ def _bits(instruction: Instruction, answers: Array) -> tuple[NDArray[np.int64], 
     return reached, spoken[1:-1].astype(np.int32)
 
 
-def _bits_xor(instruction: Instruction, answers: Array) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _bits_xor(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
     """As `_bits`, from the change against the launch with the hot operand all zero (image 0)."""
     change = (answers[:, 1:] - answers[:, :1]).reshape(len(answers), -1)
     reached = np.flatnonzero(change[0])

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.parameters import (
@@ -20,7 +19,7 @@ from tcprobe.arithmetic.parameters import (
     PlaceOfC,
 )
 from tcprobe.errors import ProbeError
-from tcprobe.layout.arrays import Bits
+from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.probes.numerics_dots import Directed, Power, largest, magnitude_bits, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
 from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
@@ -113,7 +112,7 @@ def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[
     return tuple(tuple(sorted(group)) for group in groups.values())
 
 
-def _beside(directed: Directed, asked: NDArray[np.int64], small: Power) -> tuple[Bits, Bits, Bits]:
+def _beside(directed: Directed, asked: Ints, small: Power) -> tuple[Bits, Bits, Bits]:
     """Cases (i, j, t): x at i, in C where i is -1, -x at j and the small product at t."""
     n = np.arange(len(asked))
     a, b = (np.zeros((len(asked), directed.products), form.word) for form in (directed.a, directed.b))
@@ -175,7 +174,7 @@ def _aligned(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: 
     _zeros_left_out(directed, groups[0], kept)
 
 
-def _raw_exponents(directed: Directed, group: Sequence[int], last: Power) -> None:
+def _raw_exponents(directed: Directed, group: Sequence[int], third_product: Power) -> None:
     """A product 1.5 x 1.5 is above 2, and its exponent still the sum of its factors'."""
     if len(group) < 3:
         return
@@ -184,8 +183,8 @@ def _raw_exponents(directed: Directed, group: Sequence[int], last: Power) -> Non
         first, second = directed.factors(Power(directed.x, sign))
         a[0, k] = first | 1 << directed.a.fraction - 1
         b[0, k] = second | 1 << directed.b.fraction - 1
-    a[0, group[2]], b[0, group[2]] = directed.factors(last)
-    if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, last):
+    a[0, group[2]], b[0, group[2]] = directed.factors(third_product)
+    if directed.raw(a, b, np.zeros(1, directed.c.word))[0] != number(directed.d, third_product):
         raise ProbeError("terms are not aligned by the sums of their factors' exponents.")
 
 

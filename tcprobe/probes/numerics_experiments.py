@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic import integers as whole
 from tcprobe.arithmetic.formats import FORMATS, Decoded
@@ -31,7 +30,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Bits
+from tcprobe.layout.arrays import Bits, Bools, Ints
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers, scales
 from tcprobe.probes.numerics_directed import parameters
@@ -104,9 +103,9 @@ def follow(instruction: Instruction, arithmetic: Arithmetic | Integers, made: Im
         return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
 
 
-def differ(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, expected: Bits) -> NDArray[np.bool_]:
+def differ(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, expected: Bits) -> Bools:
     """Where results are other bits; any NaN is the same where a form gives several."""
-    other: NDArray[np.bool_] = got != expected
+    other: Bools = got != expected
     if isinstance(arithmetic, Integers) or arithmetic.nan:
         return other
     d = FORMATS[kinds.d]
@@ -303,9 +302,7 @@ def judged(
     return int(np.count_nonzero(wrong)), list(_shown(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
 
 
-def _shown(
-    kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: NDArray[np.int64]
-) -> Iterator[WrongCase]:
+def _shown(kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
     got, expected = results
     for image, product, row, col in places:
         at = (image, product, row, col)

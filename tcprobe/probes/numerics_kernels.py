@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.parameters import ElementTypes
@@ -21,7 +20,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Array, Bits, Bytes
+from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, packed
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
@@ -54,7 +53,7 @@ class Operands:
     a: Bits
     b: Bits
     c: Bits
-    metadata: NDArray[np.uint8] | None = None
+    metadata: Bytes | None = None
     scales: BlockScales | None = None
 
 
@@ -178,7 +177,7 @@ class TabledForm:
         lines = self._matrices(of_a.operand, inputs[-2]), self._matrices(of_b.operand, inputs[-1]).swapaxes(2, 3)
         return BlockScales(*lines, of_a.type)
 
-    def _spread(self, b: Bits, metadata: NDArray[np.uint8] | None) -> Bits:
+    def _spread(self, b: Bits, metadata: Bytes | None) -> Bits:
         """B with the lines that the metadata picks where it picks them, and zeros between."""
         if not self.row.metadata:
             return b
@@ -189,7 +188,7 @@ class TabledForm:
             whole[chosen[:, None], ..., self._met(int(nibble))] = b[chosen].transpose(0, 3, 1, 2)
         return whole
 
-    def _met(self, nibble: int) -> NDArray[np.int64]:
+    def _met(self, nibble: int) -> Ints:
         """The k of every stored column under four bits of metadata."""
         e = self.row.fragment("e")
         rule = sparsity(e)
@@ -198,7 +197,7 @@ class TabledForm:
         )
 
 
-def _places(table: Table, fragment: Fragment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _places(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
     """(element number, slot) of every used slot."""
     row, col, product = elements(table)
     used = np.flatnonzero(row >= 0)

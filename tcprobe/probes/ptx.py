@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.target import Target, version
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.layout.table import Table
 
@@ -49,7 +46,7 @@ class Tables(Protocol):
     def read(self, fragment: Fragment) -> Table:
         """The same for the slots that a multiply takes into account."""
 
-    def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> NDArray[np.int64]:
+    def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
         """The number of the bit, from the start of shared memory, where each element of an operand begins."""
 
 

@@ -14,7 +14,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.layout.arrays import Bytes, Ints, Words
+from tcprobe.layout.arrays import Bools, Bytes, Ints, Words
 from tcprobe.probes.slots import bit_length
 from tcprobe.probes.sparse_images import PAIRS, b_images, metadata_images, read
 from tcprobe.probes.sparse_numbering import Sparse
@@ -105,7 +105,7 @@ def _parts(images: NDArray[np.generic]) -> Iterator[slice]:
     yield from (slice(start, start + count) for start in range(0, len(images), count))
 
 
-def _reached(hit: Words, images: int) -> NDArray[np.bool_]:
+def _reached(hit: Words, images: int) -> Bools:
     """By A image which D slots answered to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
     by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, images], np.uint32)[:, None] & np.uint32(1)
     return by_lane.reshape(len(hit), -1).astype(bool)
@@ -129,7 +129,7 @@ def _half(sparsity: Sparsity, met: Small | Ints, name: str) -> Ints:
     return half_of_slot
 
 
-def _follows(sparsity: Sparsity, met: Small | Ints, half: int) -> NDArray[np.bool_]:
+def _follows(sparsity: Sparsity, met: Small | Ints, half: int) -> Bools:
     """By A slot: whether equal indices in `half` meet the same B slots, and different ones no common one."""
     indices = [sparsity.read(value, half) for value in sparsity.legal]
     fits = np.ones(met.shape[1], bool)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
@@ -25,7 +24,7 @@ def b_images(instruction: Instruction) -> int:
 
 
 @cache
-def metadata_images(sparsity: Sparsity, threads: int = WARP) -> NDArray[np.uint8]:
+def metadata_images(sparsity: Sparsity, threads: int = WARP) -> Bytes:
     """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
     count = threads * NIBBLES
     uniform = [np.full(count, value, np.uint8) for value in sparsity.legal]

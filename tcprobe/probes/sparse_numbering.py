@@ -74,7 +74,7 @@ class _Measured:
             return None
         return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
 
-    def _b_table(self, stored: Ints, n: Ints) -> Table | None:
+    def _b_table(self, stored: Ints, slot_columns: Ints) -> Table | None:
         """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
         b, rule = self.instruction.fragment("b"), sparsity(_metadata(self.instruction))
         row, col = np.full(b.slots, -1), np.full(b.slots, -1)
@@ -82,23 +82,23 @@ class _Measured:
             met, seen = self.sparse.b[:, index], self.sparse.b[:, index, 0] >= 0
             k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
             known = row[met[seen]] >= 0
-            if ((row[met[seen]] != k[seen]) | (col[met[seen]] != n[seen]))[known].any():
+            if ((row[met[seen]] != k[seen]) | (col[met[seen]] != slot_columns[seen]))[known].any():
                 return None
-            row[met[seen]], col[met[seen]] = k[seen], n[seen]
-            if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != n[seen]).any():
+            row[met[seen]], col[met[seen]] = k[seen], slot_columns[seen]
+            if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != slot_columns[seen]).any():
                 return None
         whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
         return _table(b, row, col) if whole else None
 
-    def _metadata_table(self, m: Ints, stored: Ints) -> Table | None:
+    def _metadata_table(self, slot_rows: Ints, stored: Ints) -> Table | None:
         """By selector which element, the first of its unit, each field governs; None where it governs two."""
         e = _metadata(self.instruction)
         first, tables = stored - stored % e.span, []
         for field in self.sparse.field:
             row, col = np.full(e.slots, -1), np.full(e.slots, -1)
-            row[field], col[field] = m, first
+            row[field], col[field] = slot_rows, first
             units = len(set(field.tolist()))
-            if (row[field] != m).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
+            if (row[field] != slot_rows).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
                 return None
             tables.append(_table(e, row, col))
         return selected(tables)

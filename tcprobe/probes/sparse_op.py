@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.ptx import Launch, Tables
@@ -96,7 +95,7 @@ def _counts(a: Ints, b: Ints, k: Ints) -> Ints:
     return counts.reshape(len(a), a.shape[1], len(k), -1).transpose(2, 0, 1, 3)
 
 
-def _add(words: NDArray[np.uint32], slots: Bytes, number: int, images: int) -> None:
+def _add(words: Words, slots: Bytes, number: int, images: int) -> None:
     """Pack what the D slots answered to B image `number`."""
     for i in range(slots.shape[-1]):
         ones = (slots[..., i] == 1).astype(np.uint32) << np.uint32(images * (i // 2) + number)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError, UnmeasuredError
 from tcprobe.isa import inventory
@@ -18,7 +17,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
@@ -96,7 +95,7 @@ def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
     return np.array([slots[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
 
 
-def _positions(instruction: Instruction, tables: Mapping[str, Table], words: NDArray[np.uint32]) -> Ints:
+def _positions(instruction: Instruction, tables: Mapping[str, Table], words: Words) -> Ints:
     """By image and A slot the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
 
     An answer encodes one slot of B. Where an A slot meets several, D is not one, and the sign is set.

@@ -17,11 +17,10 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bools, Bytes, Ints
 from tcprobe.probes.ptx import Kernel, Launch, Tables, entry
 from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
 
@@ -188,7 +187,7 @@ def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
     return np.asarray(each.ravel(), np.int64)
 
 
-def _spelled(pieces: Sequence[Bytes], known: NDArray[np.bool_]) -> Ints:
+def _spelled(pieces: Sequence[Bytes], known: Bools) -> Ints:
     low, high, not_low, not_high = pieces
     copied = known & (low == ~not_low) & (high == ~not_high)
     return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Bytes, Floats
+from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
@@ -219,7 +218,7 @@ def launch(
     )
 
 
-def told(launch: Launch, output: Bytes) -> NDArray[np.int64]:
+def told(launch: Launch, output: Bytes) -> Ints:
     """Cycles and nanoseconds by block and pass: (blocks, passes, 2)."""
     return output.view(np.uint32).reshape(launch.grid[0], -1, 2)[:, : len(ROUNDS)].astype(np.int64)
 

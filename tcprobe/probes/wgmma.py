@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
-from tcprobe.layout.arrays import Bytes, Ints
+from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.descriptor import offsets, packed
 from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked
 from tcprobe.layout.structure_hash import StructureHash
@@ -153,14 +152,14 @@ def ones_by_k(instruction: Instruction) -> Bytes:
 
 
 @cache
-def _ones_by_k(size: tuple[int, int, int], one: int, chosen: tuple[int, ...]) -> Bytes:
+def _ones_by_k(size: tuple[int, int, int], one: int, k_of_lines: tuple[int, ...]) -> Bytes:
     (lines, k), (bits, cols, _) = places(*size), size
-    shifts = np.arange(-(-len(chosen) // cols))[:, None]
-    wanted = np.array(chosen)[(lines + shifts * cols) % len(chosen)]
+    shifts = np.arange(-(-len(k_of_lines) // cols))[:, None]
+    wanted = np.array(k_of_lines)[(lines + shifts * cols) % len(k_of_lines)]
     return pack(np.where(k == wanted, one, 0).astype(np.uint64), bits)
 
 
-def spoken(instruction: Instruction, words: NDArray[np.uint32], images: int) -> Ints:
+def spoken(instruction: Instruction, words: Words, images: int) -> Ints:
     """The numbers that words of codes spell; ProbeError where an answer is none that a single one can give."""
     wrong = words & (ODD | 1 | 1 << images - 1) != 1
     if wrong.any():

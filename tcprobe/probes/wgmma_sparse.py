@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -99,7 +98,7 @@ class SparseWarpgroupExperiment(OfInstruction):
                 raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
         return ks_met
 
-    def _few(self, words: Words) -> NDArray[np.uint8]:
+    def _few(self, words: Words) -> Bytes:
         """By D slot a bit of its own among those of its row that are asked: the few that the first image names."""
         d, _ = split(self.instruction, words)
         bits = np.zeros(self.instruction.fragment("d").slots, np.uint8)

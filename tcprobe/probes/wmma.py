@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.arrays import Array, Bytes, Ints
+from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import InMemory, positions
@@ -265,7 +265,7 @@ def _pieces(count: int, bits: int) -> NDArray[np.uint64]:
     return np.concatenate([pieces, pieces ^ mask])
 
 
-def _join(raw: Bytes, images: int, fragment: Fragment) -> tuple[Ints, NDArray[np.bool_]]:
+def _join(raw: Bytes, images: int, fragment: Fragment) -> tuple[Ints, Bools]:
     """Numbers put together from their pieces, and where the inverted pieces bear them out."""
     values = unpack(raw.reshape(images, -1), fragment.slot_bits).astype(np.uint64)
     mask = np.uint64((1 << fragment.slot_bits) - 1)

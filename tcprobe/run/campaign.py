@@ -174,8 +174,9 @@ class Campaign:
         following = [e for e in chosen if "sass" not in e.methods]
         if not todo:
             raise UsageError(
-                "machine code shows wmma fragments, and all else only through them: leave FRAGMENT and --family out, "
-                "or measure on a GPU; `tcprobe doctor` says what that needs."
+                "machine code shows wmma fragments, and all else only through them: leave FRAGMENT and `family` out, "
+                "or measure on a GPU.",
+                "no GPU",
             )
         unknown = [name for name in names if name not in {row.name for row in tools.archs}]
         if unknown:

@@ -20,7 +20,7 @@ def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = 
     UsageError unless there are two.
     """
     if len(cuda) != 2:
-        raise UsageError("give two archs, two folders of results, or --cuda twice.")
+        raise UsageError("give two archs, two folders of results, or `cuda` twice.")
     with Scratch() as scratch:
         sides = [_read(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
         yield from arch_by_arch((sides[0], sides[1]), None, patterns)

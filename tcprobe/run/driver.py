@@ -7,9 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.errors import EnvironmentUnfitError, ProbeError
 
 if TYPE_CHECKING:
+    from tcprobe.probes.ptx import Launch
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
@@ -98,6 +99,15 @@ def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
         ctypes.c_int(made.fill),
     )
     return code, ctypes.string_at(start, MAP_BYTES)
+
+
+def maps(launch: Launch, address: int) -> bytes:
+    """The launch's tensor maps, of tensors from `address` on; ProbeError where the driver refuses one."""
+    written = [encoded(made, address) for made in launch.maps]
+    for made, (code, _) in zip(launch.maps, written, strict=True):
+        if code:
+            raise ProbeError(f"{launch.kernel.name}: {result_name(code)} for {made}.")
+    return b"".join(raw for _, raw in written)
 
 
 def launched(

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import SharedOperand
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import TimedCode
@@ -76,11 +75,11 @@ class Emulator:
         """The same for the slots that a multiply takes into account."""
         return self._reads.get(fragment.id, self._tables[fragment.id])
 
-    def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> NDArray[np.int64]:
+    def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
         """As the descriptor says; a test may know better."""
         held = operand.held
         row, col = np.indices((held.rows, held.cols))
         line, k = (row, col) if held.name == "a_smem" else (col, row)
         byte = offsets(descriptor, major, line, k, held.slot_bits) + descriptor.start
-        bit: NDArray[np.int64] = byte * 8 + k * held.slot_bits % 8
+        bit: Ints = byte * 8 + k * held.slot_bits % 8
         return bit

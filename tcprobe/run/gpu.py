@@ -72,7 +72,7 @@ class Gpu:
         except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.cublas.CUBLASError) as error:
             raise ProbeError(f"the GPU says: {error}.") from None
         except cuda.memory.OutOfMemoryError as error:
-            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller --size.") from None
+            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller `size`.") from None
 
     def devices(self) -> list[Device]:
         """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
@@ -284,7 +284,7 @@ class Gpu:
             place += _aligned(image.nbytes)
         if launch.maps:
             output = place + _aligned(len(launch.maps) * driver.MAP_BYTES)
-            image = _maps(launch, output if launch.maps_output else places[0])
+            image = np.frombuffer(driver.maps(launch, output if launch.maps_output else places[0]), np.uint8).copy()
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
             places.append(place)
             place = output
@@ -327,15 +327,6 @@ def _aligned(size: int) -> int:
 def _device_bytes(launch: Launch) -> int:
     sizes = [*(image.nbytes for image in launch.inputs), len(launch.maps) * driver.MAP_BYTES, launch.output_bytes]
     return sum(map(_aligned, sizes))
-
-
-def _maps(launch: Launch, address: int) -> Bytes:
-    """The launch's tensor maps, of tensors from `address` on; ProbeError where the driver refuses one."""
-    encoded = [driver.encoded(made, address) for made in launch.maps]
-    for made, (code, _) in zip(launch.maps, encoded, strict=True):
-        if code:
-            raise ProbeError(f"{launch.kernel.name}: {driver.result_name(code)} for {made}.")
-    return np.frombuffer(b"".join(raw for _, raw in encoded), np.uint8).copy()
 
 
 def _import_cupy() -> Any:

@@ -107,7 +107,7 @@ def _of_folder(path: Path, source: Results) -> list[Known]:
     """What is taken of a folder that came as `path`."""
     accepted = [finding for finding in _measured(source) if finding.method in TAKEN]
     if not accepted:
-        raise UsageError(f"{path}: no findings there. `tcprobe run --results {path}` makes them.")
+        raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
     for finding in accepted:
         if isinstance(finding, Measurement):
             with documents.naming(path):

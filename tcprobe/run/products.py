@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Ints
 from tcprobe.references.shared_memory.tensor_map import packed
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
@@ -119,10 +118,10 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     needed, there = kernel.asked.arch, arch(gpu_arch)
     if kernel.maps and there.name != needed.name:
         raise EnvironmentUnfitError(
-            f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take --arch {there.name}."
+            f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take `arch` {there.name}."
         )
     if there.number < needed.number:
-        raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take --arch {there.name}.")
+        raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take `arch` {there.name}.")
 
 
 def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
@@ -149,7 +148,7 @@ def _compared(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> 
     return int((found != stored(a @ b, kernel.asked.out)).sum()), outside
 
 
-def stored(products: NDArray[np.int64], out: str) -> Array:
+def stored(products: Ints, out: str) -> Array:
     """The bits of whole products in the type that D is stored as, rounded to the nearest, ties to even.
 
     >>> [hex(bits) for bits in stored(np.array([257, 259, -1]), "bf16")]

@@ -28,7 +28,7 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
     names.select(family=family)  # which refuses an unknown one
     chosen: list[Probe] = [e for e in meant if any(f.family == family for f in e.fragments)]
     if not chosen:
-        raise UsageError(f"nothing of family {family} can be measured here: `tcprobe why-not` says why.")
+        raise UsageError(f"nothing of family {family} can be measured here.", "nothing to measure")
     return chosen
 
 
@@ -36,7 +36,7 @@ def _of_subjects(kind: str, patterns: Sequence[str]) -> list[Probe]:
     """The experiments of a kind whose subjects match; UsageError where a pattern matches none."""
     every = dialogues(kind)
     if not every:
-        raise UsageError(f"findings of kind {kind} follow from others: run without --family.")
+        raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
     for pattern in patterns:
         if not fnmatch.filter(every, pattern):
             raise UsageError(f"{pattern}: no subject of {kind}; one is {next(iter(every))}.")

@@ -22,7 +22,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Ints
 from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
 from tcprobe.run.verify_case import Operands, VerifyCase, cases
 from tcprobe.run.verify_floats import draw_floats, in_slots, modelled_bits, modelled_by
@@ -198,7 +198,7 @@ def _launched(
     case: VerifyCase,
     bits_of_operands: list[NDArray[np.uint64]],
     variants: Sequence[Sequence[int]],
-    unit_places: NDArray[np.int64] | None,
+    unit_places: Ints | None,
 ) -> NDArray[np.uint64]:
     """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
     row, d = case.instruction, matrix(case.instruction, "d")

@@ -16,11 +16,10 @@ from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic
-from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Bits
+from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.run.multiplicands import indices, matrix
 from tcprobe.store.choose import Layers
 
@@ -35,17 +34,14 @@ class RandomFloats:
     a: Bits
     b: Bits
     c: Bits
-    index: NDArray[np.int64] | None = None
+    index: Ints | None = None
 
 
 def modelled_by(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
     """The parameters of a form of floats; None of integers, and where no model gives every bit."""
     if not types(instruction).is_float:
         return None
-    try:
-        rule = numerics.model(instruction, arch, layers)
-    except UsageError:
-        return None
+    rule = numerics.find_model(instruction, arch, layers)
     return rule if isinstance(rule, Arithmetic) else None
 
 
@@ -96,7 +92,7 @@ def modelled_bits(instruction: Instruction, arithmetic: Arithmetic, random: Rand
     return d
 
 
-def _met(instruction: Instruction, units_of_rows: NDArray[np.int64] | None, step: int) -> NDArray[np.int64] | None:
+def _met(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
     """(m, stored k): the row of B that an element of a sparse A meets in a step; None of a dense one."""
     if instruction.metadata is None or units_of_rows is None:
         return None

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.arrays import Ints
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.emulation import EMULATION
@@ -53,11 +52,11 @@ class _Watched(Machine):
         self.read_by: dict[int, int] = {}
         self.written_by: dict[int, int] = {}
 
-    def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
+    def load(self, addresses: U64, size: int) -> Bytes:
         self._note(self.read_by, addresses, size)
         return super().load(addresses, size)
 
-    def store(self, addresses: U64, stored: NDArray[np.uint8]) -> None:
+    def store(self, addresses: U64, stored: Bytes) -> None:
         self._note(self.written_by, addresses, stored.shape[1])
         super().store(addresses, stored)
 

@@ -109,9 +109,9 @@ def _check_arch(assembler: Assembler, made: str) -> None:
         )
 
 
-def disassembled(tools: Toolchain, arch: Arch, kernels: dict[str, Content]) -> dict[str, Code]:
+def disassembled(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels of an arch; kernels with the same bytes and parameters share it."""
-    distinct = dict.fromkeys(kernels.values())
+    distinct = dict.fromkeys(contents.values())
     with Scratch() as scratch:
         lines = printed(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
@@ -119,7 +119,7 @@ def disassembled(tools: Toolchain, arch: Arch, kernels: dict[str, Content]) -> d
         end = start + len(kernel.raw)
         codes[kernel] = _code(lines[start // 16 : end // 16], start, kernel)
         start = end
-    return {name: codes[kernel] for name, kernel in kernels.items()}
+    return {name: codes[kernel] for name, kernel in contents.items()}
 
 
 def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
@@ -144,7 +144,7 @@ def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[
     return lines
 
 
-def _code(lines: Sequence[Line], start: int, kernel: Content) -> Code:
+def _code(lines: Sequence[Line], start: int, content: Content) -> Code:
     instructions, unread = {}, {}
     for at, text in lines:
         try:
@@ -155,11 +155,11 @@ def _code(lines: Sequence[Line], start: int, kernel: Content) -> Code:
     return Code(
         instructions,
         start,
-        kernel.offset,
-        kernel.size,
+        content.offset,
+        content.size,
         unread,
         opcodes,
-        kernel.raw,
-        kernel.routines,
+        content.raw,
+        content.routines,
         tuple(text for _, text in lines),
     )

@@ -121,15 +121,15 @@ def measurement(
     return Measurement(instruction.id, arch.name, method, "measured", about, **outcome)
 
 
-def show(codes: Mapping[Instruction, Code], arch: Arch, findings: Findings, alone: Mapping[str, str]) -> Shown:
-    """What the code of mma.sync forms shows by itself, beside `findings`; `alone` has the forms that are one opcode."""
-    layouts, shown = {opcode: a.tables for opcode, a in findings.opcodes.items()}, Shown()
+def show(codes: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone: Mapping[str, str]) -> Shown:
+    """What the code of mma.sync forms shows by itself, beside `derived`; `alone` has the forms that are one opcode."""
+    layouts, shown = {opcode: a.tables for opcode, a in derived.opcodes.items()}, Shown()
     for i, code in codes.items():
         try:
-            if i.id in findings.made:
-                agree_with_references(i, arch, findings.made[i.id]["tables"])
-            elif i.id not in findings.failed:
-                rests = sorted(findings.contested.intersection(tensor_opcodes(code)))
+            if i.id in derived.made:
+                agree_with_references(i, arch, derived.made[i.id]["tables"])
+            elif i.id not in derived.failed:
+                rests = sorted(derived.contested.intersection(tensor_opcodes(code)))
                 if rests:
                     shown.failed[i.id] = f"rests on {', '.join(rests)}, whose layout is contradicted"
                 else:

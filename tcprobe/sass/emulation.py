@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.arrays import Array, Floats
+from tcprobe.layout.arrays import Array, Bytes, Floats
 from tcprobe.sass import registry
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
@@ -164,7 +163,7 @@ for _kind in MANTISSA:
     computed(f"F2FP.F16.{_kind}.UNPACK_B")(_unpack(_kind))
 
 
-def fp8(raw: NDArray[np.uint8], mantissa: int) -> Floats:
+def fp8(raw: Bytes, mantissa: int) -> Floats:
     """FP8 numbers; the largest exponent, which has infinities or NaN, gives NaN."""
     bits = raw.astype(np.int64)
     exponent, fraction, top = bits >> mantissa & (1 << 7 - mantissa) - 1, bits & (1 << mantissa) - 1, 1 << 7 - mantissa

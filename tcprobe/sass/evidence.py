@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, references, said
@@ -27,7 +26,7 @@ from tcprobe.values import Json
 
 Tables = Mapping[str, Table]
 ARITHMETIC = "by the code's own arithmetic"
-_TRIPLES: dict[tuple[str, ...], NDArray[np.int64]] = {}
+_TRIPLES: dict[tuple[str, ...], Ints] = {}
 
 
 class ContradictedError(Exception):
@@ -103,7 +102,7 @@ def same_product(ours: Tables, theirs: Tables) -> bool:
     return all(ours[o] == theirs[o] for o in "abcd") or np.array_equal(_meetings(ours), _meetings(theirs))
 
 
-def _meetings(tables: Tables) -> NDArray[np.int64]:
+def _meetings(tables: Tables) -> Ints:
     """The slots (a, b, c, d) that meet, (meetings, 4), in order."""
     key = tuple(tables[operand].id for operand in "abcd")
     if key not in _TRIPLES:

@@ -80,7 +80,8 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
 def saved(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     """What is saved of an instruction on an arch, with the target that it was compiled for."""
     lowering = Lowering(**body)
-    return lowering if lowering.refused else replace(lowering, target=instruction.target.own(arch))
+    taken = lowering.refused in (None, UNREADABLE)
+    return replace(lowering, target=instruction.target.own(arch)) if taken else lowering
 
 
 def _compiled(
@@ -109,21 +110,21 @@ def probe(instruction: Instruction) -> Kernel:
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
 
 
-def _lowering(instruction: Instruction, outcome: Code | str, target: str) -> Lowering:
+def _lowering(instruction: Instruction, code_or_refusal: Code | str, target: str) -> Lowering:
     """Of its code for a target, or of ptxas' words where it refuses it."""
-    if isinstance(outcome, str):
-        return Lowering(refused=outcome)
-    return replace(count(outcome.opcodes, instruction, outcome.routines), target=target)
+    if isinstance(code_or_refusal, str):
+        return Lowering(refused=code_or_refusal)
+    return replace(count(code_or_refusal.opcodes, instruction, code_or_refusal.routines), target=target)
 
 
-def count(opcodes: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
+def count(instructions_read: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
     """The lowering that the opcodes of an instruction's kernel, and the routines in it, amount to."""
-    if UNPRINTED in opcodes:
+    if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
-    counts, wanted = Counter(opcodes), TENSOR if instruction.multiplies else MOVES
+    counts, wanted = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES
     named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(named, len(opcodes) - sum(named.values()) - filling, routines=routines)
+    return Lowering(named, len(instructions_read) - sum(named.values()) - filling, routines=routines)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:

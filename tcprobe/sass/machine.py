@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.arrays import Array, Bools
+from tcprobe.layout.arrays import Array, Bools, Bytes, Ints, Words
 from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
 
-U32 = NDArray[np.uint32]
+U32 = Words
 U64 = NDArray[np.uint64]
 ZERO, TRUE = 255, 7
 # how code of sm_87 begins: UR2 tells whether the barrier registers were set up; either way nothing else differs
@@ -29,7 +29,7 @@ class Image:
     """A piece of memory at a 64-bit address."""
 
     base: int
-    data: NDArray[np.uint8]
+    data: Bytes
 
 
 class Machine:
@@ -201,20 +201,20 @@ class Machine:
             total = total + self.read64(Argument("UR", argument.uniform, "", f"UR{argument.uniform}"))
         return total + np.uint64(argument.offset & 0xFFFFFFFFFFFFFFFF)
 
-    def load(self, addresses: U64, size: int) -> NDArray[np.uint8]:
+    def load(self, addresses: U64, size: int) -> Bytes:
         """`size` bytes at each lane's address, shape (lanes, size)."""
         image, places = self._places(addresses, size)
-        loaded: NDArray[np.uint8] = image.data[places]
+        loaded: Bytes = image.data[places]
         return loaded
 
-    def store(self, addresses: U64, stored: NDArray[np.uint8]) -> None:
+    def store(self, addresses: U64, stored: Bytes) -> None:
         """Write each active lane's bytes; UnreadError where two lanes write different values to one place."""
         image, places = self._places(addresses, stored.shape[1])
         image.data[places[self.active]] = stored[self.active]
         if (image.data[places[self.active]] != stored[self.active]).any():
             raise UnreadError("two lanes write different values to the same address")
 
-    def _places(self, addresses: U64, size: int) -> tuple[Image, NDArray[np.int64]]:
+    def _places(self, addresses: U64, size: int) -> tuple[Image, Ints]:
         wanted = addresses[self.active]
         if (wanted % np.uint64(size)).any():
             raise UnreadError(f"an access of {size} bytes at an address that is not a multiple of {size}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.native import MOVES, TENSOR
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
@@ -53,7 +54,7 @@ def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlac
     ]
 
 
-def _found(places: NDArray[np.int64], names: Sequence[str | None]) -> MatrixPlaces:
+def _found(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
     by_place = {16 * int(at): name for at, name in zip(places, names, strict=True) if name}
     return MatrixPlaces({at: o for at, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None))
 
@@ -68,7 +69,7 @@ def is_matrix(opcode: str) -> bool:
     return stem(opcode) in (*TENSOR, *MOVES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
 
 
-def _of_interest(reader: _Disassembler, code: Words) -> NDArray[np.bool_]:
+def _of_interest(reader: _Disassembler, code: Words) -> Bools:
     """Which instructions may be matrix instructions, or are not code that nvdisasm takes."""
     pattern = code[:, 0] & np.uint64(0xFFF) | (code[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.layout.arrays import Array, Bools
+from tcprobe.layout.arrays import Array, Bools, Words
 from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
 
@@ -70,7 +70,7 @@ def must(condition: bool, words: str) -> None:
         raise UnreadError(words)
 
 
-def wide(value: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def wide(value: Words) -> NDArray[np.uint64]:
     """The same number in 64 bits."""
     return value.astype(np.uint64)
 

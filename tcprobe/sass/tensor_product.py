@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.native import TENSOR
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table
 from tcprobe.probes.numbers import FLOATS, decode, encode
@@ -29,7 +28,7 @@ from tcprobe.sass.tensor import form, name
 
 Numbers = Array
 Layouts = Mapping[str, Mapping[str, Table]]  # tables of a, b, c, d by opcode
-_HOLDERS: dict[tuple[str, tuple[int, int]], NDArray[np.int64]] = {}  # by layout id and size
+_HOLDERS: dict[tuple[str, tuple[int, int]], Ints] = {}  # by layout id and size
 
 
 class Types(NamedTuple):
@@ -126,7 +125,7 @@ def _matrix(m: Machine, argument: Argument, held: _Held) -> Numbers:
     return values[:, _holders(table, size)].reshape(-1, *size)
 
 
-def _holders(table: Table, size: tuple[int, int]) -> NDArray[np.int64]:
+def _holders(table: Table, size: tuple[int, int]) -> Ints:
     """The slot that holds each element of one matrix, in the order of rows; UnreadError unless just one does."""
     key = (table.id, size)
     if key not in _HOLDERS:

@@ -241,8 +241,8 @@ def _ascending(numbers: Sequence[int], size: int) -> bool:
     return list(numbers) == sorted(set(numbers)) and all(0 <= n < size for n in numbers)
 
 
-def _volume(extent: Mapping[str, int]) -> int:
-    return extent["row"] * extent["col"] * extent.get("product", 1)
+def _volume(side_lengths: Mapping[str, int]) -> int:
+    return side_lengths["row"] * side_lengths["col"] * side_lengths.get("product", 1)
 
 
 def _all(pattern: re.Pattern[str], texts: Collection[object]) -> bool:

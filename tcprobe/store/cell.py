@@ -21,8 +21,8 @@ from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
-from tcprobe.store.choose import PUBLISHED, Found, Layers, alone, layers_of, whence
-from tcprobe.store.finding import how
+from tcprobe.store.choose import Found, Layers, alone, layers_of
+from tcprobe.store.finding import PUBLISHED, how, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -177,7 +177,7 @@ def selection(cell: Cell, selector: int | None = None) -> Cell:
     """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
     tables = selections(cell, selector)
     if len(tables) > 1:
-        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with --selector.")
+        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with `selector`.")
     return tables[0]
 
 
@@ -188,7 +188,7 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
     """
     listed = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in listed):
-        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave --selector out.")
+        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave `selector` out.")
     take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in listed), default=0)
     return [one for cell in listed for one in take(cell, selector if _asked(cell, choosy) else None)]
 
@@ -221,7 +221,9 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     has any, else of all, the one with the strongest method, then the newest. UsageError as `known`, and where the name
     means no fragment or several.
     """
-    return cell(resolve(name).fragment, arch, lookup.layers(results, only))
+    from tcprobe.store import folders
+
+    return cell(resolve(name).fragment, arch, folders.layers(results, only))
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:

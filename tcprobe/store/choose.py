@@ -31,13 +31,12 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, Finding, Key, witness
+from tcprobe.store.finding import METHODS, PUBLISHED, Finding, Key, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 from tcprobe.values import Json
 
-PUBLISHED = "published"
-MANY = 32  # from so many files on, the folder is listed instead
+MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
 Place = tuple[str, str, str, str]  # layer, arch, method, experiment
 
@@ -292,11 +291,6 @@ def _consistent(layer: Layer, *key: str) -> Measurement | None:
 def _opcodes(arch: str, results: Results) -> dict[str, tuple[dict[str, Table], str]]:
     saved = results.opcodes(arch)
     return {o: ({k: results.layout(id_) for k, id_ in d["layouts"].items()}, d["source"]) for o, d in saved.items()}
-
-
-def whence(source: str) -> str:
-    """Where a table comes from, in words: "published", or "from FOLDER"."""
-    return source if source == PUBLISHED else f"from {source}"
 
 
 def alone(results: Results) -> Layers:

@@ -24,6 +24,7 @@ STATUSES = ("measured", "refused", "failed")
 MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 Status = Literal["measured", "refused", "failed"]
+PUBLISHED = "published"
 
 
 class Key(NamedTuple):
@@ -119,3 +120,8 @@ def how(finding: AnyFinding) -> str:
         weaker = " (weaker: the layout that another arch has for the opcode)" if finding.method == WEAKER else ""
         return f"{finding.method}{weaker}, from machine code by {made['compiler']}"
     return f"{finding.method} on {made['device']}, driver {made['driver']}, CUDA {made['cuda']}"
+
+
+def whence(source: str) -> str:
+    """Where a table comes from, in words: "published", or "from FOLDER"."""
+    return source if source == PUBLISHED else f"from {source}"

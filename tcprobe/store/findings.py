@@ -110,18 +110,18 @@ def saved(results: Results, key: Key) -> Finding | Measurement | None:
     return read(results, key)
 
 
-def save(results: Results, finding: Finding | Measurement) -> None:
+def save(results: Results, any_finding: Finding | Measurement) -> None:
     """Save a finding of any kind, tables too."""
-    if isinstance(finding, Measurement):
-        results.write(finding)
+    if isinstance(any_finding, Measurement):
+        results.write(any_finding)
     else:
-        write(results, finding)
+        write(results, any_finding)
 
 
-def save_all(results: Results, found: Sequence[Finding | Measurement]) -> None:
+def save_all(results: Results, any_findings: Sequence[Finding | Measurement]) -> None:
     """As `save`, of many: those that one document holds are written together."""
     documents_of: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in found:
+    for finding in any_findings:
         if isinstance(finding, Finding) and kinds.documented(finding.kind):
             place = (finding.kind, finding.arch, finding.provenance["compiler"])
             documents_of.setdefault(place, []).append(finding)

@@ -1,37 +1,16 @@
-"""What the names, folders and files of a command line mean."""
+"""What the names of a command line mean, and what is said of what there is not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.store.choose import Layers, alone, default, over_published
-from tcprobe.store.results import Results
-from tcprobe.system.files import is_folder
 
-
-def layers(folder: Path | None, only: bool = False) -> Layers:
-    """The folder of --results over the published tables, or alone; without one `./results`, if it has tables.
-
-    UsageError if the folder is missing.
-    """
-    if folder is None and not only:
-        return default()
-    folder = folder or Path("results")
-    if not is_folder(folder):
-        raise UsageError(f"{folder}: no such folder.", "no folder", folder=str(folder))
-    return alone(Results(folder)) if only else over_published(folder)
-
-
-def side_by_side(folders: Sequence[Path]) -> Layers:
-    """Folders alone, each before those after it; without any, `default`. UsageError if one is missing."""
-    missing = next((folder for folder in folders if not is_folder(folder)), None)
-    if missing is not None:
-        raise UsageError(f"{missing}: no such folder.", "no folder", folder=str(missing))
-    return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers
 
 
 def archs_of(name: str | None, layers: Layers) -> list[str]:

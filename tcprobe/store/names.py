@@ -1,6 +1,6 @@
 """Which table a name means: one fragment's, or that which all its candidates share; opcodes of machine code as well.
 
->>> from tcprobe.store.lookup import layers
+>>> from tcprobe.store.folders import layers
 >>> from tcprobe.store.names import meant
 >>> found = meant("accumulator wmma 16x16x16 float", "v100", layers(None))
 >>> found.cell.arch, found.note

@@ -20,7 +20,7 @@ from functools import cached_property
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.casts import Cast, cast
 from tcprobe.ask.convert.cuda import NAME, source
-from tcprobe.ask.convert.permute import k_order, other_factor
+from tcprobe.ask.convert.permute import k_order
 from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
@@ -32,8 +32,10 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import wrong
 from tcprobe.isa.operand import Role
+from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
+from tcprobe.store.cell import cell as table_of
 from tcprobe.store.choose import layers_of
 
 TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
@@ -180,11 +182,12 @@ def held_as(cell: Cell, kind: str | None) -> Cell:
     fragment = cell.fragment
     if fragment.family != "tcgen05":
         if kind is not None:
-            raise UsageError(f"--as is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
+            raise UsageError(f"`typed` is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
         return cell
     if kind is None or dtype(kind).bits != fragment.slot_bits:
         raise UsageError(
-            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are with --as f32 or --as s32."
+            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are, with `typed` f32 or `typed` "
+            "s32."
         )
     return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 
@@ -207,3 +210,16 @@ def _costs(plan: Plan, kind: Cast) -> dict[str, int]:
     if kind.pair:  # a pair that several words need is converted once
         counts["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
     return {name: counts[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if counts[name]}
+
+
+def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
+    """The other factor of the target's multiply, and its table where k is in the order; None where that is not one."""
+    fragment = tiling.target.fragment
+    row = inventory.instructions().get(fragment.experiment)
+    if row is None or len(tiling.order) != row.shape.k:
+        return None
+    factor = next(f for f in row.factors if f.id != fragment.id)
+    other = table_of(factor, tiling.target.arch, tiling.target.layers)
+    name = "row" if factor.operand == "b" else "col"
+    changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
+    return other, other.table.with_values({**other.table.values, name: changed})

@@ -10,11 +10,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.table import slot_table
-from tcprobe.store.cell import Cell
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 
 def band(cell: Cell) -> Cell:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
 from tcprobe.ask.convert.casts import Cast
-from tcprobe.ask.convert.permute import formula
 from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle
 from tcprobe.ask.convert.units import Place, Tiling
-from tcprobe.fit import fit
-from tcprobe.layout.table import slot_table
+from tcprobe.fit import Formula, fit
+from tcprobe.layout.space import Axis, Space
+from tcprobe.layout.table import Table, slot_table
 
 NAME = "convert"
 
@@ -85,11 +85,13 @@ def _(op: Permute, _kind: Cast, word: str) -> Iterator[str]:
     yield f"const {word} w{op.word} = __byte_perm(w{op.low}, w{op.high}, {text});"
 
 
-def _selector(units: Sequence[int]) -> int:
+def _selector(source_units: Sequence[int]) -> int:
     """prmt's selector: a nibble a byte."""
-    width = 4 // len(units)
+    width = 4 // len(source_units)
     return sum(
-        (unit * width + byte) << 4 * (place * width + byte) for place, unit in enumerate(units) for byte in range(width)
+        (unit * width + byte) << 4 * (place * width + byte)
+        for place, unit in enumerate(source_units)
+        for byte in range(width)
     )
 
 
@@ -193,10 +195,15 @@ def _order(order: Sequence[int], name: str) -> list[str]:
     """The function that says which k of the source is at a place of k."""
     if not order:
         return []
-    closed = formula(order)
+    closed = _order_formula(order)
     body = f"return {closed};" if closed else f"constexpr short at[] = {{{', '.join(map(str, order))}}}; return at[k];"
     return [
         "/// which k of the matrix is at place k of this factor, and must be at place k of the other one, too",
         f"__host__ __device__ constexpr int {name}_k(int k) {{ {body} }}",
         "",
     ]
+
+
+def _order_formula(order: Sequence[int]) -> Formula | None:
+    """order[k] as a formula in `k`; None where there is no closed form."""
+    return fit(Table(Space((Axis("k", len(order)),)), {"row": tuple(order)})).formulas["row"]

@@ -17,12 +17,7 @@ from itertools import product
 
 from tcprobe.ask.convert.units import Tiling
 from tcprobe.errors import UsageError
-from tcprobe.fit import Formula, fit
-from tcprobe.isa import inventory
 from tcprobe.isa.operand import Role
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell, cell
 
 Need = tuple[int, int]  # (lane, the index that is not k)
 
@@ -34,7 +29,7 @@ def k_order(tiling: Tiling) -> tuple[int, ...]:
     """
     fragment = tiling.target.fragment
     if fragment.role is not Role.FACTOR:
-        raise UsageError(f"{fragment.id} has no k: --permute-k is for a conversion into a factor, A or B.")
+        raise UsageError(f"{fragment.id} has no k: `permute_k` is for a conversion into a factor, A or B.")
     order = _matched(_choices(tiling))
     if order is None:
         raise UsageError(
@@ -67,21 +62,3 @@ def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     matching = dict(pair for possible, places in groups.items() for pair in zip(places, possible, strict=False))
     order = [matching.get(place, -1) for place in range(len(choices))]
     return tuple(order) if sorted(order) == list(range(len(order))) else None
-
-
-def formula(order: Sequence[int]) -> Formula | None:
-    """order[k] as a formula in `k`; None where there is no closed form."""
-    return fit(Table(Space((Axis("k", len(order)),)), {"row": tuple(order)})).formulas["row"]
-
-
-def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
-    """The other factor of the target's multiply, and its table where k is in the order; None where that is not one."""
-    fragment = tiling.target.fragment
-    row = inventory.instructions().get(fragment.experiment)
-    if row is None or len(tiling.order) != row.shape.k:
-        return None
-    factor = next(f for f in row.factors if f.id != fragment.id)
-    other = cell(factor, tiling.target.arch, tiling.target.layers)
-    name = "row" if factor.operand == "b" else "col"
-    changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
-    return other, other.table.with_values({**other.table.values, name: changed})

@@ -54,9 +54,7 @@ def _function(store: Stored, name: str) -> Iterator[str]:
 def _address(store: Stored) -> Iterator[str]:
     """The statements that compute a lane's address."""
     if store.formula is None:
-        raise UsageError(
-            f"{store.access}: the addresses have no closed form, so there is no code; --json has them all."
-        )
+        raise UsageError(f"{store.access}: the addresses have no closed form, so there is no code.", "no code")
     linear = store.formula.linear
     if store.formula.swizzle:
         yield f"const unsigned linear = {linear};"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
-from tcprobe.store.cell import Cell
+
+if TYPE_CHECKING:
+    from tcprobe.store.cell import Cell
 
 Element = tuple[int, int]
 Unit = tuple[Element, ...]  # the elements of a unit, low bits first

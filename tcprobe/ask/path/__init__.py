@@ -117,15 +117,15 @@ class PathOptions(NamedTuple):
         if type_ == "s8" and (widened or (self.kind == "s4" and self.access is None)) and self.kind in (None, "s4"):
             return "s4"
         if widened:
-            given = f"--type {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
-            raise UsageError(f"--with {self.access}: it makes s8 in registers of s4 in memory; {given}.")
+            given = f"`kind` {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
+            raise UsageError(f"`access` {self.access}: it makes s8 in registers of s4 in memory; {given}.")
         self.check_type(type_)
         return type_
 
     def check_type(self, type_: str) -> None:
         """UsageError where --type is another one than the fragment's."""
         if self.kind not in (None, type_):
-            raise UsageError(f"--type {str(self.kind)[:20]}: the elements are {type_}.")
+            raise UsageError(f"`kind` {str(self.kind)[:20]}: the elements are {type_}.")
 
 
 def request(cell: Cell, options: PathOptions) -> PathRequest:

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcprobe.ask.path.memory import Memory
-from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.layout.arrays import Ints
 from tcprobe.references.shared_memory import tma
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import TileRequest
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)
 MOST_STEP = 1 << 40
@@ -82,7 +85,7 @@ def box_copy(request: TileRequest) -> BoxCopy:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
     if request.ld_bytes % STEP or request.ld_bytes >= MOST_STEP:
         raise UsageError(
-            f"tma: lines in global memory are {request.ld_bytes} bytes apart (--ld {request.ld}), no multiple "
+            f"tma: lines in global memory are {request.ld_bytes} bytes apart (`ld` {request.ld}), no multiple "
             f"of {STEP} below 2**40."
         )
     reasons = []

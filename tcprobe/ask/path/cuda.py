@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe import __version__
-from tcprobe.ask.path import PathPlan
-from tcprobe.ask.path.answer import advance, shared_address
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.formula import formula
+from tcprobe.ask.path.progress import advance, shared_address
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 from tcprobe.code.cuda import holder, once
@@ -19,6 +18,9 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE
 from tcprobe.text import comment
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path import PathPlan
 
 DATA_TYPES = {
     "f16": "FLOAT16",
@@ -88,9 +90,7 @@ def _order(plan: PathPlan) -> str:
 def known(text: str | None, request: TileRequest) -> str:
     """A formula; UsageError where there is none."""
     if text is None:
-        raise UsageError(
-            f"{struct_of(request)}: its addresses have no closed form, so there is no code; --json has them all."
-        )
+        raise UsageError(f"{struct_of(request)}: its addresses have no closed form, so there is no code.", "no code")
     return text
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from tcprobe import __version__
 from tcprobe.ask.cute_types import CUTE_TYPES
-from tcprobe.ask.path import PathPlan
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep
@@ -21,6 +21,9 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.text import comment
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path import PathPlan
 
 Numbers = int | tuple[int, ...]
 _MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
@@ -37,7 +40,7 @@ def source(plan: PathPlan) -> str:
     """The text; UsageError where CuTe has no words for it."""
     asked, tile, step = plan.asked, plan.asked.tile, plan.transfer
     if asked.widens:
-        raise UsageError(f"CuTe: it has no copy atom of {asked.access.name}; --code cuda prints the code.")
+        raise UsageError(f"CuTe: it has no copy atom of {asked.access.name}.", "code in CUDA")
     if tile.type not in CUTE_TYPES:
         raise UsageError(f"CuTe: no type here for {tile.type}; it has {', '.join(CUTE_TYPES)}.")
     lines = head(f"on every slot on {asked.cell.arch}", plan.evidence, "copy_atom")

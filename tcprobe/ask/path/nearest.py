@@ -44,20 +44,20 @@ def _accesses(request: PathRequest) -> Iterator[Change]:
     turned = name.removesuffix(".trans") if name.endswith(".trans") else f"{name}.trans"
     for other in (turned, *options):
         if other in options and other != name:
-            yield f"--with {other}", {"access": other}
+            yield f"`access` {other}", {"access": other}
 
 
 def _places(request: PathRequest) -> Iterator[Change]:
     """The next padding that keeps 16 bytes whole, the same swizzle of whole 16 bytes, TMA's modes, plain."""
     if request.shared.padding:
         whole = -(-request.shared.padding // 16) * 16
-        yield f"--shared pad:{whole}", {"shared": Shared(whole)}
+        yield f"`placed` pad:{whole}", {"shared": Shared(whole)}
     b, m, s = request.shared.swizzle
     if b and m < 4:
-        yield f"--shared sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
+        yield f"`placed` sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
     for span in sorted(SPANS.values(), key=lambda span: (span > request.tile.line_bytes, -span)):
-        yield f"--shared SWIZZLE_{span}B", {"shared": boxed(span)}
-    yield "--shared plain", {"shared": Shared()}
+        yield f"`placed` SWIZZLE_{span}B", {"shared": boxed(span)}
+    yield "`placed` plain", {"shared": Shared()}
 
 
 def _leadings(request: PathRequest) -> Iterator[Change]:
@@ -66,13 +66,13 @@ def _leadings(request: PathRequest) -> Iterator[Change]:
         unit = max(1, 8 * width // request.tile.bits)
         ld = -(-request.ld // unit) * unit
         if ld != request.ld:
-            yield f"--ld {ld}", {"ld": ld}
+            yield f"`ld` {ld}", {"ld": ld}
 
 
 def _fills(request: PathRequest) -> Iterator[Change]:
     for fill in FILLS:
         if fill != request.fill:
-            yield f"--fill {fill}", {"fill": fill}
+            yield f"`fill` {fill}", {"fill": fill}
 
 
 def _majors(request: PathRequest) -> Iterator[Change]:
@@ -82,4 +82,4 @@ def _majors(request: PathRequest) -> Iterator[Change]:
         tile = replace(request.tile, contiguous=other)
     except UsageError:
         return
-    yield f"--global {other}", {"tile": tile, "ld": tile.length}
+    yield f"`contiguous` {other}", {"tile": tile, "ld": tile.length}

@@ -30,9 +30,10 @@ from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
-from tcprobe.ask.path.answer import Advance, said
+from tcprobe.ask.path.answer import said
 from tcprobe.ask.path.memory import Memory
 from tcprobe.ask.path.nearest import MOST
+from tcprobe.ask.path.progress import Advance
 from tcprobe.ask.path.request import FILLS, TileRequest
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
 from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
@@ -213,11 +214,11 @@ def _changes(options: PathOptions) -> tuple[list[tuple[str, Json]], ...]:
     """Other values of each option, in words and as a change."""
     other = "col" if options.contiguous == "row" else "row"
     return (
-        [(f"--with {READ}", {"access": None})] if options.access else [],
-        [(f"--shared {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
-        [("no --ld", {"ld": None})] if options.ld else [],
-        [(f"--fill {fill}", {"fill": fill}) for fill in FILLS],
-        [(f"--global {other}", {"contiguous": other, "ld": None})],
+        [(f"`access` {READ}", {"access": None})] if options.access else [],
+        [(f"`placed` {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
+        [("no `ld`", {"ld": None})] if options.ld else [],
+        [(f"`fill` {fill}", {"fill": fill}) for fill in FILLS],
+        [(f"`contiguous` {other}", {"contiguous": other, "ld": None})],
     )
 
 
@@ -231,7 +232,7 @@ class _Sought(NamedTuple):
     def proven(self, options: PathOptions) -> OperandPlan:
         """The path, gone from end to end; UsageError where it cannot be."""
         if options.access not in (None, READ):
-            raise UsageError(f"--with {options.access}: {self.one.id} is read by its multiply alone.")
+            raise UsageError(f"`access` {options.access}: {self.one.id} is read by its multiply alone.")
         asked = self.request(options)
         reads, transfer = _reads(asked, self.layers), FILLERS[asked.fill_kind](asked)
         memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
@@ -257,7 +258,7 @@ def _placed(operand: SharedOperand, tile: Tile, text: str) -> tuple[Shared, Shar
     bits, *rest = given.swizzle
     if given.padding or (bits and (bits > 3 or rest != [4, 3])):
         raise UsageError(
-            f"--shared {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
+            f"`placed` {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
             "sw:3,4,3 alone, which are SWIZZLE_32B, 64B and 128B."
         )
     _whole(operand, tile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +14,13 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cuda import NUMBER, known, moved, struct_of
 from tcprobe.ask.path.cute import head, lanes, layout
 from tcprobe.ask.path.formula import of_pair
-from tcprobe.ask.path.operand import OperandPlan
 from tcprobe.code.cuda import once
 from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.operand import OperandPlan
 
 
 def source(plan: OperandPlan) -> str:

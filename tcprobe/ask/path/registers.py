@@ -5,11 +5,19 @@ What a matrix instruction does is its own table on the arch, measured or documen
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, addresses, matrix_ways, origins, walk
-from tcprobe.ask.path.request import PathRequest
-from tcprobe.ask.path.steps import REGISTERS_TO_SHARED, SHARED_TO_REGISTERS, MatrixTables, RegisterCopy, WideningCopy
+from tcprobe.ask.path.steps import (
+    REGISTERS_TO_SHARED,
+    SHARED_TO_REGISTERS,
+    MatrixTables,
+    RegisterCopy,
+    WideningCopy,
+    vector,
+)
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -19,8 +27,10 @@ from tcprobe.isa.shared_memory import SharedAccess
 from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell, cell
 
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import PathRequest
+
 MATRIX_BYTES = 4  # of a matrix in each lane
-_VECTORS = {1: "u8", 2: "u16", 4: "b32", 8: "v2.b32", 16: "v4.b32"}
 
 
 def register_copy(request: PathRequest) -> RegisterCopy:
@@ -71,13 +81,6 @@ def ptx_of(request: PathRequest, access: SharedAccess) -> str:
     if access.is_matrix:
         return _matrix_row(access)
     return f"{access.name.partition('.')[0]}.shared.{vector(access.bytes, request.cell.fragment.register_bits)}"
-
-
-def vector(width: int, register_bits: int = 32) -> str:
-    """How PTX writes a load or store of `width` bytes of registers: v4.b32, b64, u8."""
-    if register_bits == 64 and width >= 8:
-        return "b64" if width == 8 else "v2.b64"
-    return _VECTORS[width]
 
 
 def _matrix_row(access: SharedAccess) -> str:

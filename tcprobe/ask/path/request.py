@@ -37,15 +37,15 @@ class TileRequest:
         match = _FILL.fullmatch(self.fill)
         if not match or (match[1] == "tma" and match[2]):
             raise UsageError(
-                f"--fill {self.fill[:30]!r} is not one of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes."
+                f"`fill` {self.fill[:30]!r} is not one of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes."
             )
         if not self.tile.length <= self.ld <= MOST_LD:
             raise UsageError(
-                f"--ld {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."
+                f"`ld` {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."
             )
         if self.ld * self.tile.bits % 8:
             raise UsageError(
-                f"--ld {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes."
+                f"`ld` {self.ld}: a line of {self.ld} elements of {self.tile.bits} bits is not whole bytes."
             )
 
     @property
@@ -89,7 +89,7 @@ class PathRequest(TileRequest):
         super().__post_init__()
         if self.move not in MOVES or self.access.order != "slots":
             raise UsageError(
-                f"--with {self.access.name} is not one of ldmatrix, stmatrix, ld.shared and st.shared, which "
+                f"`access` {self.access.name} is not one of ldmatrix, stmatrix, ld.shared and st.shared, which "
                 "move a fragment's registers."
             )
 
@@ -126,8 +126,8 @@ class PathRequest(TileRequest):
 
     @property
     def words(self) -> str:
-        """What of it can be varied, as options."""
-        return f"--ld {self.ld} --shared {self.shared.spelling} --fill {self.fill} --with {self.access.name}"
+        """What of it can be varied."""
+        return f"`ld` {self.ld} `placed` {self.shared.spelling} `fill` {self.fill} `access` {self.access.name}"
 
     def having(self, access: str | None = None, **changed: object) -> PathRequest:
         """The same with something changed."""

@@ -172,3 +172,13 @@ class WideningCopy(RegisterCopy):
 def _lanes(addresses: Ints) -> Sequence[list[int | None]]:
     """Lists of 32, None for idle lanes."""
     return [[None if a == IDLE else a for a in row] for row in addresses.tolist()]
+
+
+_VECTORS = {1: "u8", 2: "u16", 4: "b32", 8: "v2.b32", 16: "v4.b32"}
+
+
+def vector(width: int, register_bits: int = 32) -> str:
+    """How PTX writes a load or store of `width` bytes of registers: v4.b32, b64, u8."""
+    if register_bits == 64 and width >= 8:
+        return "b64" if width == 8 else "v2.b64"
+    return _VECTORS[width]

@@ -5,12 +5,15 @@ A warp goes along the lines of the tile, each lane a piece as wide as both memor
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tcprobe.ask.bank_access import TileAccess, addresses, parse_access, walk
-from tcprobe.ask.path.registers import vector
-from tcprobe.ask.path.request import TileRequest
-from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, LaneCopy
+from tcprobe.ask.path.steps import GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, LaneCopy, vector
 from tcprobe.ask.tile_cost import cost
 from tcprobe.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcprobe.ask.path.request import TileRequest
 
 WIDTHS = {"cp.async": (16, 8, 4), "plain": (16, 8, 4, 2, 1)}
 EVIDENCE = "PTX ISA 9.1, {}: bytes go as they are"
@@ -24,7 +27,7 @@ def lane_copy(request: TileRequest) -> LaneCopy:
         raise UsageError("cp.async goes from global to shared memory only; the way back is plain or tma.")
     widths = [request.fill_width] if request.fill_width else list(WIDTHS[kind])
     if not set(widths) <= set(WIDTHS[kind]):
-        raise UsageError(f"--fill {request.fill}: {kind} moves {', '.join(map(str, WIDTHS[kind]))} bytes.")
+        raise UsageError(f"`fill` {request.fill}: {kind} moves {', '.join(map(str, WIDTHS[kind]))} bytes.")
     reasons = []
     for width in widths:
         try:
@@ -54,7 +57,7 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
         least = "" if request.fill_width else ", the least that a lane moves"
         raise UsageError(
             f"{request.fill_kind}: lines in global memory are {request.ld_bytes} bytes apart "
-            f"(--ld {request.ld}), no multiple of {width} bytes{least}."
+            f"(`ld` {request.ld}), no multiple of {width} bytes{least}."
         )
     given = access_of(request, width)
     walked = walk(given, request.tile, None)

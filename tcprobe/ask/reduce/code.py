@@ -95,5 +95,5 @@ class _Stage(NamedTuple):
         return own | {self.one.matches.index(part): f"{self.prefix}{n}" for n, part in enumerate(keep[1])}
 
 
-def _either(upper: str, low: str, high: str) -> str:
-    return low if low == high else f"({upper} ? {high} : {low})"
+def _either(upper: str, lower: str, high: str) -> str:
+    return lower if lower == high else f"({upper} ? {high} : {lower})"

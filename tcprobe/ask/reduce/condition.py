@@ -230,12 +230,12 @@ class _Parser:
             raise self._error(f"{token!r} belongs to no condition: no whole number")
         return int(value(token))
 
-    def _plus(self, left: Linear, right: Linear, factor: int) -> Linear:
-        terms = dict(left.terms)
-        for name, times in right.terms:
+    def _plus(self, augend: Linear, addend: Linear, factor: int) -> Linear:
+        terms = dict(augend.terms)
+        for name, times in addend.terms:
             terms[name] = terms.get(name, 0) + factor * times
         kept = tuple(sorted((name, times) for name, times in terms.items() if times))
-        return self._bounded(Linear(kept, left.number + factor * right.number))
+        return self._bounded(Linear(kept, augend.number + factor * addend.number))
 
     def _bounded(self, value: Linear) -> Linear:
         if max(abs(value.number), *(abs(times) for _, times in value.terms), 0) > MOST:

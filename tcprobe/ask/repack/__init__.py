@@ -242,5 +242,5 @@ def numbered(values: Ints, what: str) -> str:
     """The formula of numbers (issues, lanes) in `lane` and `issue`; UsageError where there is no closed form."""
     text = formula(values)
     if text is None:
-        raise UsageError(f"{what} has no closed form, so there is no code; --json has the whole order.")
+        raise UsageError(f"{what} has no closed form, so there is no code.", "no code")
     return text

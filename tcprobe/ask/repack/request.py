@@ -45,14 +45,14 @@ def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
         return
     fragment = cell.fragment
     if fragment.operand == "a" and fragment.cols != fragment.shape.k:
-        raise UsageError(f"--group: {fragment.id} is compressed, so that k is not counted along it.")
+        raise UsageError(f"`group`: {fragment.id} is compressed, so that k is not counted along it.")
     if group % step or (block % group and group % block):
         fitting = [step << j for j in range((block // step).bit_length())]
         near = min(
             (*fitting, *(block * max(1, group // block + more) for more in (0, 1))), key=lambda x: abs(x - group)
         )
         raise UsageError(
-            f"--group {group}: a step has {step} of k and a load {block}; {near} does, as do "
+            f"`group` {group}: a step has {step} of k and a load {block}; {near} does, as do "
             f"{', '.join(map(str, fitting[:4]))} and multiples of {block}."
         )
 

@@ -16,7 +16,7 @@ from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import Target
+from tcprobe.isa.target import SIGNED, Target
 
 ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding; but s4 has none
 BLACKWELL = Target(
@@ -24,8 +24,6 @@ BLACKWELL = Target(
     "8.6",
     (("sm_110a", "9.0"), ("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_110f", "9.0"), ("sm_120f", "8.8")),
 )
-# PTX ISA 9.4, section 9.7.16.5.15; ptxas 13.5.37 takes it for these and refuses it for others
-SIGNED = Target("sm_90a", "9.4", (("sm_100f", "9.4"), ("sm_110f", "9.4"), ("sm_120f", "9.4")))
 # operands in PTX's order, and where the matrix in memory stands: it is what is read, or what is written
 SPELLED = {"ldmatrix": ("d", "memory", "address"), "stmatrix": ("memory", "address", "a")}
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+PLAYGROUND, TENSOR_MEMORY = "play/banks.html", "tensor-memory.html"
 MOST = 80  # characters of a slug
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from tcprobe.ask.absent import reason
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.site import addresses, instruction_view, tmem_view, words
+from tcprobe.pages.site import addresses, instruction_words, tmem_view, words
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.pages.tables import spans
 
-PAGE = "tensor-memory.html"
 HEADS = ["Operand", "Role", "Where", "At most", "Type"]
 
 
@@ -41,7 +40,7 @@ def _all(facts: Facts) -> View:
         "layout."
     )
     return View(
-        PAGE,
+        addresses.TENSOR_MEMORY,
         "tmem",
         "Tensor memory",
         "tcgen05: what is documented, and what is not",
@@ -54,7 +53,7 @@ def _all(facts: Facts) -> View:
 
 
 def _form(facts: Facts, instruction: Instruction) -> View:
-    what = f"{instruction_view.what(instruction)} Needs {instruction_view.targets(instruction)}."
+    what = f"{instruction_words.what(instruction)} Needs {instruction_words.targets(instruction)}."
     operands = [
         [[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")], [(o.type, "")]]
         for o in instruction.operands
@@ -73,13 +72,13 @@ def _form(facts: Facts, instruction: Instruction) -> View:
             "What varies",
             "varies",
             heads=["What", "Values"],
-            rows=[[[(name, "")], [(values, "")]] for name, values in instruction_view.stated(instruction)],
+            rows=[[[(name, "")], [(values, "")]] for name, values in instruction_words.stated(instruction)],
         ),
         ListPart(
             "What it becomes in machine code",
             "code",
             heads=["Archs", "Instructions"],
-            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_view.lowered(facts, instruction)],
+            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_words.lowered(facts, instruction)],
         ),
         ListPart(
             "Tensor memory",

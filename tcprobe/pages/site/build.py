@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from tcprobe.emit import svg
@@ -17,6 +17,7 @@ from tcprobe.pages.site import (
     guide_views,
     index_view,
     instruction_view,
+    kernels,
     layout_view,
     list_views,
     number_views,
@@ -30,8 +31,10 @@ from tcprobe.pages.site import (
     wgmma_view,
 )
 from tcprobe.pages.site.facts import Facts, for_every_n
+from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View, render
 from tcprobe.store.cell import Cell
+from tcprobe.system.beside import beside
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = (
@@ -57,18 +60,29 @@ STATIC = (
 
 
 def build(facts: Facts) -> dict[str, str]:
-    """Text by address."""
-    written = {view.page: render(view) for view in views(facts)}
-    return written | dict(_others(facts)) | dict(search_table.files(facts, written))
+    """Text by address; a second process makes the pages of fragments and the data, where it can."""
+    fragments = beside(lambda: {**_rendered(fragment_views(facts)), **dict(_others(facts))})
+    written = _rendered(other_views(facts))
+    return {**fragments(), **written, **dict(search_table.files(facts, written))}
 
 
-def views(facts: Facts) -> Iterator[View]:
-    """Every page."""
+def _rendered(some_views: Iterable[View]) -> dict[str, str]:
+    return {view.page: render(view) for view in some_views}
+
+
+def fragment_views(facts: Facts) -> Iterator[View]:
+    """The pages of fragments, those that have moved among them."""
+    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
+    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+
+
+def other_views(facts: Facts) -> Iterator[View]:
+    """All other pages."""
     made, links = list_views.makers(facts)
-    yield index_view.view(facts, links)
+    beyond = [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
+    yield index_view.view(facts, links, beyond)
     yield from made
     yield from index_view.shapes(facts)
-    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
     yield from (instruction_view.view(facts, name) for name in facts.instructions)
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (list_views.arch(facts, name) for name in facts.archs)
@@ -82,10 +96,9 @@ def views(facts: Facts) -> Iterator[View]:
     yield from wgmma_view.views(facts)
     yield list_views.errata(facts)
     yield from package_views.views(facts)
-    kernels = recipe_views.kernels(facts.layers)
-    yield from recipe_views.views(facts, kernels)
-    yield from path_views.views(facts, kernels)
-    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+    shown_kernels = kernels.kernels(facts.layers)
+    yield from recipe_views.views(facts, shown_kernels)
+    yield from path_views.views(facts, shown_kernels)
 
 
 def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -120,7 +133,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
 def pictures(facts: Facts) -> dict[str, Cell]:
     """A cell for each picture: a layout in elements of some width is drawn once."""
     cells = (cell for fact in facts.facts.values() for cell in (*fact.cells.values(), fact.each[0]))
-    return {address: cell for cell in cells if (address := fact_view.picture(cell))}
+    return {address: cell for cell in cells if (address := picture(cell))}
 
 
 def asset(name: str) -> str:

@@ -9,8 +9,9 @@ from tcprobe.ask.compare import conventional
 from tcprobe.layout import csv
 from tcprobe.layout.grid import blocks
 from tcprobe.layout.table import Table
-from tcprobe.pages.site import addresses, fact_view, markup, words
+from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.facts import Fact, Facts
+from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
@@ -69,12 +70,12 @@ def _side(fact: Fact, cell: Cell) -> Json:
         "axis": words.axis(fact.fragment),
         "formula": words.formula(cell.table),
         "matrix": markup.matrix(block, PICTURE).markup,
-        "picture": fact_view.picture(cell),
+        "picture": picture(cell),
     }
 
 
-def _count(sides: list[Cell]) -> str:
-    one, other = (side.table.inverse for side in sides)
+def _count(compared_cells: list[Cell]) -> str:
+    one, other = (side.table.inverse for side in compared_cells)
     both = set(one) & set(other)
     return f"{sum(one[at] != other[at] for at in both)} of {len(both)} elements have other holders."
 

@@ -6,26 +6,24 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from tcprobe.ask.describe import indices
-from tcprobe.emit import svg
 from tcprobe.fit import fitted
 from tcprobe.fit.manual import in_manual
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import WHOLE, Role
-from tcprobe.layout.grid import WIDE, Block, blocks
+from tcprobe.layout.grid import Block, blocks
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import addresses, code, markup, words
 from tcprobe.pages.site.facts import Fact, Facts, for_every_n
 from tcprobe.pages.site.payload import payload
+from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View
 from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
-MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones
 _TABLES: dict[tuple[object, ...], list[Json]] = {}
-_CELLS: dict[str, int] = {}  # of a picture, by address
 WHAT = {
     Role.FACTOR: "Factor",
     Role.ACCUMULATOR: "Accumulator",
@@ -121,14 +119,6 @@ def _every_n(fact: Fact) -> str:
 def data_page(fact: Fact) -> str:
     """Where the data of a fact is; of one for every N among all data."""
     return "json/all.json" if fact.sizes else addresses.data(fact.id)
-
-
-def picture(cell: Cell) -> str:
-    """The picture of a table; empty where it is too large for a page."""
-    address = addresses.picture(cell.table.id, cell.fragment.slot_bits)
-    if address not in _CELLS:
-        _CELLS[address] = svg.pieces(cell) if cell.table.points <= MOST_PICTURE * WIDE else 0
-    return address if 0 < _CELLS[address] <= MOST_PICTURE else ""
 
 
 def _strip(fact: Fact) -> Iterator[Json]:

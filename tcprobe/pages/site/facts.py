@@ -237,7 +237,7 @@ def gather(layers: Layers) -> Facts:
     """All facts of some folders; UsageError where there is none, DataError where a file cannot be trusted."""
     by_id = {fact.id: fact for fact in _facts(layers)}
     if not by_id:
-        raise UsageError(f"no measurements in {layers.words}. `tcprobe run` makes them.")
+        raise UsageError(f"no measurements in {layers.words}.", "no measurements")
     return Facts(layers, by_id)
 
 

@@ -11,22 +11,16 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import (
     addresses,
-    bare_views,
     markup,
     number_views,
-    package_views,
-    path_views,
     payload,
-    play_view,
-    recipe_views,
     wgmma_view,
     words,
 )
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
-from tcprobe.pages.site.render import ListPart, View
+from tcprobe.pages.site.render import LinkList, ListPart, View
 from tcprobe.values import Json
 
-Links = list[tuple[str, str]]
 CLASSES = {"-": "n", "?": "u"}  # letters that are not names
 MOST_MATRIX = 12_000  # characters
 LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
@@ -40,8 +34,8 @@ EXAMPLES = (
 )
 
 
-def view(facts: Facts, makers: Links) -> View:
-    """The page."""
+def view(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
+    """The page; `makers` and `beyond` lead to what is not a table."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown: Json = {
@@ -57,10 +51,10 @@ def view(facts: Facts, makers: Links) -> View:
     }
     shown["data"] = markup.data(_live(facts))
     shown["live"] = _first(facts)
-    there = [("Bank conflicts: a playground", play_view.PAGE)]
+    there = [("Bank conflicts: a playground", addresses.PLAYGROUND)]
     there += wgmma_view.links(facts)
-    there += [("Tensor memory (documented)", bare_views.PAGE)] if facts.bare or facts.untold else []
-    there += [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
+    there += [("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.untold else []
+    there += beyond
     there += [(one.title, one.page) for one in number_views.views(facts)]
     shown["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"

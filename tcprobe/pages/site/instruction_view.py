@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from tcprobe import emit
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Operand, Place, Role
+from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.pages.site import addresses, markup, number_views, words
-from tcprobe.pages.site.fact_view import picture
+from tcprobe.pages.site import addresses, instruction_words, markup, number_views, words
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.payload import drawn
+from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View
-from tcprobe.pages.tables import spans
-from tcprobe.sass import lowering
-from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
@@ -38,15 +35,15 @@ def view(facts: Facts, name: str) -> View:
         "every_n": every_n,
         "arch": arch,
         "axis": words.axis(row.fragments[0]),
-        "what": what(row),
-        "targets": targets(row),
+        "what": instruction_words.what(row),
+        "targets": instruction_words.targets(row),
         "strip": [name for name in facts.archs if _there(by_operand, name)],
         "operands": [_operand(by_operand[o], cell, arch) for o, cell in at.items()],
         "drawn": [_picture(o, at.get(o)) for o in [*composed, *remote]],
         "multiplies": row.multiplies,
         "products": range(row.products),
-        "stated": stated(row),
-        "lowered": lowered(facts, row),
+        "stated": instruction_words.stated(row),
+        "lowered": instruction_words.lowered(facts, row),
         "ptx": _ptx(row, [cell for cell in at.values() if cell]),
         "numbers": number_views.of(facts, row),
         "data": markup.data(
@@ -71,30 +68,6 @@ def _cell(fact: Fact, arch: str) -> Cell | None:
 
 def _there(by_operand: dict[str, Fact], arch: str) -> bool:
     return all(arch in fact.cells for fact in by_operand.values())
-
-
-def what(instruction: Instruction) -> str:
-    """What an instruction does, in words, and where operands are that are in no registers."""
-    beyond = [o.name for o in instruction.operands if o.place is not Place.REGISTERS and o.role is not Role.SOURCE]
-    shared = f" Not in registers: {', '.join(beyond)}." if beyond and instruction.multiplies else ""
-    if not instruction.multiplies:
-        places = list(dict.fromkeys(o.place.value for o in instruction.operands if o.place is not Place.IMMEDIATE))
-        return f"Moves matrices between {' and '.join(places) if len(places) > 1 else 'lanes'}."
-    products = f"{instruction.products} products of " if instruction.products > 1 else ""
-    shape = instruction.shape
-    if not shape.m:
-        return f"D = A B + C; M and N are in a descriptor, K is {shape.k}.{shared}"
-    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{shared}"
-
-
-def targets(instruction: Instruction) -> str:
-    """From which targets on, in words."""
-    return " or ".join(f"{target}, PTX {ptx}" for target, ptx in instruction.target.options)
-
-
-def stated(instruction: Instruction) -> list[tuple[str, str]]:
-    """(what varies in the form, its values) as PTX documents them."""
-    return [(name.replace("_", " "), ", ".join(map(str, values))) for name, values in instruction.stated.items()]
 
 
 def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
@@ -152,19 +125,6 @@ def _sparse(instruction: Instruction) -> Json:
             "k": instruction.shape.k,
         }
     }
-
-
-def lowered(facts: Facts, instruction: Instruction) -> list[tuple[str, str, str]]:
-    """(archs in words, words, archs one by one), archs with the same together."""
-    by_text: dict[str, list[str]] = {}
-    for arch, bodies in facts.lowerings.items():
-        saved = next((body for body in bodies if instruction.id in body["instructions"]), None)
-        if saved:
-            low = Lowering(**saved["instructions"][instruction.id])
-            refused = (low.refused or "").replace(f" on .target '{arch}'", "")
-            text = lowering.words(low, instruction) + (f" ({refused})" if refused else "")
-            by_text.setdefault(text, []).append(arch)
-    return [(spans(archs), text, " ".join(archs)) for text, archs in by_text.items()]
 
 
 def _ptx(instruction: Instruction, cells: Sequence[Cell]) -> str:

@@ -8,8 +8,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.grid import Block, blocks
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.index_view import Links
-from tcprobe.pages.site.render import View
+from tcprobe.pages.site.render import LinkList, View
 from tcprobe.pages.tables import spans
 
 MOST_LINKS = 300  # of fragments; of more their instructions are linked
@@ -20,7 +19,7 @@ def view(facts: Facts, id_: str) -> View:
     """The page."""
     table = facts.tables[id_]
     sharing = facts.sharing[id_]
-    by_archs: dict[str, dict[str, Links]] = {}
+    by_archs: dict[str, dict[str, LinkList]] = {}
     for fact, cell, archs in sharing:
         sized = fact.grows
         prefix, _, last = (cell.fragment.id if sized else fact.id).rpartition(".")

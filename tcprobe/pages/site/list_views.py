@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.pages.site import addresses, package_views, words
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.index_view import Links
-from tcprobe.pages.site.render import ListPart, View
+from tcprobe.pages.site.render import LinkList, ListPart, View
 from tcprobe.references import references, said
 from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.store.choose import Found
 
-Row = list[Links]
+Row = list[LinkList]
 NAMED = 3  # fragments of a line that are named
 
 
@@ -55,9 +54,9 @@ def _by_layout(present: list[Fact], name: str) -> Iterable[Row]:
         ]
 
 
-def links(facts: Iterable[Fact], layout: str = "") -> Links:
+def links(linked_facts: Iterable[Fact], layout: str = "") -> LinkList:
     """Links to the first of some facts, and where all of them are."""
-    ids, more = words.some([fact.id for fact in facts], NAMED)
+    ids, more = words.some([fact.id for fact in linked_facts], NAMED)
     named = [(id_, addresses.fact(id_)) for id_ in ids]
     return named + ([(f"{more} more", addresses.layout(layout) if layout else "")] if more else [])
 
@@ -70,7 +69,7 @@ def _absent(absent: list[Fact], name: str) -> Iterable[Row]:
         yield [[(why, "")], links(facts)]
 
 
-def makers(facts: Facts) -> tuple[list[View], Links]:
+def makers(facts: Facts) -> tuple[list[View], LinkList]:
     """A page a device with its driver, and a page a compiler; and the links to them."""
     runs: dict[tuple[str, str], list[tuple[Fact, Found]]] = {}
     for fact in facts.facts.values():

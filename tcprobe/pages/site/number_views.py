@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from tcprobe.ask import cost as costs_of
 from tcprobe.ask.cost import InstructionCost, number_of
-from tcprobe.ask.numerics import FormNumerics, answer
-from tcprobe.errors import UsageError
+from tcprobe.ask.numerics import find
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.numerics import HEAD, KIND, parameters
 from tcprobe.pages.site import addresses
@@ -115,16 +115,9 @@ def _curve(points: Sequence[Point]) -> Curve | None:
 def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in facts.archs:
         if facts.layers.findings(KIND, arch):
-            found = _answer(facts, instruction, arch)
+            found = find(instruction, arch_row(arch), facts.layers)
             if found and found.sourced:
                 yield {"arch": arch, "lines": list(found.lines)[1:]}
-
-
-def _answer(facts: Facts, instruction: Instruction, arch: str) -> FormNumerics | None:
-    try:
-        return answer(instruction, arch, facts.layers)
-    except UsageError:
-        return None
 
 
 # tables

@@ -67,21 +67,21 @@ def _page(facts: Facts, id_: str) -> tuple[str, str]:
     return id_, addresses.instruction(name) if (name := facts.named.get(id_, "")) else ""
 
 
-def _audit(facts: Facts, saved: Sequence[SavedAudit]) -> View:
+def _audit(facts: Facts, saved_audits: Sequence[SavedAudit]) -> View:
     heads = ["Package", "Version", "Agree", "Differ", "Not covered"]
     rows = [
         [[(text, "")] for text in (one.package, one.version, str(one.agree), str(one.differ), str(one.not_covered))]
-        for one in saved
+        for one in saved_audits
     ]
-    sums = f"{sum(one.agree for one in saved)} layouts agree, {sum(one.differ for one in saved)} differ"
-    shell = "\n".join(f"tcprobe audit {one.package}" for one in saved)
+    sums = f"{sum(one.agree for one in saved_audits)} layouts agree, {sum(one.differ for one in saved_audits)} differ"
+    shell = "\n".join(f"tcprobe audit {one.package}" for one in saved_audits)
     found = stated_otherwise(facts)
     parts = [
         ListPart("By package", "by-package", heads=heads, rows=rows, sorts=True),
         *([ListPart("What differs", "findings", "", found.heads, found.rows)] if found.rows else []),
         ListPart("In the shell", "shell", "A package that is installed, or layouts of your own as CSV:", code=shell),
     ]
-    shown = {"paragraphs": [HOW, f"Of {len(saved)} packages: {sums}."], "parts": parts}
+    shown = {"paragraphs": [HOW, f"Of {len(saved_audits)} packages: {sums}."], "parts": parts}
     return View(AUDIT, "list", "Audits of packages", "What Python packages state of layouts, against the tables", shown)
 
 
@@ -105,8 +105,8 @@ def _compilers(facts: Facts, survey: SavedSurvey) -> View:
     return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree in, and the exceptions", shown)
 
 
-def _told(facts: Facts, head: str, anchor: str, text: str, said: Iterable[Told]) -> ListPart:
-    lines = list(said)
+def _told(facts: Facts, head: str, anchor: str, text: str, told: Iterable[Told]) -> ListPart:
+    lines = list(told)
     heads = ["What", "Archs", "Forms", "Versions", *(["Words"] if any(one.words for one in lines) else [])]
     rows = []
     for one in lines:

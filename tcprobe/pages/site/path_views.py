@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.kernel.explain import explained
 from tcprobe.pages.site import markup
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.recipe_views import KernelPages, multiply
+from tcprobe.pages.site.kernel_pages import KernelPages, multiply
 from tcprobe.pages.site.render import ListPart, View
 from tcprobe.pages.site.way import ways
 
@@ -47,9 +47,9 @@ def _index(kernels: Sequence[KernelPages]) -> View:
     return View(PAGE, "list", "The way of one element", about, shown)
 
 
-def _kind(step: str) -> str:
+def _kind(step_name: str) -> str:
     """What a step is: its first word."""
-    return re.split(r"[: ,]", step, maxsplit=1)[0].replace("read", "read by wgmma")
+    return re.split(r"[: ,]", step_name, maxsplit=1)[0].replace("read", "read by wgmma")
 
 
 def _way(facts: Facts, kernel_pages: KernelPages) -> View:
@@ -79,6 +79,6 @@ def _way(facts: Facts, kernel_pages: KernelPages) -> View:
     return View(kernel_pages.way, "way", title, f"{title}: from global memory to D", shown)
 
 
-def _bank(step: str) -> int | None:
+def _bank(step_name: str) -> int | None:
     """The bank of the byte of shared memory that a step names."""
-    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step)) else None
+    return int(found[1]) // 4 % 32 if (found := _BYTE.search(step_name)) else None

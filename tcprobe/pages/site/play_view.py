@@ -8,12 +8,11 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.tile import UNTYPED, bits_of
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.pages.site import markup
+from tcprobe.pages.site import addresses, markup
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import View
 from tcprobe.values import Json
 
-PAGE = "play/banks.html"
 SWIZZLES = ("1,4,3", "2,4,3", "3,4,3", "5,2,5", "32B", "64B", "128B")
 
 
@@ -37,5 +36,9 @@ def view(facts: Facts) -> View:
         "data": markup.data({"kind": "banks", "types": types, "rules": by_access}),
     }
     return View(
-        PAGE, "banks", "Bank conflicts of a tile", "Swizzles and padding tried out, by the measured rule", shown
+        addresses.PLAYGROUND,
+        "banks",
+        "Bank conflicts of a tile",
+        "Swizzles and padding tried out, by the measured rule",
+        shown,
     )

@@ -4,68 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import NamedTuple
 
-from tcprobe.errors import DataError, UsageError
-from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
 from tcprobe.pages.site import addresses
-from tcprobe.pages.site.facts import Facts, for_every_n
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.kernel_pages import KernelPages, multiply
 from tcprobe.pages.site.recipes import Recipe, answered, recipes
 from tcprobe.pages.site.render import Links, ListPart, View
-from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
 PAGE = "recipes/index.html"
 KERNEL = "recipes/kernel.html"
-# the kernels that have pages: by arch the types
-KERNELS = {
-    "sm_70": ("f16",),
-    "sm_75": ("f16", "s8"),
-    "sm_80": ("f16", "bf16", "tf32", "s8"),
-    "sm_89": ("f16", "e4m3"),
-    "sm_90": ("f16", "bf16", "tf32", "e4m3", "s8"),
-    "sm_120": ("f16", "e4m3"),
-}
 _NAME = re.compile(r"\b(?:mma|wmma|wgmma|ldmatrix|stmatrix)\.[\w.:]+")
-
-
-class KernelPages(NamedTuple):
-    """A kernel by its arch and type, the command that prints it, and its pages: code and the way of an element."""
-
-    kernel: GemmKernel
-    arch: str
-    type: str
-
-    @property
-    def command(self) -> str:
-        """As in a shell."""
-        return f"tcprobe kernel gemm --arch {self.arch} --type {self.type}"
-
-    @property
-    def head(self) -> str:
-        """In words."""
-        return f"{self.type} on {self.arch}"
-
-    @property
-    def code(self) -> str:
-        """The page of its code."""
-        return f"recipes/kernel-{self.arch}-{self.type}.html"
-
-    @property
-    def way(self) -> str:
-        """The page that follows an element through it."""
-        return f"path/{self.arch}-{self.type}.html"
-
-
-def kernels(layers: Layers) -> tuple[KernelPages, ...]:
-    """Those that the folders have tables for."""
-    found = []
-    for arch, kinds in KERNELS.items():
-        for kind in kinds:
-            with suppress(UsageError, DataError):
-                found.append(KernelPages(gemm(GemmOptions(arch, kind), layers), arch, kind))
-    return tuple(found)
 
 
 def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
@@ -74,7 +23,7 @@ def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     if kernels:
         pages.append(_kernels(kernels))
     if pages:
-        yield _index(pages)
+        yield _index(pages, kernels)
     yield from pages
     yield from (_kernel(facts, one) for one in kernels)
 
@@ -84,13 +33,15 @@ def links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", PAGE)] if facts.layers.with_published else []
 
 
-def _index(pages: Sequence[View]) -> View:
+def _index(recipe_pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
-    listed: Links = [(page.title, page.page) for page in pages]
+    listed: Links = [(page.title, page.page) for page in recipe_pages]
+    codes: Links = [(one.head, one.code) for one in kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
+    parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
     shown = {"paragraphs": [about], "parts": parts}
     return View(PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", shown)
 
@@ -113,10 +64,10 @@ def _recipe(facts: Facts, recipe: Recipe) -> View | None:
     return View(page, "recipe", recipe.title, recipe.words, {"words": recipe.words, "cases": cases})
 
 
-def _named(facts: Facts, command: str, arch: str) -> list[tuple[str, str]]:
+def _named(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]:
     """The pages of what a command names, on its arch."""
     found = []
-    for id_ in dict.fromkeys(_NAME.findall(command)):
+    for id_ in dict.fromkeys(_NAME.findall(typed_command)):
         if fact := facts.of.get(id_):
             n = f"&n={fact.of_n(id_)}" if fact.grows else ""
             found.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
@@ -175,11 +126,3 @@ def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
     }
     title = f"GEMM kernel: {kernel_pages.head}"
     return View(kernel_pages.code, "recipe", title, words, {"words": words, "cases": [case]})
-
-
-def multiply(facts: Facts, kernel_pages: KernelPages) -> list[tuple[str, str]]:
-    """The page of the multiply of a kernel, on its arch and for its N."""
-    row = kernel_pages.kernel.asked.instruction
-    name = facts.named.get(row.id, "")
-    n = f"&n={row.shape.n}" if name == for_every_n(row.id, row.shape) != row.id else ""
-    return [(row.id, f"{addresses.instruction(name)}?arch={kernel_pages.arch}{n}")] if name else []

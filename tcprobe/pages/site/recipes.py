@@ -15,7 +15,7 @@ from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import coded
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
-from tcprobe.ask.path.answer import formulas
+from tcprobe.ask.path.progress import formulas
 from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.mask import masked
 from tcprobe.ask.repack import cuda as repacked_code
@@ -65,9 +65,9 @@ class Recipe(NamedTuple):
     asked: tuple[RecipeCommand, ...]
 
 
-def answered(asked: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
+def answered(recipe_commands: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
     """What folders can answer; what they have no tables for is left out."""
-    for one in asked:
+    for one in recipe_commands:
         with suppress(UsageError, DataError):
             yield one, one.answer(layers)
 
@@ -86,10 +86,12 @@ def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers)
     return RecipeAnswer([*lines, *_moved(found), *_origins(tiles.source, tiles.target)], header([found]))
 
 
-def _moved(found: Conversion) -> list[str]:
-    fewest = "; no scheme of 32-bit words has fewer shuffles" if found.fewest and "shuffle" in found.costs else ""
-    lines = [found.summary, f"a lane: {found.words}{fewest}", *filter(None, [found.fills])]
-    return [*lines, f"order of k: {' '.join(map(str, found.tiling.order))}"] if found.tiling.order else lines
+def _moved(conversion: Conversion) -> list[str]:
+    fewest = (
+        "; no scheme of 32-bit words has fewer shuffles" if conversion.fewest and "shuffle" in conversion.costs else ""
+    )
+    lines = [conversion.summary, f"a lane: {conversion.words}{fewest}", *filter(None, [conversion.fills])]
+    return [*lines, f"order of k: {' '.join(map(str, conversion.tiling.order))}"] if conversion.tiling.order else lines
 
 
 def _origins(*cells: Cell) -> list[str]:

@@ -13,6 +13,7 @@ from tcprobe.pages.site import markup
 from tcprobe.text import escaped
 from tcprobe.values import Json
 
+LinkList = list[tuple[str, str]]
 Links = Sequence[tuple[str, str]]  # (text, address, which may be empty)
 
 

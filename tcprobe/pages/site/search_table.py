@@ -19,6 +19,7 @@ from tcprobe.sass.lowering import Lowering
 from tcprobe.values import Json
 
 MOST_FORMS = 4  # of an opcode
+ALIKE = ("a/", "g/", "c/", "recipes/", "path/")  # pages whose headings say what those of many others say
 _HEAD = re.compile(r'<h[23] id="([^"]+)"[^>]*>(.*?)</h[23]>', re.DOTALL)
 _TITLE = re.compile(r"<title>(.*?) · tcprobe</title>")
 _TAG = re.compile(r"<[^>]*>")
@@ -109,7 +110,7 @@ def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
         title = _TITLE.search(text)
         shown = unescape(title[1]) if title else address
         yield [shown, address, SUBJECTS.get(address, "") or _generation(address)]
-        for anchor, head in _HEAD.findall(text) if not address.startswith(("a/", "g/", "c/")) else ():
+        for anchor, head in _HEAD.findall(text) if not address.startswith(ALIKE) else ():
             at = f"{address}#{anchor}"
             yield [f"{shown}: {unescape(_TAG.sub('', head))}", at, SUBJECTS.get(at, "")]
 

@@ -12,9 +12,8 @@ from tcprobe.ask.tile import TMA, parse_shared, parse_tile, swizzled
 from tcprobe.ask.tile_cost import TileCost, cost
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.index_view import Links
 from tcprobe.pages.site.markup import colour
-from tcprobe.pages.site.render import ListPart, View
+from tcprobe.pages.site.render import LinkList, ListPart, View
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _there(facts: Facts, shown_access: Access) -> bool:
     return shown_access.fragment is None or shown_access.fragment in facts.facts
 
 
-def _links(drawn: list[View]) -> Links:
+def _links(drawn: list[View]) -> LinkList:
     return [(view.title, view.page) for view in drawn]
 
 

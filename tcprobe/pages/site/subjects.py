@@ -7,15 +7,16 @@ SUBJECTS = {
     "s/swizzle-swizzle-32b.html": "swizzle<1,4,3> 32b tma pattern",
     "s/swizzle-swizzle-64b.html": "swizzle<2,4,3> 64b tma pattern",
     "s/swizzle-swizzle-128b.html": "swizzle<3,4,3> 128b tma pattern",
+    "s/columns-of-floats.html": "column columns access way 32-way transpose",
     "cost.html": "latency throughput cycles cost interval speed how fast timing issue rate flops performance hmma sync",
     "numerics.html": "rounding precision numerics accumulate accumulation exact truncation subnormal nan denormal "
-    "nearest deterministic accumulator bit result",
+    "nearest deterministic",
     "tensor-memory.html": "tmem tensor memory tcgen05 blackwell b200 5th generation umma allocation columns lanes 512",
     "diff.html": "differences difference between archs change volta turing ampere hopper compare vs same gpus",
     "errata.html": "errata wrong manual error ptx isa documentation bug mistake figure cutlass layout",
     "audit.html": "audit package packages python triton cutlass tilelang tinygrad jax tvm layouts checked agree "
     "hardware",
-    "compilers.html": "compiler compilers ptxas nvcc version versions cuda toolkit differences agree layout",
+    "compilers.html": "compiler compilers ptxas nvcc version versions cuda toolkit agree layout",
     "method.html": "how measured method trust guide",
     "method.html#descriptor": "descriptor",
     "method.html#holds": "who holds element owner which thread lane register has",
@@ -36,7 +37,7 @@ SUBJECTS = {
     "recipes/repacked-weights.html": "weights repack packing interleave quantized int4 marlin w4a16 w4a8 "
     "dequantize gemm",
     "recipes/ldmatrix.html": "load ldmatrix a b tile shared memory trans",
-    "recipes/kernel.html": "gemm kernel complete whole source code hgemm cuda matmul tensor core",
+    "recipes/kernel.html": "gemm kernel complete whole source code hgemm cuda matmul",
     "path/index.html": "whole path global memory shared tma cp.async ldmatrix wgmma mma pipeline step by step data "
-    "tensor core element",
+    "element",
 }

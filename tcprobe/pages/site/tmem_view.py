@@ -10,8 +10,9 @@ from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, ext
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.site import addresses, fact_view, words
+from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import Links
 from tcprobe.references.memory_operand import LANES
 from tcprobe.values import Json
@@ -24,7 +25,7 @@ FORMS = (
     *((f"tcgen05.mma.cta_group::{group}.kind::f16", 0) for group in (1, 2)),
     ("tcgen05.mma.ws.cta_group::1.kind::f16", 0),
     ("tcgen05.mma.sp.cta_group::1.kind::f16", 0),
-    *((f"tcgen05.mma.cta_group::{group}.kind::mxf8f6f4", 1) for group in (1, 2)),
+    ("tcgen05.mma.cta_group::1.kind::mxf8f6f4", 1),
     ("tcgen05.mma.cta_group::1.kind::mxf4nvf4", 4),
 )
 MOST_N = 128  # columns of D, so that all operands stand side by side
@@ -81,29 +82,29 @@ def _figure(instruction: Instruction, m: int, vector: int) -> Json:
     }
 
 
-def _placed(in_memory: MemoryOperand, wanted: Wanted) -> InTensorMemory | None:
+def _placed(in_memory: MemoryOperand, wanted_sizes: Wanted) -> InTensorMemory | None:
     """Where an operand is; None where nobody states it for this M and N."""
     try:
-        extent(in_memory.form, "m", wanted.m)
-        return placed(in_memory, wanted)
+        extent(in_memory.form, "m", wanted_sizes.m)
+        return placed(in_memory, wanted_sizes)
     except UsageError:
         return None
 
 
-def _said(found: InTensorMemory) -> str:
-    said = found.statement
-    times = f", each held {found.held} times" if found.held > 1 else ""
-    letter = f", layout {found.letter}" if found.letter and found.operand.name == "d" else ""
+def _said(held_there: InTensorMemory) -> str:
+    said = held_there.statement
+    times = f", each held {held_there.held} times" if held_there.held > 1 else ""
+    letter = f", layout {held_there.letter}" if held_there.letter and held_there.operand.name == "d" else ""
     return f"{said.rows} x {said.cols} of {said.bits} bits{letter}{times}; {said.source}"
 
 
-def _regions(found: InTensorMemory) -> Iterator[Region]:
+def _regions(held_there: InTensorMemory) -> Iterator[Region]:
     """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
-    said, across = found.statement, found.operand.name == "scale_b"
+    said, across = held_there.statement, held_there.operand.name == "scale_b"
     cells: dict[tuple[int, int], dict[int, int]] = {}
     for row, col in product(range(said.rows), range(said.cols)):
         line = col if across else row
-        for place in found.places(row, col):
+        for place in held_there.places(row, col):
             of = cells.setdefault((place.cta, place.lane), {})
             of[place.column] = min(line, of.get(place.column, line))
     runs = sorted(run for (cta, lane), of in cells.items() for run in _runs(cta, lane, of))
@@ -132,20 +133,21 @@ def _runs(cta: int, lane: int, line_of: Mapping[int, int]) -> Iterator[tuple[int
         yield cta, first, count, lane, line
 
 
-def _drawn(name: str, one: Region, start: int) -> Json:
+def _drawn(name: str, region: Region, start: int) -> Json:
     """A rectangle: where, its colour by the first row, and what it holds."""
     axis = "column" if name == "scale_b" else "row"
-    rows = f"{axis}s {one.row} to {one.row + one.lanes - 1}" if one.lanes > 1 else f"{axis} {one.row}"
-    first = start + one.column
+    rows = f"{axis}s {region.row} to {region.row + region.lanes - 1}" if region.lanes > 1 else f"{axis} {region.row}"
+    first = start + region.column
     return {
         "x": first * X,
-        "y": one.cta * (LANES * Y + GAP) + one.lane * Y,
-        "w": one.columns * X,
-        "h": one.lanes * Y,
-        "of": f"c{one.row // 16 % 8}",
-        "text": f"{words.name_of(name)}: {rows}" if one.columns * X >= 100 and one.lanes >= 8 else "",
-        "said": f"{words.name_of(name)}: {rows}; cta {one.cta}, lanes {one.lane} to {one.lane + one.lanes - 1}, "
-        f"columns {first} to {first + one.columns - 1}",
+        "y": region.cta * (LANES * Y + GAP) + region.lane * Y,
+        "w": region.columns * X,
+        "h": region.lanes * Y,
+        "of": f"c{region.row // 16 % 8}",
+        "text": f"{words.name_of(name)}: {rows}" if region.columns * X >= 100 and region.lanes >= 8 else "",
+        "said": f"{words.name_of(name)}: {rows}; cta {region.cta}, "
+        f"lanes {region.lane} to {region.lane + region.lanes - 1}, "
+        f"columns {first} to {first + region.columns - 1}",
     }
 
 
@@ -156,14 +158,14 @@ def loads(facts: Facts) -> list[Sequence[Links]]:
         fragment = fact.fragment
         if not (fragment.id.startswith("tcgen05.ld.") and fragment.operand == "d"):
             continue
-        picture = fact_view.picture(fact.main)
+        drawn = picture(fact.main)
         rows.append(
             [
                 [(fragment.id, addresses.fact(fact.id))],
                 [(f"{fragment.rows} lanes x {fragment.cols} column{'s' * (fragment.cols > 1)}", "")],
                 [(str(fragment.registers), "")],
                 [(words.formula(fact.main.table).replace("\n", "; "), "")],
-                [("picture", picture)] if picture else [("-", "")],
+                [("picture", drawn)] if drawn else [("-", "")],
             ]
         )
     return rows

@@ -13,11 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import product
 from operator import xor
+from typing import TYPE_CHECKING
 
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel.explain import explained
-from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.kernel.gemm import GemmKernel
 
 Part = str | Json  # words, or how a number is made
 At = tuple[int, int, int]  # row of A and D, column of B and D, k
@@ -54,31 +57,31 @@ def _steps(kernel: GemmKernel, number: int, corner: At) -> list[list[Part]]:
     return [_step(partial(_nth, said, step), sides, points) for step in range(len(said((0, 0, 0))))]
 
 
-def _nth(said: Callable[[At], list[str]], number: int, element: At) -> str:
-    return said(element)[number]
+def _nth(words_at: Callable[[At], list[str]], number: int, element: At) -> str:
+    return words_at(element)[number]
 
 
 def _sample() -> list[At]:
     return [*product(SAMPLED[::2], SAMPLED[1::2], SAMPLED[::3])]
 
 
-def _step(said: Callable[[At], str], sides: Sequence[int], points: Sequence[At]) -> list[Part]:
-    if said((0, 0, 0)).startswith("global: "):
-        return [{"global": said((0, 0, 0))[len("global: ")]}]
-    texts = _NUMBER.split(_outside(said((0, 0, 0))))
-    spoken = [_outside(said(at)) for at in points]
+def _step(words_of: Callable[[At], str], tile_sides: Sequence[int], places_seen: Sequence[At]) -> list[Part]:
+    if words_of((0, 0, 0)).startswith("global: "):
+        return [{"global": words_of((0, 0, 0))[len("global: ")]}]
+    texts = _NUMBER.split(_outside(words_of((0, 0, 0))))
+    spoken = [_outside(words_of(at)) for at in places_seen]
     if any(_NUMBER.split(words) != texts for words in spoken):
         raise ValueError(f"elements whose ways differ in more than numbers: {spoken[0]}")
     numbers = [_numbers(words) for words in spoken]
     images = [
-        [_numbers(_outside(said(_one(axis, bit)))) for bit in range(side.bit_length() - 1)]
-        for axis, side in enumerate(sides)
+        [_numbers(_outside(words_of(_one(axis, bit)))) for bit in range(side.bit_length() - 1)]
+        for axis, side in enumerate(tile_sides)
     ]
-    zero = _numbers(_outside(said((0, 0, 0))))
+    zero = _numbers(_outside(words_of((0, 0, 0))))
     parts: list[Part] = [texts[0]]
     for place, after in enumerate(texts[1:]):
         column = [[image[place] for image in of] for of in images]
-        parts += [_number(zero[place], column, points, [at[place] for at in numbers]), after]
+        parts += [_number(zero[place], column, places_seen, [at[place] for at in numbers]), after]
     return _joined(parts)
 
 
@@ -97,20 +100,23 @@ def _one(axis: int, bit: int) -> At:
     return at[0], at[1], at[2]
 
 
-def _number(zero: int, images: list[list[int]], points: Sequence[At], expected: list[int]) -> Part:
+def _number(zero: int, bit_images: list[list[int]], places_seen: Sequence[At], expected: list[int]) -> Part:
     """How a number follows from an element's place; ValueError where neither way gives what is expected."""
-    by_xor = [[image ^ zero for image in of] for of in images]
-    by_sum = [[image - zero for image in of] for of in images]
+    by_xor = [[image ^ zero for image in of] for of in bit_images]
+    by_sum = [[image - zero for image in of] for of in bit_images]
     for op, of in (("xor", by_xor), ("sum", by_sum)):
-        if [value(op, zero, of, at) for at in points] == expected:
+        if [value(op, zero, of, at) for at in places_seen] == expected:
             return str(zero) if not any(map(any, of)) else {"op": op, "zero": zero, "images": of}
     raise ValueError(f"a number that is neither a sum nor an XOR of bits: {expected[:8]}")
 
 
-def value(op: str, zero: int, images: Sequence[Sequence[int]], element: Sequence[int]) -> int:
+def value(op: str, zero: int, bit_images: Sequence[Sequence[int]], coordinates: Sequence[int]) -> int:
     """The number of an element of the tile."""
     chosen = [
-        image for of, place in zip(images, element, strict=True) for bit, image in enumerate(of) if place >> bit & 1
+        image
+        for of, place in zip(bit_images, coordinates, strict=True)
+        for bit, image in enumerate(of)
+        if place >> bit & 1
     ]
     return reduce(xor, chosen, zero) if op == "xor" else sum(chosen, zero)
 

@@ -38,7 +38,7 @@ def _form(facts: Facts, kind: str) -> Instruction | None:
     return max(fits, key=lambda row: dtype(row.fragment("d").type).bits, default=None)
 
 
-def _view(facts: Facts, forms: dict[str, Instruction]) -> View:
+def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
     shown = tile(*SHOWN)
     types: dict[str, Any] = {
         kind: {
@@ -47,7 +47,7 @@ def _view(facts: Facts, forms: dict[str, Instruction]) -> View:
             "form": for_every_n(row.id, row.shape).replace("nNk", "n{n}k"),
             "page": addresses.instruction(facts.named[row.id]),
         }
-        for kind, row in forms.items()
+        for kind, row in by_type.items()
     }
     said = to_json(shown)
     lines = [
@@ -57,7 +57,7 @@ def _view(facts: Facts, forms: dict[str, Instruction]) -> View:
         f"tensor map: {shown.boxes} x box {' x '.join(map(str, shown.box))}, {said['tma']['data_type']}, "
         f"{said['tma']['swizzle']}",
     ]
-    row = forms[SHOWN[1]]
+    row = by_type[SHOWN[1]]
     command = f"tcprobe descriptor --tile {shown.lines}x{shown.k} --instruction {row.id}.a_smem --major k --swizzle 128"
     return View(
         PAGE,

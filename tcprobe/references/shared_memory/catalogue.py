@@ -47,17 +47,17 @@ NO_OPTIONS = Options()
 def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulated:
     """The offsets of a tile of `extent`. UsageError for an unknown name and for what its definition does not allow."""
     if min(extent) < 1 or extent[0] * extent[1] > MOST_CELLS:
-        raise UsageError(f"--extent {extent[0]},{extent[1]}: both from 1 on, together at most {MOST_CELLS} elements.")
+        raise UsageError(f"`extent` {extent[0]},{extent[1]}: both from 1 on, together at most {MOST_CELLS} elements.")
     if options.stride is not None and not 1 <= options.stride < MOST_STRIDE:
-        raise UsageError(f"--stride {options.stride}: from 1 to {MOST_STRIDE - 1}.")
+        raise UsageError(f"`stride` {options.stride}: from 1 to {MOST_STRIDE - 1}.")
     for kind in (_tma, _cute, _cutlass, _swizzle):
         tabulated = kind(name, extent, options)
         if tabulated:
             return tabulated
     plain = {known.partition("<")[0]: known for known in names()}
     near = [plain[similar] for similar in difflib.get_close_matches(name.partition("<")[0], plain, n=2)]
-    hint = f"perhaps {' or '.join(near)}." if near else "`tcprobe swizzle table help` lists them."
-    raise UsageError(f"no address map is called {name!r}; {hint}")
+    hint = f"; perhaps {' or '.join(near)}" if near else ""
+    raise UsageError(f"no address map is called {name!r}{hint}.", "" if near else "address maps")
 
 
 def pattern(name: str, options: Options) -> tuple[Pair, Options]:
@@ -70,7 +70,7 @@ def pattern(name: str, options: Options) -> tuple[Pair, Options]:
         atom = cute.resolve(name, options.bits)
         if atom is None:
             tabulate(name, (1, 1), options)
-            raise UsageError(f"{name} has no extent of its own: give --extent E0,E1.")
+            raise UsageError(f"{name} has no extent of its own: give `extent` E0,E1.")
         return atom.shape, options
     options = options._replace(bits=options.bits or 8)
     b, m, s = named.swizzle.to_json()
@@ -88,7 +88,7 @@ def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
     mode = tma.resolve(name)
     if mode is None:
         return None
-    _refuse(name, "--stride", options.stride, "a box has no stride of its own")
+    _refuse(name, "`stride`", options.stride, "a box has no stride of its own")
     check_mode(mode, options.arch)
     box = tma.Box(extent, options.bits or 8, options.base or 0)
     return Tabulated(BYTES, mode(*_coordinates(extent), box), box.bits)
@@ -107,8 +107,8 @@ def _cute(name: str, extent: Pair, options: Options) -> Tabulated | None:
     atom = cute.resolve(name, options.bits)
     if atom is None:
         return None
-    _refuse(name, "--stride", options.stride, "atoms lie side by side")
-    _refuse(name, "--base", options.base, "offsets count from where the tile begins")
+    _refuse(name, "`stride`", options.stride, "atoms lie side by side")
+    _refuse(name, "`base`", options.base, "offsets count from where the tile begins")
     return Tabulated(ELEMENTS, atom(*_coordinates(extent), extent), atom.bits)
 
 
@@ -116,9 +116,9 @@ def _cutlass(name: str, extent: Pair, options: Options) -> Tabulated | None:
     layout = cutlass.resolve(name)
     if layout is None:
         return None
-    _refuse(name, "--base", options.base, "offsets count from where the tile begins")
+    _refuse(name, "`base`", options.base, "offsets count from where the tile begins")
     if layout.bits and options.bits not in (None, layout.bits):
-        raise UsageError(f"{name}: --bits {options.bits}, where the name says {layout.bits}.")
+        raise UsageError(f"{name}: `bits` {options.bits}, where the name says {layout.bits}.")
     offsets = layout(*_coordinates(extent), options.stride or layout.packed(extent))
     return Tabulated(ELEMENTS, offsets, layout.bits or options.bits)
 
@@ -127,7 +127,7 @@ def _swizzle(name: str, extent: Pair, options: Options) -> Tabulated | None:
     named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
     if named is None:
         return None
-    _refuse(name, "--base", options.base, "offsets count from where the tile begins")
+    _refuse(name, "`base`", options.base, "offsets count from where the tile begins")
     first, second = _coordinates(extent)
     offsets = first + second * (options.stride or extent[0])
     return Tabulated(ELEMENTS, named.swizzle(offsets), options.bits)

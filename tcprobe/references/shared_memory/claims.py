@@ -108,11 +108,11 @@ def _congruous_is_umma() -> bool:
     )
 
 
-def _multiplicand_is(bits: int, factor: int, swizzle: Swizzle) -> bool:
+def _multiplicand_is(bits: int, factor: int, claimed: Swizzle) -> bool:
     crosswise = 1024 // bits // factor
     first, second = np.indices((crosswise, 64))
     plain = first + second * crosswise
-    return np.array_equal(cutlass.multiplicand(first, second, crosswise, bits, crosswise), swizzle(plain))
+    return np.array_equal(cutlass.multiplicand(first, second, crosswise, bits, crosswise), claimed(plain))
 
 
 def _place_dropped() -> bool:

@@ -86,7 +86,7 @@ def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
         raise UsageError(f"{name}: {match[3]!r} is not a type of known width; known are {', '.join(TYPES)}.")
     wide = TYPES[match[3]] if match[3] else bits
     if wide is None or bits not in (None, wide):
-        raise UsageError(f"{name}: --bits gives the width of an element" + (f", here {wide}." if wide else "."))
+        raise UsageError(f"{name}: `bits` gives the width of an element" + (f", here {wide}." if wide else "."))
     swizzle, span, runs = SPANS[match[2]]
     own = swizzle.in_elements(wide)
     if own is None or span * 8 % wide:

@@ -12,7 +12,7 @@
   // words of questions that tell no page from another
   const STOP = new Set(("a an and are as at be by can do does doing did every from gets get got how i if in into is it its me mean " +
     "means my no not of on one or other say that the their there this to use used using was what when where which who why " +
-    "will with without work works would you example explained between about should need it").split(" "));
+    "core cores will with without work works would you example explained between about should need it").split(" "));
   const TOPICS = { "cost.html": "#cost", "numerics.html": "#arithmetic" };
 
   /** Ids with their parts, once. */
@@ -51,7 +51,7 @@
 
   /** What is asked: words as parts of ids, an arch, an N, an element or a slot. */
   function read(/** @type {string} */ text, /** @type {any} */ table) {
-    const asked = { wants: /** @type {string[][]} */ ([]), archs: /** @type {string[]} */ ([]), arch: "", n: "", element: null, slot: null, words: /** @type {string[]} */ ([]) };
+    const asked = { topics: 0, wants: /** @type {string[][]} */ ([]), archs: /** @type {string[]} */ ([]), arch: "", n: "", element: null, slot: null, words: /** @type {string[]} */ ([]) };
     let rest = text.trim().slice(0, 200);
     const arch = (/** @type {string} */ name) => { asked.archs.push(asked.arch = name); };
     const take = (pattern, act) => { rest = rest.replace(pattern, (...of) => { act(of); return " "; }); };
@@ -82,7 +82,7 @@
     if (STOP.has(clean) && !(clean === "a" && asked.shaped)) return;
     asked.words.push(clean);
     const topic = Object.keys(TOPICS).find((page) => table.pages.some(([, at, more]) => at === page && more.split(" ").includes(clean)));
-    if (topic) return void (asked.topic = TOPICS[topic]);
+    if (topic) return void (asked.topic = TOPICS[topic], asked.topics++);
     const shape = SHAPE.exec(clean);
     const meant = table.meanings.get(clean);
     if (shape && shape[0].length > 2) {
@@ -124,7 +124,7 @@
     if (asked.arch && !asked.words.length) return [{ text: asked.arch, page: `a/${asked.arch}.html` }];
     const exact = entries(table).find((entry) => entry.id.toLowerCase() === query.toLowerCase().replace(/\.sync\.aligned|\.sync|\.aligned/g, ""));
     const ids = exact ? [exact, ...ranked(asked, table).filter((entry) => entry !== exact)] : ranked(asked, table);
-    const listed = pages(asked.words, table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
+    const listed = pages([...asked.words, ...asked.archs], table), shown = ids.slice(0, MOST).map((entry) => hit(entry, asked, table));
     return [...answers(ids, asked, table), ...(exact || idsFirst(ids, listed, asked, table) ? [...shown, ...listed] : [...listed, ...shown])].slice(0, MOST);
   }
 
@@ -132,7 +132,9 @@
   function idsFirst(ids, listed, asked, table) {
     if (!ids.length || !listed.length) return ids.length > 0;
     const told = asked.words.filter((/** @type {string} */ word) => !table.noisy.has(word)).length + (asked.element || asked.slot ? 1 : 0);
-    const part = asked.topic ? 1 : asked.had / Math.max(1, told, asked.wants.length), page = listed[0].covers;
+    // the bare name of a family; of tcgen05 there is a page
+    if (asked.words.length === 1 && asked.words[0] !== "tcgen05" && table.stems.includes(asked.words[0])) return true;
+    const part = asked.topics === 1 ? 1 : asked.had / Math.max(1, told, asked.wants.length), page = listed[0].covers;
     if (Math.abs(part - page) > 0.01) return part > page;
     return ids[0].score >= 3 * asked.had && (asked.had > 0) && !listed[0].own;
   }
@@ -234,9 +236,9 @@
     for (const { title, page, own, all } of found) {
       const there = asked.map((word) => all.has(word) || (word.length > 3 && Array.from(all).some((/** @type {any} */ one) => one.startsWith(word))));
       const covers = there.reduce((total, is, at) => total + (is ? weights[at] : 0), 0) / sum;
-      if (covers < 0.34) continue;
       const count = there.filter(Boolean).length;
-      const rank = -10 * covers - 0.2 * asked.filter((word) => own.has(word)).length + (page.includes("#") ? 0.4 : 0) + (page.startsWith("l/") ? 3 : 0) + (page.startsWith("index.html") ? 3 : 0) + all.size / 200;
+      if (Math.max(covers, count / asked.length) < 0.3) continue;
+      const rank = -10 * covers - 0.2 * asked.filter((word) => own.has(word)).length + (page.includes("#") ? 0.4 : 0) + (page.startsWith("l/") ? 3 : 0) - (page.endsWith("/index.html") ? 0.5 : 0) + (page.startsWith("index.html") ? 3 : 0) + all.size / 200;
       listed.push({ text: title, page, rank, covers: Math.min(covers, count / asked.length), own: asked.every((word) => own.has(word)) });
     }
     return listed.sort((one, other) => one.rank - other.rank).slice(0, 6);

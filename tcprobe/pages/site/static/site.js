@@ -145,7 +145,7 @@
   function thumbnails(/** @type {any} */ place) {
     for (const link of all("a[href]", place)) {
       const of = /^(.*)l\/([0-9a-f]{12})\.html$/.exec(link.getAttribute("href"));
-      if (!of) continue;
+      if (!of || !link.textContent.includes(of[2])) continue;
       const image = make("img", "", "thumb");
       image.loading = "lazy";
       image.alt = "";

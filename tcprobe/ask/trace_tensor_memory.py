@@ -1,0 +1,215 @@
+"""What feeds an element of D in tensor memory: where A, B, metadata and scale factors of each product are.
+
+>>> from tcprobe.isa import inventory
+>>> form = inventory.instructions()["tcgen05.mma.cta_group::2.kind::f16"]
+>>> found = traced(form, TensorTraceRequest(m=128, n=256), 70, 200)
+>>> found.d[0], found.meetings[9].a_byte, found.meetings[9].b_bytes, found.b_cta
+(TensorCell(cta=1, lane=70, column=72, bit=0), 226, (2434,), 1)
+
+Bytes count from the start addresses of the descriptors, k contiguous. Nothing is measured. Each of two CTAs has half of
+the rows of A and half of the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, placed
+from tcprobe.errors import UsageError
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.layout.descriptor import Descriptor, offsets, packed
+from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
+from tcprobe.values import Json
+
+BYTE = 8
+# stored elements of a chunk of A, and the elements that they are some of (PTX ISA 9.1, section 9.7.16.10.8)
+CHUNKS = {"tf32": (1, 2), "mxf4": (4, 8), "mxf4nvf4": (4, 8)}
+OTHER_CHUNK = (2, 4)
+
+
+class TensorTraceRequest(NamedTuple):
+    """M and N, the usual by default; the swizzle of A and B; A in tensor memory; selector and scales of a row."""
+
+    m: int | None = None
+    n: int | None = None
+    swizzle: int = 0
+    a_in_tensor: bool = False
+    selector: int | None = None
+    vector: int | None = None
+
+
+class TensorMeeting(NamedTuple):
+    """A[row][stored] meets B[k][col], of a sparse form one of several k; A lies at `a_byte`, or in cells.
+
+    `e` are the cells of the index that says which k, `scales` those of the factors of A and B, by operand.
+    """
+
+    stored: int
+    k: tuple[int, ...]
+    a_byte: int | None
+    a: tuple[TensorCell, ...]
+    b_bytes: tuple[int, ...]
+    e: tuple[TensorCell, ...]
+    scales: dict[str, tuple[int, int, tuple[TensorCell, ...]]]
+
+
+class TensorTrace(NamedTuple):
+    """D[row][col] of M x N in its cells; the CTAs whose shared memory A and B are in; products in the order of A.
+
+    `descriptors` are those of A and B.
+    """
+
+    form: Instruction
+    placed_d: InTensorMemory
+    row: int
+    col: int
+    descriptors: tuple[Descriptor, Descriptor]
+    a_cta: int
+    b_cta: int
+    meetings: tuple[TensorMeeting, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def d(self) -> tuple[TensorCell, ...]:
+        """The cells of the element."""
+        return self.placed_d.places(self.row, self.col)
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return {
+            "instruction": self.form.id,
+            "status": "documented",
+            "m": self.placed_d.m,
+            "n": self.placed_d.n,
+            "row": self.row,
+            "col": self.col,
+            "d": _plain(self.d),
+            "descriptors": [f"{smem.encode(one):#018x}" for one in self.descriptors],
+            "a_cta": self.a_cta,
+            "b_cta": self.b_cta,
+            "meetings": [_meeting(one) for one in self.meetings],
+            "source": list(self.sources),
+        }
+
+
+def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, col: int) -> TensorTrace:
+    """What feeds D[row][col]; UsageError for an element, sizes, scales or a selector that the form does not have."""
+    whole = _Placed(instruction, asked_with)
+    whole.d.places(row, col)
+    paired = "cta_group::2" in instruction.id
+    a_cta, line = divmod(row, whole.d.m // 2) if paired else (0, row)
+    b_cta, column = divmod(col, whole.d.n // 2) if paired else (0, col)
+    stored = next(o.cols for o in instruction.operands if o.name == "a")
+    meetings = []
+    for at in range(stored):
+        k = _candidates(instruction, at)
+        meetings.append(
+            TensorMeeting(
+                at,
+                k,
+                None if whole.a else whole.byte(0, line, at),
+                whole.a.places(row, at) if whole.a else (),
+                tuple(whole.byte(1, column, each) for each in k),
+                whole.e.places(row, at) if whole.e else (),
+                whole.scales(row, col, k[0]),
+            )
+        )
+    return TensorTrace(instruction, whole.d, row, col, whole.descriptors, a_cta, b_cta, tuple(meetings), whole.sources)
+
+
+class _Placed:
+    """The operands of a form, as they are asked for."""
+
+    def __init__(self, instruction: Instruction, asked_with: TensorTraceRequest) -> None:
+        self.form, self.bits = instruction, WIDTHS.get(instruction.kind or "", BYTE)
+        names = {operand.name for operand in instruction.operands}
+        self.scaled = tuple(name for name in ("scale_a", "scale_b") if name in names)
+        self.vector = _vector(instruction, asked_with.vector) if self.scaled else 0
+        selected = asked_with.selector or 0
+        if asked_with.selector is not None and not (self.scaled or "e" in names):
+            raise UsageError(f"no selector changes {instruction.id}: leave `selector` out.")
+
+        def operand(name: str, vector: int = 0) -> InTensorMemory:
+            selector = selected if selected in selectors(instruction, name, vector) or name == self._chosen else 0
+            return placed(MemoryOperand(instruction, name), Wanted(asked_with.m, asked_with.n, selector, vector))
+
+        self._chosen = self.scaled[0] if self.scaled else "e"
+        self.d = operand("d")
+        self.a = operand("a") if asked_with.a_in_tensor else None
+        self.e = operand("e") if "e" in names else None
+        self._scales = {name: operand(name, self.vector) for name in self.scaled}
+        a, b = (
+            (o.cols if o.name == "a" else o.rows) * self.bits // 8 for o in instruction.operands if o.name in ("a", "b")
+        )
+        self.descriptors = (_descriptor(a, asked_with.swizzle), _descriptor(b, asked_with.swizzle))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Whom it rests on."""
+        there = (self.d, self.a, self.e, *self._scales.values())
+        return tuple(dict.fromkeys([*(one.statement.source for one in there if one), smem.SOURCE]))
+
+    def byte(self, which: int, line: int, k: int) -> int:
+        """Where an element of A (0) or B (1) begins in shared memory, from the start address on."""
+        return int(offsets(self.descriptors[which], "k", line, k, self.bits))
+
+    def scales(self, row: int, col: int, k: int) -> dict[str, tuple[int, int, tuple[TensorCell, ...]]]:
+        """Row, column and cells of the factors that scale k, by operand."""
+        block = k * self.vector // self.form.shape.k
+        elements = {"scale_a": (row, block), "scale_b": (block, col)}
+        return {name: (*elements[name], one.places(*elements[name])) for name, one in self._scales.items()}
+
+
+def _descriptor(k_bytes: int, swizzle: int) -> Descriptor:
+    """Of lines of so many bytes of k, one after the other, or each in a row of a pattern.
+
+    UsageError where such a row is shorter than the k of one multiply.
+    """
+    if not swizzle:
+        return packed(k_bytes)
+    if k_bytes > swizzle:
+        wide = next(width for width in (64, 128) if width >= k_bytes)
+        raise UsageError(
+            f"`swizzle` {swizzle}: the {k_bytes} bytes of k of one multiply are not a row; take `swizzle` {wide}."
+        )
+    return Descriptor(16, 8 * swizzle, swizzle)
+
+
+def _vector(instruction: Instruction, asked_for: int | None) -> int:
+    """How many scales a row has; UsageError where that is not said and not plain."""
+    known = vectors(instruction)
+    if asked_for is None and len(known) == 1:
+        return known[0]
+    if asked_for not in known:
+        raise UsageError(f"{instruction.id} has {' or '.join(map(str, known))} scales a row: say `vector` {known[-1]}.")
+    return asked_for
+
+
+def _candidates(instruction: Instruction, stored: int) -> tuple[int, ...]:
+    """The k that a stored element of A can stand for: its chunk; of 4-bit types, stored in pairs, of its parity."""
+    if not any(operand.name == "e" for operand in instruction.operands):
+        return (stored,)
+    kept, whole = CHUNKS.get(instruction.kind or "", OTHER_CHUNK)
+    first = stored // kept * whole
+    step = 2 if kept > OTHER_CHUNK[0] else 1
+    return tuple(range(first + stored % step, first + whole, step))
+
+
+def _plain(tensor_cells: tuple[TensorCell, ...]) -> list[Json]:
+    return [dict(cell._asdict()) for cell in tensor_cells]
+
+
+def _meeting(tensor_meeting: TensorMeeting) -> Json:
+    return {
+        "stored": tensor_meeting.stored,
+        "k": list(tensor_meeting.k),
+        "a_offset": tensor_meeting.a_byte,
+        "a": _plain(tensor_meeting.a),
+        "b_offsets": list(tensor_meeting.b_bytes),
+        "e": _plain(tensor_meeting.e),
+        "scales": {
+            name: {"row": row, "col": col, "tmem": _plain(cells)}
+            for name, (row, col, cells) in tensor_meeting.scales.items()
+        },
+    }

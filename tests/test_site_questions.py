@@ -1,0 +1,57 @@
+"""Twenty questions that visitors have, each answered on the site from its first page, in so many actions."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from site_chromium import LAUNCH, PATIENCE, needed, open_, written
+
+pytest.importorskip("playwright")
+pytestmark = needed
+QUESTIONS = json.loads((Path(__file__).parent / "data" / "site_questions.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args():
+    return LAUNCH
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return f"{written(tmp_path_factory.mktemp('site')).as_uri()}/"
+
+
+def act(page, action):
+    """An action: type into the search, follow its first result, click on what a selector names."""
+    what, _, with_ = action.partition(" ")
+    if what == "type":
+        page.keyboard.press("/")
+        page.keyboard.type(with_)
+        page.locator("#results a").first.wait_for()
+    elif what == "enter":
+        page.wait_for_function("document.querySelector('#count').textContent.includes('found')")
+        page.keyboard.press("Enter")
+        page.wait_for_function("!location.pathname.endsWith('/index.html')")
+        page.wait_for_function("document.documentElement.classList.contains('js')")
+    else:
+        page.locator(with_).first.click()
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda asked: asked["question"])
+def test_a_question_is_answered(page, base, asked):
+    """What answers it stands on the page, or in the list of results, where it can be read."""
+    page.set_default_timeout(PATIENCE)
+    open_(page, base, "index.html")
+    assert asked["answer"] not in page.locator("#results").inner_text()
+    for action in asked["actions"]:
+        act(page, action)
+    page.wait_for_function("document.documentElement.classList.contains('js')")
+    page.wait_for_function(
+        "answer => document.body.innerText.replace(/\\s+/g, ' ').includes(answer)", arg=asked["answer"], timeout=8000
+    )
+
+
+def test_there_are_twenty_and_two_actions_are_usual():
+    assert len(QUESTIONS) == len({one["question"] for one in QUESTIONS}) == 20
+    assert statistics.median(len(one["actions"]) for one in QUESTIONS) <= 2

@@ -1,0 +1,149 @@
+"""Recipes, ways, wgmma and tensor memory in Chromium: pages open quietly, answer, and survive hostile addresses."""
+
+import re
+
+import pytest
+from site_chromium import LAUNCH, PATIENCE, needed, open_, written
+
+pytest.importorskip("playwright")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytestmark = needed
+PAGES = (
+    "recipes/index.html",
+    "recipes/p-as-a.html",
+    "recipes/kernel.html",
+    "recipes/kernel-sm_90-bf16.html",
+    "path/index.html",
+    "path/sm_80-f16.html",
+    "play/wgmma.html",
+    "tensor-memory.html",
+    "audit.html",
+    "compilers.html",
+    "errata.html",
+    "l/6f521bd25bff.html",
+)
+UNKNOWN = "The address says what this page does not know; the default is shown in its place."
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args():
+    return LAUNCH
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return f"{written(tmp_path_factory.mktemp('site')).as_uri()}/"
+
+
+@pytest.fixture
+def watched(page):
+    """A page that must not complain."""
+    said = []
+    page.set_default_timeout(PATIENCE)
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield page
+    assert said == []
+
+
+def test_pages_open_quietly_and_fit_a_phone(watched, base):
+    watched.set_viewport_size({"width": 360, "height": 780})
+    for address in PAGES:
+        open_(watched, base, address)
+        assert watched.title().endswith("tcprobe")
+        assert watched.evaluate("document.documentElement.scrollWidth") <= 360, address
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser, base, scheme):
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    for address in PAGES if scheme == "light" else PAGES[1:8:2]:
+        page.goto(base + address)
+        found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
+        words = [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]]
+        assert words == [], address
+    context.close()
+
+
+def test_the_way_of_an_element_that_is_chosen(watched, base):
+    open_(watched, base, "path/sm_80-f16.html")
+    steps = watched.locator("[data-way=a] li")
+    still = steps.all_inner_texts()
+    assert still[1] == "cp.async.16 by thread 65 (round 4), to byte 9242 of stage 1 (bank 6)"
+    open_(watched, base, "path/sm_80-f16.html#row=0&col=0&k=0")
+    assert watched.locator("[data-way=a] h2").inner_text() == "A(0, 0)"
+    for name, value in (("row", "200"), ("col", "150"), ("k", "77")):
+        watched.locator(f"[name={name}]").fill(value)
+    assert steps.all_inner_texts() == still
+    assert watched.url.endswith("#row=200&col=150&k=77")
+    watched.locator("[name=k]").fill("many")
+    assert watched.locator("#way-wrong").inner_text().startswith("Row, column and k are whole numbers")
+
+
+def test_a_tile_of_wgmma_that_is_chosen(watched, base):
+    open_(watched, base, "play/wgmma.html#operand=b&n=96&tile=96x64&type=f16&major=mn&swizzle=64")
+    assert watched.locator("#descriptor").inner_text() == "0x8000002001000000"
+    assert "box 32 x 64 (4096 bytes)" in watched.locator("#tile-said").inner_text()
+    watched.locator("[name=swizzle]").first.select_option("128")
+    assert watched.locator("#tile-wrong").inner_text().startswith("Not possible: 192 bytes of lines")
+    watched.locator("[name=tile]").fill("128x64")
+    watched.locator("[name=operand]").select_option("a")
+    watched.locator("[name=major]").select_option("k")
+    assert watched.locator("#descriptor").inner_text() == "0x4000004000010000"
+    cells = watched.locator("#where tbody tr").nth(1).locator("td").all_inner_texts()
+    assert cells == ["144", "128", "176", "160", "208", "192", "240", "224"]
+    watched.locator("#where tbody tr").nth(1).locator("td").first.hover()
+    assert watched.locator("#readout").inner_text() == "line 1, k 0 to 7: bytes 144 to 159, banks 4 to 7"
+
+
+def test_a_descriptor_both_ways(watched, base):
+    open_(watched, base, "play/wgmma.html#desc=0x8000002001000000")
+    value = "document.querySelector('#fields [name={}]').value"
+    assert [watched.evaluate(value.format(name)) for name in ("lbo", "sbo", "swizzle")] == ["4096", "512", "64"]
+    watched.locator("[name=sbo]").fill("1024")
+    assert watched.locator("#bits").input_value() == "0x8000004001000000"
+    watched.locator("[name=sbo]").fill("1025")
+    assert watched.locator("#fields-wrong").inner_text().startswith("Not possible: stride byte offset 1025")
+    watched.locator("#bits").fill("0xffffffffffffffff")
+    assert "belong to no field" in watched.locator("#fields-wrong").inner_text()
+
+
+EVIL = "<img src=x onerror=document.title='evil'>"
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (f"play/wgmma.html#tile={EVIL}&type=constructor", "#tile-wrong"),
+        (f"play/wgmma.html#desc={EVIL}", "#tile-wrong"),
+        ("play/wgmma.html#swizzle=__proto__&other=1", "#tile-wrong"),
+        (f"path/sm_90-bf16.html#row={EVIL}", "#way-wrong"),
+        ("path/sm_90-bf16.html#k=99999999999999999999", "#way-wrong"),
+    ],
+)
+def test_a_hostile_address_shows_the_default_and_says_so(watched, base, address, said):
+    open_(watched, base, address)
+    assert watched.locator(said).inner_text() == UNKNOWN
+    assert watched.locator("main img[src=x]").count() == 0
+    assert watched.title().endswith("tcprobe")
+
+
+def test_layouts_have_thumbnails(watched, base):
+    open_(watched, base, "index.html")
+    images = watched.locator(".layouts img")
+    assert images.count() == watched.locator(".layouts a").count() > 100
+    images.first.scroll_into_view_if_needed()
+    watched.wait_for_function("document.querySelector('.layouts img').naturalWidth > 0")
+    open_(watched, base, "a/sm_80.html")
+    assert all(
+        re.search(r"svg/[0-9a-f]{12}-thumb\.svg$", of.get_attribute("src"))
+        for of in watched.locator(".facts img").all()
+    )
+
+
+def test_pictures_of_tensor_memory_stand_one_at_a_time(watched, base):
+    open_(watched, base, "tensor-memory.html")
+    assert watched.locator("svg.tmem:visible").count() == 1
+    watched.locator("[role=tab]", has_text="mxf4nvf4").first.click()
+    assert "scale_b: columns" in watched.locator("[role=tabpanel]:visible").inner_text()
