@@ -51,8 +51,8 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     CUDA, CuTe and TMA.
 
     A value of 64 bits is decoded instead, for wgmma or, by its version bits, for tcgen05. --idesc does the same for the
-    32-bit instruction descriptor of tcgen05.mma, and --zero-mask for the 64 bits with which tcgen05.mma.ws leaves out
-    columns of B, both ways.
+    32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which tcgen05.mma.ws leaves
+    columns of B out.
     """
     from tcprobe.ask import descriptor as ask
 

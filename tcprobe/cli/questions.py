@@ -128,7 +128,7 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 @click.option(
     "--a-in",
     type=click.Choice(["registers", "shared", "tensor"]),
-    help="Where A is, of a wgmma registers by default, of tcgen05.mma shared.",
+    help="Where A is. Default: registers for wgmma, shared for tcgen05.mma.",
 )
 @trace_tensor_memory.options
 @shared_operand.fields
@@ -142,7 +142,8 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
 
     For a sparse multiply also the metadata field (E) that picks one of the rows of B that an A slot can meet. For wgmma
     the bytes of B behind a descriptor (--swizzle, --major, --lbo, --sbo, --base-offset, --start), and with --a-in
-    shared those of A behind the same one; or what a byte of them feeds. Scales are left out: `where` of scale_a and
+    shared those of A behind the same one; or what a byte of them feeds. For tcgen05.mma the cells of D, of A with
+    --a-in tensor, of metadata and scales, and the bytes of A and B. Other scales are left out: `where` of scale_a and
     scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object a line.
     """
     from tcprobe.ask import trace

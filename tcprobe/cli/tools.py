@@ -218,7 +218,6 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all. A folder with other files in it is left as it is (exit code 2).
     """
-    from tcprobe.cli import printing
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
@@ -226,7 +225,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
 
     write.require_place(folder)
     if sys.stderr.isatty():
-        printing.say("making a page for every fact: some 15 seconds")  # a thread that drew would keep from forking
+        click.echo("making a page for every fact: some 15 seconds", err=True)  # not a bar: its thread forbids a fork
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

@@ -74,7 +74,7 @@ def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
 
 
 def _missed(boxes: Sequence[PlacedBox]) -> list[Bools]:
-    """Of each rule which boxes it misses, by some of their bytes."""
+    """Which boxes each rule misses, judged by some of their bytes."""
     some = [_some(*box.addresses.shape) for box in boxes]
     owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
     wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])

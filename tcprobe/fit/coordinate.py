@@ -96,7 +96,7 @@ def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> Bool
 
 
 def _column(column: Integers, places: Integers) -> tuple[Integers, Bools]:
-    """Offsets of a column at places that may lie outside, and where there is one."""
+    """Offsets of a column at places that may be outside, and which of them exist."""
     inside = (places >= 0) & (places < len(column))
     offsets = column[np.where(inside, places, 0)]
     return offsets, inside & (offsets >= 0)

@@ -68,7 +68,7 @@ def lookups(tags: SourceTags, sources: Ints) -> Ints:
 
 
 def is_spread(addresses: Ints) -> Bools:
-    """Whether destinations lie in many rows of several blocks, of each pattern; IDLE where a lane is."""
+    """For each pattern, whether its destinations are in many rows of several blocks; IDLE where a lane is."""
     return np.asarray((_distinct(addresses, LINE) > ROWS) & (_distinct(addresses, BLOCK) > 1))
 
 

@@ -43,7 +43,7 @@ def lines(codes: Mapping[str, TimedCode]) -> list[str]:
 
 
 def seen(opcode_lines: Sequence[str]) -> dict[str, Seen]:
-    """The inverse of `lines`; a variant of which nothing is said has no loop."""
+    """The inverse of `lines`; a variant without a statement has no loop."""
     found: dict[str, Seen] = {}
     for variant, where, opcode, count in (line.split(" ") for line in opcode_lines):
         counts = found.setdefault(variant, Seen({}, {}))

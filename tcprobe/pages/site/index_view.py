@@ -21,7 +21,7 @@ from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.render import LinkList, ListPart, View
 from tcprobe.values import Json
 
-CLASSES = {"-": "n", "?": "u"}  # letters that are not names
+CLASSES = {"-": "n", "?": "u"}  # letters that are no names
 MOST_MATRIX = 12_000  # characters
 LIVE = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
 EXAMPLES = (

@@ -296,7 +296,7 @@ globalThis.tcprobe.page = function factPage() {
     for (const line of table.rows) Array.from(line.cells).slice(most + 1).forEach((td) => td.remove());
   }
 
-  addEventListener("beforeprint", () => all(".block table").forEach((table) => inParts(table, table.classList.contains("matrix") ? 20 : 16)));
+  addEventListener("beforeprint", () => all(".block table").forEach((table) => inParts(table, 22)));
   addEventListener("afterprint", () => {
     all(".part").forEach((part) => part.remove());
     draw();
