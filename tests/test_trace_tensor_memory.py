@@ -119,7 +119,7 @@ def test_in_words():
         ("wgmma.m64n8k16.f32.bf16.bf16 --row 3 --col 5 --a-in tensor", "in registers or in shared memory"),
         ("mma.m16n8k16.row.col.f32.f16.f16.f32 --row 3 --col 5 --m 64", "--m goes with"),
         ("mma.m16n8k16.row.col.f32.f16.f16.f32 --row 3 --col 5 --a-in tensor", "no operand in shared memory"),
-        ("tcgen05.cp.32x128b --row 3 --col 5", "is no multiply"),
+        ("tcgen05.cp.32x128b --row 3 --col 5", "is not a multiply"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, words):

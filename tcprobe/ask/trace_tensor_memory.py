@@ -171,7 +171,7 @@ def _descriptor(k_bytes: int, swizzle: int) -> Descriptor:
     if k_bytes > swizzle:
         wide = next(width for width in (64, 128) if width >= k_bytes)
         raise UsageError(
-            f"`swizzle` {swizzle}: the {k_bytes} bytes of k of one multiply are no row; take `swizzle` {wide}."
+            f"`swizzle` {swizzle}: the {k_bytes} bytes of k of one multiply are not a row; take `swizzle` {wide}."
         )
     return Descriptor(16, 8 * swizzle, swizzle)
 

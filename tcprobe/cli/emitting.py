@@ -42,8 +42,8 @@ ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the fo
 def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Unpack[EmitAsked]) -> None:
     """Write fragments as code or data for other programs.
 
-    Patterns may mean several fragments; an instruction means its operands. Without --arch: the arch whose
-    measurement counts most, as `show` has it; formats that tell archs apart (cuda) get every arch.
+    A pattern may mean several fragments; an instruction means its operands. Without --arch it takes the arch that
+    `show` takes; formats that tell archs apart (cuda) get every arch.
     """
     from tcprobe import emit as formats
     from tcprobe.code.scope import scoped

@@ -25,7 +25,7 @@ def layers(folder: Path | None, only: bool = False) -> Layers:
 
 
 def side_by_side(folders: Sequence[Path]) -> Layers:
-    """Folders alone, each lying over those after it; without any `default`. UsageError if one is missing."""
+    """Folders alone, each coming before those after it; without any `default`. UsageError if one is missing."""
     missing = next((folder for folder in folders if not is_folder(folder)), None)
     if missing is not None:
         raise UsageError(f"{missing}: no such folder.", "no folder", folder=str(missing))

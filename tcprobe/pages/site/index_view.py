@@ -35,7 +35,7 @@ EXAMPLES = (
 
 
 def view(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
-    """The page; `makers` and `beyond` lead to what is no table."""
+    """The page; `makers` and `beyond` lead to what is not a table."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
     shown: Json = {
