@@ -50,13 +50,13 @@ class FleetJob:
     able: Mapping[str, tuple[tuple[str, ...], Device]]
 
 
-def decoded(reply: object, shape: type[Stated]) -> Stated:
-    """What a machine answered; DataError where it is nothing of this shape."""
-    most = MOST_OFFER if shape is Offer else MOST_ANSWER
+def decoded(reply: object, statement: type[Stated]) -> Stated:
+    """What a machine answered; DataError where it is not such a `statement`."""
+    most = MOST_OFFER if statement is Offer else MOST_ANSWER
     if not isinstance(reply, str) or len(reply) > most:
         raise DataError(f"no answer, or one of more than {most} characters.")
     try:
-        found = msgspec.json.decode(reply, type=shape)
+        found = msgspec.json.decode(reply, type=statement)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise DataError(f"no answer of a tcprobe: {error}.") from None
     if isinstance(found, Offer):
