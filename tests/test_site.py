@@ -262,7 +262,7 @@ def test_the_size_of_the_families_that_a_target_was_set_for():
     names |= {find(fact.id) for fact in own for find in (addresses.fact, addresses.data)}
     names |= {addresses.layout(id_) for id_ in there.tables}
     names |= {addresses.instruction(row.id) for row in there.instructions.values()}
-    assert sum(len(pages()[name].encode()) for name in names) < 19.5e6  # pages say of every arch what they rest on
+    assert sum(len(pages()[name].encode()) for name in names) < 20e6  # pages say of every arch what they rest on
 
 
 def test_the_size_of_the_whole_site():
@@ -278,10 +278,11 @@ def test_the_first_view_of_the_first_page():
 
 
 def test_a_page_loads_few_small_scripts():
-    """With the search, below 60 KB as they are written."""
+    """Below 60 KB as they are written; with what the search adds, once somebody searches, below 70 KB."""
     for name in ("index.html", "play/banks.html", "diff.html", *(n for n in sorted(html()) if n[1] == "/")):
         scripts = set(re.findall(r'<script(?: id="names")? src="(?:\.\./)?([^"]+)"', pages()[name])) - {"search.js"}
-        assert sum(len(pages()[one].encode()) for one in scripts | {"find.js", "maps.js"}) <= 60 * KB, name
+        assert sum(len(pages()[one].encode()) for one in scripts) <= 60 * KB, name
+        assert sum(len(pages()[one].encode()) for one in scripts | {"find.js", "maps.js"}) <= 70 * KB, name
 
 
 def test_sizes():

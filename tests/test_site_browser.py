@@ -196,7 +196,7 @@ def test_search(watched, base):
     watched.keyboard.type("wmma accumulator m16n16k16 f32 sm_75")
     links = watched.locator("#results a")
     links.first.wait_for()
-    assert links.all_inner_texts() == ["wmma.m16n16k16.c.f32", "wmma.m16n16k16.d.f32"]
+    assert links.all_inner_texts()[:2] == ["wmma.m16n16k16.c.f32", "wmma.m16n16k16.d.f32"]  # related pages follow
     watched.keyboard.press("ArrowDown")
     watched.keyboard.press("Enter")
     watched.wait_for_url("**/f/wmma.m16n16k16.c.f32.html?arch=sm_75")
