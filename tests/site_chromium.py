@@ -1,13 +1,20 @@
 """What tests of the site in Chromium share: where it is, how patient they are, and how a page is opened."""
 
+import contextlib
 import functools
 import http.server
 import os
 import shutil
 import threading
+import time
 
 import pytest
 from site_pages import pages
+
+try:
+    from playwright.sync_api import Error
+except ImportError:  # the tests that need it skip
+    Error = RuntimeError
 
 PATIENCE = 120_000  # milliseconds
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -41,4 +48,15 @@ def serve(folder, root):
 def open_(page, base, address):
     """Go to a page, whose script has run then."""
     page.goto(base + address)
-    page.wait_for_function("document.documentElement.classList.contains('js')")
+    until(page, "document.documentElement.classList.contains('js')")
+
+
+def until(page, expression, arg=None):
+    """Wait until an expression holds; Playwright's own way polls by `eval`, which the pages' policy forbids."""
+    end = time.monotonic() + PATIENCE / 1000
+    while True:
+        with contextlib.suppress(Error):  # a page that is left meanwhile
+            if page.evaluate(expression, arg):
+                return
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(20)

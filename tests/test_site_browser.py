@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install 'tcprobe[browser]'")
 
-from site_chromium import LAUNCH, PATIENCE, needed, open_, serve, written  # noqa: E402
+from site_chromium import LAUNCH, PATIENCE, needed, open_, serve, until, written  # noqa: E402
 from site_pages import pages  # noqa: E402
 
 pytestmark = needed
@@ -159,7 +159,7 @@ def test_an_arch_keeps_the_element_and_says_how_many_differ(watched, base):
     open_(watched, base, f"{WMMA}#r=3&c=9")
     assert readout(watched).startswith("A[3][9]: lane 12, i 5")
     watched.locator("[data-arch=sm_70]").click()
-    watched.wait_for_function("document.querySelector('#readout').textContent.includes('lane 3, i 9')")
+    until(watched, "document.querySelector('#readout').textContent.includes('lane 3, i 9')")
     assert "?arch=sm_70" in watched.url
     assert watched.url.endswith("#r=3&c=9")
     assert watched.locator("#differs").inner_text() == "256 of 256 elements are held elsewhere than on sm_90."
@@ -209,7 +209,7 @@ def test_n_is_chosen(watched, base):
     assert readout(watched).startswith("D[3][6]: thread 15, i 0, register 0")
     assert watched.locator(".matrix tbody tr").first.locator("td").count() == 8
     watched.locator("#n select").select_option("128")
-    watched.wait_for_function("location.search === '?n=128'")
+    until(watched, "location.search === '?n=128'")
     assert readout(watched).startswith("D[3][6]: thread 15, i 0, register 0")
     assert watched.locator(".matrix tbody th").all_inner_texts() == [str(row) for row in range(16)]  # warp 0's band
     assert watched.locator(".lanes tbody th").all_inner_texts() == [str(lane) for lane in range(32)]

@@ -5,7 +5,7 @@ import statistics
 from pathlib import Path
 
 import pytest
-from site_chromium import LAUNCH, PATIENCE, needed, open_, written
+from site_chromium import LAUNCH, PATIENCE, needed, open_, until, written
 
 pytest.importorskip("playwright")
 pytestmark = needed
@@ -30,10 +30,10 @@ def act(page, action):
         page.keyboard.type(with_)
         page.locator("#results a").first.wait_for()
     elif what == "enter":
-        page.wait_for_function("document.querySelector('#count').textContent.includes('found')")
+        until(page, "document.querySelector('#count').textContent.includes('found')")
         page.keyboard.press("Enter")
-        page.wait_for_function("!location.pathname.endsWith('/index.html')")
-        page.wait_for_function("document.documentElement.classList.contains('js')")
+        until(page, "!location.pathname.endsWith('/index.html')")
+        until(page, "document.documentElement.classList.contains('js')")
     else:
         page.locator(with_).first.click()
 
@@ -46,10 +46,8 @@ def test_a_question_is_answered(page, base, asked):
     assert asked["answer"] not in page.locator("#results").inner_text()
     for action in asked["actions"]:
         act(page, action)
-    page.wait_for_function("document.documentElement.classList.contains('js')")
-    page.wait_for_function(
-        "answer => document.body.innerText.replace(/\\s+/g, ' ').includes(answer)", arg=asked["answer"], timeout=8000
-    )
+    until(page, "document.documentElement.classList.contains('js')")
+    until(page, "answer => document.body.innerText.replace(/\\s+/g, ' ').includes(answer)", arg=asked["answer"])
 
 
 def test_there_are_twenty_and_two_actions_are_usual():

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from site_chromium import LAUNCH, PATIENCE, needed, open_, written
+from site_chromium import LAUNCH, PATIENCE, needed, open_, until, written
 
 pytest.importorskip("playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -134,7 +134,7 @@ def test_layouts_have_thumbnails(watched, base):
     images = watched.locator(".layouts img")
     assert images.count() == watched.locator(".layouts a").count() > 100
     images.first.scroll_into_view_if_needed()
-    watched.wait_for_function("document.querySelector('.layouts img').naturalWidth > 0")
+    until(watched, "document.querySelector('.layouts img').naturalWidth > 0")
     open_(watched, base, "a/sm_80.html")
     assert all(
         re.search(r"svg/[0-9a-f]{12}-thumb\.svg$", of.get_attribute("src"))

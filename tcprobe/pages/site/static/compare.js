@@ -27,7 +27,7 @@ globalThis.tcprobe.page = function comparePage() {
 
   /** The fragment that a text names, on an arch that has it; an Error in words where there is none. @returns {Side} */
   function side(/** @type {string} */ text, /** @type {string} */ wanted) {
-    const hit = search.find(text, words).find((found) => found.page.startsWith("f/")), known = hit && search.entry(hit.page, words);
+    const hit = search.find(text, words).find((found) => found.page.startsWith("f/") && found.whole !== false), known = hit && search.entry(hit.page, words);
     if (!known) throw new Error(`Nothing in registers is called ${text.slice(0, 60) || "nothing"}. Try: m16n8k16 bf16 d`);
     const kind = /** @type {Kind} */ (kinds.get(known.id)), [, n] = /m?64n(\d+)/i.exec(text) || [];
     const chosen = kind.sizes.find(([number]) => (n ? String(number) === n : true));

@@ -2,7 +2,8 @@
 "use strict";
 /**
  * The search: what the commands take as names, and answers in the list. Its table of words is words.js, search.json.
- * @typedef {{text: string, page: string, note?: string}} Found
+ * `whole`: of a fragment or instruction, whether it has all that is asked.
+ * @typedef {{text: string, page: string, note?: string, whole?: boolean}} Found
  */
 (function (/** @type {any} */ root) {
   const TYPES = /^(tf32|bf16|f64|f32|f16|s32|u8|s8|u4|s4|b1|u1|e[2-5]m[1-3])$/;
@@ -167,7 +168,7 @@
     const query = new URLSearchParams();
     if (asked.arch) query.set("arch", asked.arch);
     if (asked.n && entry.id.includes("nNk")) query.set("n", asked.n);
-    return { text: entry.id, page: address(entry.kind, entry.id, String(query)) + (entry.kind === "m" && asked.topic || "") };
+    return { text: entry.id, page: address(entry.kind, entry.id, String(query)) + (entry.kind === "m" && asked.topic || ""), whole: asked.had === asked.wants.length };
   }
 
   /** What those that fit about as well as the best one say: each answer once. @returns {Found[]} */

@@ -45,7 +45,7 @@ globalThis.tcprobe.page = function homePage() {
   function ask() {
     const text = input.value.trim();
     load("words.js").then(() => load("find.js")).then(() => {
-      const words = globalThis.tcprobeWords, hit = search.find(text, words).find((found) => /^f\//.test(found.page));
+      const words = globalThis.tcprobeWords, hit = search.find(text, words).find((found) => /^f\//.test(found.page) && found.whole !== false);
       const known = hit && search.entry(hit.page, words);
       one("#live-wrong").textContent = known ? "" : `Nothing in registers is called ${text.slice(0, 60)}. Try: m16n8k16 bf16 d`;
       if (!known) return;
