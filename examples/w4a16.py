@@ -231,7 +231,7 @@ def main(arguments: list[str]) -> int:
         given.output.write_text(source(asked))
         print(assembled(given.output, asked.arch))
     except (TcprobeError, RuntimeError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {str(error).replace('`group`', '--group')}", file=sys.stderr)
         return 2
     return 0
 

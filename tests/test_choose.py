@@ -139,14 +139,14 @@ def local(tmp_path, monkeypatch):
 
 def test_local_measurements_lie_over_the_published_ones(local):
     where = ("where", FRAGMENT.id, "--lane", "5", "--arch")
-    assert tcprobe(*where, "sm_80").stdout.endswith(", published\n")
-    assert tcprobe(*where, "sm_75").stdout.endswith(", from results\n")
+    assert ", published\nconfidence: " in tcprobe(*where, "sm_80").stdout
+    assert ", from results\nconfidence: " in tcprobe(*where, "sm_75").stdout
     assert json.loads(tcprobe(*where, "sm_75", "--json").stdout)["source"] == "results"
     assert json.loads(tcprobe(*where, "sm_80", "--json").stdout)["source"] == "published"
     assert json.loads(tcprobe(*where, "sm_75", "--json", "--results", local).stdout)["source"] == str(local)
     assert "no table of wmma.m16n16k16.d.f32 on sm_80 in results" in tcprobe(*where, "sm_80", "--only", code=2).stderr
     assert f"in {local}." in tcprobe(*where, "sm_80", "--only", "--results", local, code=2).stderr
-    assert tcprobe(*where, "sm_75", "--only").stdout.endswith(", from results\n")
+    assert ", from results\nconfidence: " in tcprobe(*where, "sm_75", "--only").stdout
     assert default().archs() == published().archs()
     assert alone(Results(local)).archs() == ["sm_75"]
     assert load(FRAGMENT.id, "sm_75").source == "results"

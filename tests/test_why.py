@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask import why
-from tcprobe.ask.confidence import Confidence, confidence
+from tcprobe.ask.confidence import Confidence
+from tcprobe.ask.table_confidence import confidence
 from tcprobe.cli import main
 from tcprobe.store.cell import load
 

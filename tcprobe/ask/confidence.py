@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
-from tcprobe.store.cell import Cell
 from tcprobe.store.finding import FROM_CODE, AnyFinding, Finding, witness
 from tcprobe.values import Json
 
@@ -47,36 +44,13 @@ class Confidence(NamedTuple):
 UNMEASURED = Confidence(0, 0, 0, 0, 0, 0)
 
 
-def confidence(cell: Cell) -> Confidence:
-    """In a table: counted over all measurements of the arch that the folders have."""
-    if cell.measured is None:
-        return UNMEASURED
-    whole = cell.measured.tables[cell.fragment.operand]
-    found = list(cell.layers.tables(cell.fragment, [cell.arch]))
-    alike = [one.measured for one in found if one.table(cell.fragment) == whole]
-    said = Counter(verdict.verdict for verdict in verdicts(cell.fragment, cell.measured))
-    return Confidence(
-        len({m.method for m in alike}),
-        len(_witnesses(alike, live=True)),
-        len(_witnesses(alike, live=False)),
-        len(found) - len(alike),
-        said[CONFIRMED],
-        said[DIFFERS],
-    )
-
-
-def least(cells: Iterable[Cell]) -> Confidence:
-    """In what rests on several tables: that in the one which the least speaks for."""
-    return min(map(confidence, cells), key=lambda one: (ORDER.index(one.word), sum(one[:3])))
-
-
 def in_rules(of_arch: Sequence[Finding], alike: int, of_all: int) -> Confidence:
     """In rules that follow from findings of an arch; `alike` of `of_all` rules are as a reference states them."""
     said = (1, 0) if alike == of_all else (0, 1)
     makers = (
         len({one.method for one in of_arch}),
-        len(_witnesses(of_arch, live=True)),
-        len(_witnesses(of_arch, live=False)),
+        len(witnesses(of_arch, live=True)),
+        len(witnesses(of_arch, live=False)),
     )
     return Confidence(*makers, 0, *said) if of_arch else UNMEASURED
 
@@ -86,5 +60,6 @@ def line(sure: Confidence) -> str:
     return f"confidence: {sure}"
 
 
-def _witnesses(alike: Iterable[AnyFinding], live: bool) -> set[str]:
+def witnesses(alike: Iterable[AnyFinding], live: bool) -> set[str]:
+    """Kinds of GPU of live findings, or compilers of those from code."""
     return {witness(m) for m in alike if (m.method not in FROM_CODE) == live}

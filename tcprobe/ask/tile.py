@@ -192,7 +192,7 @@ def parse_shared(text: str) -> Shared:
         return Shared(int(match[2]))
     if not spelling.is_swizzle(text):
         raise UsageError(
-            f"`placed` {text[:30]!r} is not one of plain, pad:BYTES, boxes:BYTES, and no swizzle: {spelling.SPELLINGS}."
+            f"`placed` {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {spelling.SPELLINGS}."
         )
     named = spelling.swizzle(text)
     b, m, s = named.swizzle.to_json()

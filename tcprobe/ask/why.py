@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tcprobe.ask.compare import conventional
-from tcprobe.ask.confidence import confidence
+from tcprobe.ask.table_confidence import confidence
 from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json

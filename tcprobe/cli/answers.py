@@ -46,7 +46,8 @@ def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
 
 def sure(cells: Iterable[Cell], aside: bool = False) -> None:
     """How sure an answer is that rests on these tables: the last line, on stderr if `aside`."""
-    from tcprobe.ask.confidence import least, line
+    from tcprobe.ask.confidence import line
+    from tcprobe.ask.table_confidence import least
 
     click.echo(line(least(cells)), err=aside)
 

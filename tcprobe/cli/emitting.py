@@ -117,7 +117,7 @@ def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
     ids = list(dict.fromkeys(cell.fragment.id for cell in cells))
     rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
     if len(ids) > 1 and len(rows) != 1:
-        raise UsageError(f"--name is of one fragment, or of one instruction: this is of {len(ids)} fragments.")
+        raise UsageError(f"--name is for one fragment, or one instruction, not {len(ids)} fragments.")
     return renamed(text, made(ids[0] if len(ids) == 1 else rows.pop()), name)
 
 

@@ -72,7 +72,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
         return
     if beyond := shared_operand.beyond(sought, "byte"):
         raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
-    from tcprobe.ask.confidence import confidence
+    from tcprobe.ask.table_confidence import confidence
 
     whole, note = names.meant(fragment, name, layers)
     told(note)

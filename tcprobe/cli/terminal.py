@@ -7,8 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
+from typing import TextIO
 
 import click
+
+
+def is_terminal(*streams: TextIO | None) -> bool:
+    """Whether all of them are; one that is closed is not."""
+    return all(stream is not None and stream.isatty() for stream in streams)
+
 
 Tick = Callable[[int, str | None], None]  # (more to do, None), or (0, what is done)
 
@@ -16,7 +23,7 @@ Tick = Callable[[int, str | None], None]  # (more to do, None), or (0, what is d
 @contextmanager
 def progress(doing: str) -> Iterator[Tick]:
     """A bar with what is done, how much there is, and the time left; yields the function that moves it."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield lambda _more, _finished: None
         return
     from rich.console import Console
@@ -38,7 +45,7 @@ def progress(doing: str) -> Iterator[Tick]:
 @contextmanager
 def working(words: str) -> Iterator[None]:
     """A spinner beside `words` while one long step runs."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield
         return
     from rich.console import Console
@@ -53,7 +60,7 @@ def paged(wanted: bool = True) -> Iterator[None]:
 
     PAGER= (empty) or PAGER=cat turns it off.
     """
-    if not wanted or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("PAGER") == "":
+    if not wanted or not is_terminal(sys.stdin, sys.stdout) or os.environ.get("PAGER") == "":
         yield
         return
     context, held = click.get_current_context(silent=True), io.StringIO()

@@ -218,13 +218,14 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all. A folder with other files in it is left as it is (exit code 2).
     """
+    from tcprobe.cli import terminal
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
     from tcprobe.store.folders import side_by_side
 
     write.require_place(folder)
-    if sys.stderr.isatty():
+    if terminal.is_terminal(sys.stderr):
         click.echo("making a page for every fact: some 15 seconds", err=True)  # not a bar: its thread forbids a fork
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)

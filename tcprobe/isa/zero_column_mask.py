@@ -3,7 +3,7 @@
 >>> from tcprobe.isa.zero_column_mask import encode, zeroed
 >>> said = {"skip_span": 3, "use_span": 4, "first_span_0": 1}
 >>> hex(encode(said))
-'0x302810100000000'
+'0x3028100000000'
 >>> zeroed(said, 64, 128)[:12], zeroed(said, 64, 128)[64:72]
 ([1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 1, 0])
 

@@ -17,7 +17,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tcprobe.ask.confidence import least
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.casts import Cast, cast
 from tcprobe.ask.convert.cuda import NAME, source
@@ -95,6 +94,8 @@ class Conversion:
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
+        from tcprobe.ask.table_confidence import least
+
         t = self.tiling
         return {
             "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.ask.confidence import least, line
+from tcprobe.ask.confidence import line
 from tcprobe.ask.repack import Repacking
+from tcprobe.ask.table_confidence import least
 from tcprobe.code.cuda import holder
 from tcprobe.code.dequantize import WORD
 
