@@ -32,9 +32,18 @@ class Confidence(NamedTuple):
         return "strong" if self.devices and independent > 2 else "good" if independent > 1 else "single"
 
     def __str__(self) -> str:
-        found = f"methods {self.methods}, kinds of GPU {self.devices}, compilers {self.compilers}"
-        said = f"contradicting {self.otherwise}; references that confirm {self.confirmed}, that differ {self.differing}"
-        return f"{self.word}: {found}, {said}"
+        alike = [
+            (self.methods, "method", "methods"),
+            (self.devices, "kind of GPU", "kinds of GPU"),
+            (self.compilers, "compiler", "compilers"),
+        ]
+        others = [
+            (self.otherwise, "other measurement contradicts it", "other measurements contradict it"),
+            (self.confirmed, "reference confirms it", "references confirm it"),
+            (self.differing, "reference differs", "references differ"),
+        ]
+        found, said = ([f"{n} {one if n == 1 else many}" for n, one, many in counts if n] for counts in (alike, others))
+        return "; ".join([f"{self.word}: {', '.join(found)}" if found else self.word, *said])
 
     def to_json(self) -> Json:
         """Plain data."""
