@@ -28,8 +28,8 @@ from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.names import meant
 
-F16, BF16, TF32 = (f"mma.{shape}.row.col.f32.{kinds}.f32" for shape, kinds in (
-    ("m16n8k16", "f16.f16"), ("m16n8k16", "bf16.bf16"), ("m16n8k8", "tf32.tf32")))  # fmt: skip
+F16, BF16 = (f"mma.m16n8k16.row.col.f32.{kind}.{kind}.f32" for kind in ("f16", "bf16"))
+TF32 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32"
 E4M3, S8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", "mma.m16n8k32.row.col.s32.s8.s8.s32"
 K8 = "mma.m16n8k8.row.col.f32.f16.f16.f32"  # the largest of sm_75
 VOLTA = "mma.m8n8k4.row.col.f32.f16.f16.f32"
