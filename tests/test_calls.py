@@ -106,7 +106,7 @@ def entries(ptx):
     return {m[1]: m[0] for m in re.finditer(r"^\.visible \.entry (\w+)\(.*?^\}", ptx, re.MULTILINE | re.DOTALL)}
 
 
-KNOWN = [row.name for row in ARCHS if row.number not in (88, 110)]  # NVRTC 12.9 knows neither
+KNOWN = [row.name for row in ARCHS if row.number not in (88, 107, 110)]  # NVRTC 12.9 knows none of them
 
 
 @consumers
