@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tcprobe.ask.compare import verdicts
@@ -175,7 +176,8 @@ def provenance(measured: Measurement) -> Json:
 def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
     """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
     layout = measured.tables[fragment.operand].id
-    return [other.id for other in inventory.alike(fragment) if layers.layout(other, measured.arch) == layout]
+    sharing = layers.sharing(layout, measured.arch, partial(inventory.may_hold, fragment))
+    return [id_ for id_ in inventory.ids_of(sharing) if id_ != fragment.id]
 
 
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:

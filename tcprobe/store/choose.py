@@ -20,9 +20,9 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -38,6 +38,7 @@ from tcprobe.values import Json
 
 MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
+Sift = Callable[[Iterable[str]], Iterable[str]]  # of experiments those that a question is about
 Place = tuple[str, str, str, str]  # layer, arch, method, experiment
 
 
@@ -164,16 +165,34 @@ class Layers:
 
     def layout(self, fragment: Fragment, arch: str) -> str | None:
         """The layout id of the table that counts on an arch, None if there is none. Quick where it is published."""
+        named = (layouts.get(fragment.operand) for layouts in self._named(fragment.experiment, arch))
+        return next((layout for layout in named if layout), None)
+
+    def sharing(self, layout: str, arch: str, may_hold: Sift) -> dict[str, list[str]]:
+        """By experiment the operands whose table that counts on an arch is a layout, of those that `may_hold` it."""
+        by_experiment: dict[str, list[str]] = {}
+        for experiment in set(self._mentioning(layout, arch, may_hold)):
+            layouts = reduce(lambda weaker, named: named | weaker, self._named(experiment, arch), dict[str, str]())
+            if operands := [operand for operand, id_ in layouts.items() if id_ == layout]:
+                by_experiment[experiment] = operands
+        return by_experiment
+
+    def _mentioning(self, layout: str, arch: str, may_hold: Sift) -> Iterator[str]:
+        """The experiments with a file on an arch that mentions a layout, each once for each such file."""
         for layer, name, method in self._places([arch]):
-            if layer.name == PUBLISHED:
-                layout = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
-            else:
-                measurement = self._read(layer, (name, method, fragment.experiment))
-                tables = measurement.tables if measurement else {}
-                layout = tables[fragment.operand].id if fragment.operand in tables else None
-            if layout:
-                return layout
-        return None
+            for experiment in may_hold(self._experiments(layer, name, method)):
+                if layer.results.mentions(layout, name, method, experiment):
+                    yield experiment
+
+    def _named(self, experiment: str, arch: str) -> Iterator[dict[str, str]]:
+        """Layout ids by operand of an experiment's measurements on an arch, in the order in which they count."""
+        for layer, name, method in self._places([arch]):
+            key = (name, method, experiment)
+            if layer.name != PUBLISHED:
+                measurement = self._read(layer, key)
+                yield {operand: table.id for operand, table in measurement.tables.items()} if measurement else {}
+            elif self._may_have(layer, key):
+                yield layer.results.named_layouts(*key)
 
     def multiply(self, name: str, like: Measurement) -> Measurement | None:
         """The measurement of a multiply on the arch and by the method of another; None if it was not measured."""
@@ -257,10 +276,15 @@ class Layers:
         arch, method, experiment = key
         place = (layer.name, arch, method)
         self._looked[place] += 1
-        if self._looked[place] == MANY:
-            with suppress(DataError):  # which reading says again, of each file
-                self._listed[place] = frozenset(layer.results.experiments(arch, method))
-        return place not in self._listed or experiment in self._listed[place]
+        few = self._looked[place] < MANY and place not in self._listed
+        return few or experiment in self._experiments(layer, arch, method)
+
+    def _experiments(self, layer: Layer, arch: str, method: str) -> frozenset[str]:
+        """What is saved in a folder."""
+        place = (layer.name, arch, method)
+        if place not in self._listed:
+            self._listed[place] = frozenset(layer.results.experiments(arch, method))
+        return self._listed[place]
 
     def _trusted(self, layer: Layer, key: Place, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""

@@ -88,9 +88,10 @@ def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tu
 
 def _chosen(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
     meaning = resolve(name, layers)
-    rows, candidates = meaning.instructions, meaning.some_fragments
-    if len(candidates) == 1 or len(rows) == 1 or any(c in name for c in "*?["):
+    candidates = meaning.some_fragments
+    if len(candidates) == 1 or any(c in name for c in "*?[") or len(meaning.instructions) == 1:
         return candidates, None
+    rows = meaning.instructions
     if rows and all(row.multiplies_registers for row in rows):
         row, _, note = multiply(name, arch_name, layers)
         return [inventory.fragment(fragment.id) for fragment in row.fragments], note
