@@ -36,79 +36,91 @@ from tcprobe.store.cell import emittable, load
 from tcprobe.store.results import published
 
 INSTRUCTION = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-M, N, K = 64, 128, 128  # of a block's tile
-WARPS, STAGES = 4, 3
+K = 128  # of a block's tile
+PART = 64  # rows of A that a path brings; of a warp's part of D
 KERNEL = """
-constexpr int WARPS = @warps, THREADS = 32 * WARPS, STAGES = @stages;
+constexpr int M = @m, N = @n, WARPS_M = M / @part, WARPS_N = @across, THREADS = 32 * WARPS_M * WARPS_N, STAGES = @stages;
 
-// block (x, y, z) makes the tile of D at row 64 x, column 128 y, from part z of gridDim.z of k, at most k / 128;
+// block (x, y, z) makes the tile of D at row M x, column N y, from part z of gridDim.z of k, at most k / 128;
 // of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, @blocks)
 w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned short* d, float* parts, int n, int k) {
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
-  constexpr int DOWN = @m / 16, ACROSS = @n / WARPS / W::LINES;  // fragments of a warp
+  constexpr int DOWN = @part / 16, ACROSS = N / WARPS_N / W::LINES;  // fragments of a warp
+  // of a stage: rows of A, blocks of W, scales
+  constexpr int ROWS = WARPS_M * A::BYTES, BLOCKS = N / W::LINES * W::BYTES, STAGE = ROWS + BLOCKS + W::GROUPS * N * 2;
+  constexpr int APART = W::GROUP > W::K ? W::GROUP / W::K : 1;  // tiles that have scales in common
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
-  const unsigned lane = threadIdx.x % 32;
-  const int row = blockIdx.x * @m, col = blockIdx.y * @n + threadIdx.x / 32 * (@n / WARPS);
+  const unsigned lane = threadIdx.x % 32, down = threadIdx.x / 32 / WARPS_N, across = threadIdx.x / 32 % WARPS_N;
+  const int row = blockIdx.x * M, col = blockIdx.y * N;
   const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
-  const auto stage = [&](int tile) { return shared + tile % STAGES * A::BYTES; };
-  const auto fill = [&](int tile) {
-    const unsigned short* const rows = a + static_cast<long long>(row) * k + tile * W::K;
-    if (tile < end) A::fill(stage(tile), rows, threadIdx.x, THREADS, 2ll * k);
-    asm volatile("cp.async.commit_group;" : : : "memory");
+  const auto bring = [&](unsigned to, const void* source, int bytes) {  // bytes in a row
+    for (int at = threadIdx.x * 16; at < bytes; at += THREADS * 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                   : : "r"(to + at), "l"(static_cast<const char*>(source) + at) : "memory");
   };
-  unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
-  const auto load = [&](int tile) {
+  const auto fill = [&](int tile) {
+    const unsigned stage = shared + tile % STAGES * STAGE;
+    if (tile < end) {
 #pragma unroll
-    for (int j = 0; j < ACROSS; ++j) {
-      const int line = col / W::LINES + j;
-      W::load(weights, static_cast<long long>(tile) * (n / W::LINES) + line, lane, words[j]);
-      W::load_scales(scales, n, tile, line, lane, factors[j]);
+      for (int part = 0; part < WARPS_M; ++part)
+        A::fill(stage + part * A::BYTES, a + static_cast<long long>(row + part * @part) * k + tile * W::K, threadIdx.x,
+                THREADS, 2ll * k);
+      const char* const blocks = static_cast<const char*>(weights);
+      bring(stage + ROWS, blocks + (static_cast<long long>(tile) * n + col) / W::LINES * W::BYTES, BLOCKS);
+#pragma unroll
+      for (int group = 0; group < W::GROUPS; ++group)
+        bring(stage + ROWS + BLOCKS + group * N * 2,
+              static_cast<const unsigned short*>(scales) + static_cast<long long>(tile / APART * W::GROUPS + group) * n + col,
+              N * 2);
     }
+    asm volatile("cp.async.commit_group;" : : : "memory");
   };
   float sum[DOWN][ACROSS][4] = {};
   for (int tile = from; tile < from + STAGES - 1; ++tile) fill(tile);
-  load(from);
   for (int tile = from; tile < end; ++tile) {
     asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
     __syncthreads();
     fill(tile + STAGES - 1);
+    const unsigned stage = tile % STAGES * STAGE;
+    unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
+#pragma unroll
+    for (int j = 0; j < ACROSS; ++j) {
+      W::load_shared(shared + stage + ROWS + (across * ACROSS + j) * W::BYTES, lane, words[j]);
+      W::load_scales(held + stage + ROWS + BLOCKS, N, 0, across * ACROSS + j, lane, factors[j]);
+    }
 #pragma unroll
     for (int w = 0; w < W::WORDS; ++w) {  // a word has two k steps of W
-      unsigned b[ACROSS][2][W::REGISTERS];
+      unsigned x[2][DOWN][4];
 #pragma unroll
-      for (int j = 0; j < ACROSS; ++j) {
-        unsigned made[W::MADE];
+      for (int i = 0; i < 2 * DOWN; ++i)
+        A::load_k_issue(shared + stage + down * A::BYTES, lane, 2 * w + i / DOWN, i % DOWN, x[i / DOWN][i % DOWN]);
+#pragma unroll
+      for (int j = 0; j < ACROSS; ++j) {  // one column of fragments is converted while those before it are multiplied
+        unsigned made[W::MADE], b[2][W::REGISTERS];
         W::convert(words[j][w], made);
 #pragma unroll
         for (int r = 0; r < W::MADE; ++r)
-          b[j][r / W::REGISTERS][r % W::REGISTERS] =
+          b[r / W::REGISTERS][r % W::REGISTERS] =
               W::scaled(made[r], factors[j][(2 * w + r / W::REGISTERS) * W::GROUPS / W::STEPS][0]);
+#pragma unroll
+        for (int i = 0; i < 2 * DOWN; ++i) Mma::mma(sum[i % DOWN][j], x[i / DOWN][i % DOWN], b[i / DOWN], sum[i % DOWN][j]);
       }
-      if (w + 1 == W::WORDS && tile + 1 < end) load(tile + 1);  // while the last steps of this tile are multiplied
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int i = 0; i < DOWN; ++i) {
-          unsigned x[4];
-          A::load_issue(stage(tile), lane, (2 * w + half) * DOWN + i, x);
-#pragma unroll
-          for (int j = 0; j < ACROSS; ++j) Mma::mma(sum[i][j], x, b[j][half], sum[i][j]);
-        }
     }
   }
-  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * @m * n;
+  const int first_row = row + @part * down, first_col = col + across * (N / WARPS_N);
+  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * M * n;
 #pragma unroll
   for (int i = 0; i < DOWN; ++i)
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
       for (int slot = 0; slot < 4; slot += 2) {  // two columns next to each other
-        const long long at = static_cast<long long>(row + 16 * i + Mma::D::row(lane, slot)) * n + col + W::LINES * j +
-                             Mma::D::col(lane, slot);
+        const long long at = static_cast<long long>(first_row + 16 * i + Mma::D::row(lane, slot)) * n + first_col +
+                             W::LINES * j + Mma::D::col(lane, slot);
         const float low = sum[i][j][slot], high = sum[i][j][slot + 1];
         if (gridDim.z > 1) *reinterpret_cast<float2*>(part + at) = make_float2(low, high);
         else *reinterpret_cast<unsigned*>(d + at) = rounded(low, high);
@@ -136,12 +148,37 @@ __device__ __forceinline__ unsigned rounded(float low, float high) {
 """
 
 
+class Tile(NamedTuple):
+    """Of a block: rows and columns of D, how many warps share the columns, stages, and
+    blocks that a processor has at once; a warp has 64 rows."""
+
+    m: int
+    n: int
+    across: int
+    stages: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return 32 * self.m // PART * self.across
+
+
+FEW, MANY = Tile(64, 128, 4, 3, 3), Tile(128, 128, 2, 2, 2)  # for few rows of A, and for many
+
+
+def tile(m: int) -> Tile:
+    """The one for m rows of A."""
+    return FEW if m % MANY.m else MANY
+
+
 class Asked(NamedTuple):
     """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken."""
 
     type: str
     group: int
     arch: str
+    tile: Tile = FEW
 
 
 def weights(asked: Asked) -> Repacking:
@@ -153,7 +190,7 @@ def source(asked: Asked) -> str:
     """The whole CUDA source."""
     row = resolve(INSTRUCTION).instruction
     tables, _ = emittable(list(row.fragments), asked.arch, published())
-    a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
+    a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{PART}x{K}", "row", "128")))
     plan = weights(asked)
     parts = [
         scoped(renamed(text, made, name), "w4a16_parts")
@@ -163,7 +200,7 @@ def source(asked: Asked) -> str:
         )
     ]
     kernel = KERNEL
-    sizes = {"m": M, "n": N, "warps": WARPS, "stages": STAGES}
+    sizes = {**asked.tile._asdict(), "part": PART}
     for name, value in {"arch": asked.arch, "mma": identifier(row.id), **sizes}.items():
         kernel = re.sub(rf"@{name}\b", str(value), kernel)
     return "\n".join(["#define TCPROBE_ANY_ARCH", emit.emit("cuda", tables), *parts, ROUNDED, kernel])
@@ -174,9 +211,10 @@ def struct(text: str) -> str:
     return text.split("\nstruct ", 1)[1].split(" ", 1)[0]
 
 
-def shared_bytes() -> int:
+def shared_bytes(asked: Asked) -> int:
     """Dynamic shared memory of a block."""
-    return STAGES * M * K * 2
+    m, n, _, stages, _ = asked.tile
+    return stages * (m * K * 2 + n * K // 2 + max(1, K // asked.group) * n * 2)
 
 
 def packer(asked: Asked) -> ModuleType:

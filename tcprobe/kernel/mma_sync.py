@@ -34,7 +34,8 @@ using B = $struct_b;
 constexpr int WARPS_M = $warps_m, WARPS_N = $warps_n, THREADS = $threads, STAGES = $stages;
 constexpr int TILE_M = $m, TILE_N = $n, TILE_K = $k, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D that a warp has
-constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size, STEPS = A::STEPS;
+constexpr int PARTS_A = $parts_a, PARTS_B = $parts_b, SIZE = $size, STEPS = A::STEPS;  // parts of a warp; k steps
+constexpr int BYTES_A = WARPS_M * PARTS_A * A::BYTES, STAGE = BYTES_A + WARPS_N * PARTS_B * B::BYTES;
 
 // One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
 // all of them where the tile is `whole`
@@ -69,37 +70,7 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
     fill(tile);
     $commit
   }
-  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
-  unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
-  const auto load = [&](int tile, int step) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
-    A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
-    B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
-  };
-  $wait
-  __syncthreads();
-  load(0, 0);
-  for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      if (step + 1 < STEPS) {
-        load(tile, step + 1);
-        if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
-      } else {
-        $commit
-        $wait
-        __syncthreads();  // the next tile is there for all, and all have read this one
-        load(tile + 1, 0);
-      }
-#pragma unroll
-      for (int i = 0; i < DOWN; ++i)
-#pragma unroll
-        for (int j = 0; j < ACROSS; ++j)
-          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][i * $a_registers]),
-                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][j * $b_registers]));
-    }
-  }
-}
+$loop}
 extern "C" __global__ void __launch_bounds__(THREADS)
 $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long lda, long long ldb, long long ldd) {
   extern __shared__ unsigned char smem[];
@@ -120,6 +91,92 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
 
 $epilogue}
 }  // namespace $name
+""")
+DOUBLE = Template("""\
+  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
+  unsigned fa[2][PARTS_A][A::STEP_REGISTERS], fb[2][PARTS_B][B::STEP_REGISTERS];
+  const auto load = [&](int tile, int step) {
+    const unsigned stage = shared + tile % STAGES * STAGE;
+#pragma unroll
+    for (int p = 0; p < PARTS_A; ++p)
+      A::load_k(stage + (down * PARTS_A + p) * A::BYTES, lane, step, fa[step & 1][p]);
+#pragma unroll
+    for (int p = 0; p < PARTS_B; ++p)
+      B::load_k(stage + BYTES_A + (across * PARTS_B + p) * B::BYTES, lane, step, fb[step & 1][p]);
+  };
+  $wait
+  __syncthreads();
+  load(0, 0);
+  for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      if (step + 1 < STEPS) {
+        load(tile, step + 1);
+        if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
+      } else {
+        $commit
+        $wait
+        __syncthreads();  // the next tile is there for all, and all have read this one
+        load(tile + 1, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+        for (int j = 0; j < ACROSS; ++j)
+          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][0][i * $a_registers]),
+                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][0][j * $b_registers]));
+    }
+  }
+""")
+SINGLE = Template("""\
+  // fragments of one k step: registers take the next step's as soon as their own are multiplied
+  unsigned fa[PARTS_A * A::STEP_REGISTERS], fb[PARTS_B * B::STEP_REGISTERS];
+  constexpr int EACH_A = A::STEP_REGISTERS / A::STEP_ISSUES, EACH_B = B::STEP_REGISTERS / B::STEP_ISSUES;
+  constexpr int ISSUES_A = PARTS_A * A::STEP_ISSUES, ISSUES_B = PARTS_B * B::STEP_ISSUES;
+  const auto load_a = [&](int tile, int step, int j) {
+    const unsigned part = shared + tile % STAGES * STAGE + (down * PARTS_A + j / A::STEP_ISSUES) * A::BYTES;
+    A::load_k_issue(part, lane, step, j % A::STEP_ISSUES, fa + j * EACH_A);
+  };
+  const auto load_b = [&](int tile, int step, int j) {
+    const unsigned part = shared + tile % STAGES * STAGE + BYTES_A + (across * PARTS_B + j / B::STEP_ISSUES) * B::BYTES;
+    B::load_k_issue(part, lane, step, j % B::STEP_ISSUES, fb + j * EACH_B);
+  };
+  $wait
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < ISSUES_A; ++j) load_a(0, 0, j);
+#pragma unroll
+  for (int j = 0; j < ISSUES_B; ++j) load_b(0, 0, j);
+  for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      const int next = (step + 1) % STEPS, from = tile + (step + 1) / STEPS;
+      if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
+      if (step + 1 == STEPS) {
+        $commit
+        $wait
+        __syncthreads();  // the next tile is there for all, and all have read this one
+      }
+      // by so many fragments of B as come with $group loads
+      constexpr int WIDE = $group * (EACH_B > $b_registers ? EACH_B / $b_registers : 1);
+#pragma unroll
+      for (int j0 = 0; j0 < ACROSS; j0 += WIDE) {
+#pragma unroll
+        for (int i = 0; i < DOWN; ++i) {
+#pragma unroll
+          for (int j = j0; j < j0 + WIDE && j < ACROSS; ++j)
+            multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[i * $a_registers]),
+                     reinterpret_cast<const unsigned(&)[$b_registers]>(fb[j * $b_registers]));
+          if (j0 + WIDE >= ACROSS)
+#pragma unroll
+            for (int q = i * $a_registers / EACH_A; q < (i + 1) * $a_registers / EACH_A; ++q) load_a(from, next, q);
+        }
+#pragma unroll
+        for (int q = j0 * $b_registers / EACH_B; q < (j0 + WIDE) * $b_registers / EACH_B && q < ISSUES_B; ++q)
+          load_b(from, next, q);
+      }
+    }
+  }
 """)
 STRAIGHT = Template("""\
   const int first_row = m0 + down * WARP_M, first_col = n0 + across * WARP_N;
@@ -174,6 +231,8 @@ PLAIN = """\
   }
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" : : "r"(to), "r"(v.word[0]), "r"(v.word[1]),
                "r"(v.word[2]), "r"(v.word[3]) : "memory");"""
+LOOP = DOUBLE
+GROUP = 2
 COMMIT = 'asm volatile("cp.async.commit_group;" : : : "memory");'
 WAIT = 'asm volatile("cp.async.wait_group {};" : : : "memory");'
 CONTIGUOUS = {"row": "rows contiguous", "col": "columns contiguous"}
@@ -210,6 +269,8 @@ def source(gemm: Gemm, called: str) -> str:
         stages=gemm.stages,
         rows=gemm.shape.m,
         cols=gemm.shape.n,
+        parts_a=gemm.parts["a"],
+        parts_b=gemm.parts["b"],
         size=dtype(gemm.type).bits // 8,
         copy=ASYNC if lanes else PLAIN,
         fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"),
@@ -226,8 +287,13 @@ def source(gemm: Gemm, called: str) -> str:
         on_b=starts["b"][2],
         word=multiply.word(d.fragment)[0],
         d_registers=d.fragment.registers,
-        a_registers=row.fragment("a").registers,
-        b_registers=row.fragment("b").registers,
+        loop=LOOP.substitute(
+            group=GROUP,
+            a_registers=row.fragment("a").registers,
+            b_registers=row.fragment("b").registers,
+            commit=COMMIT if lanes else "",
+            wait=WAIT.format(gemm.stages - 2) if lanes else "",
+        ),
         epilogue=_epilogue(gemm),
         commit=COMMIT if lanes else "",
         wait=WAIT.format(gemm.stages - 2) if lanes else "",

@@ -95,11 +95,21 @@ def _load(weights: Repacking) -> Iterator[str]:
     yield f"{HEAD} void load("
     yield f"    const void* weights, long long block, unsigned {thread}, unsigned (&words)[WORDS]) {{"
     yield f"  const char* at = static_cast<const char*>(weights) + block * BYTES + ({own}) * {weights.words * 4}u;"
+    yield from _wide(weights, "ld.global.nc", "l", "at")
+    yield "}"
+    yield "/// the same of a block in shared memory, whose address there is a multiple of 16"
+    yield f"{HEAD} void load_shared(unsigned shared, unsigned {thread}, unsigned (&words)[WORDS]) {{"
+    yield f"  const unsigned at = shared + ({own}) * {weights.words * 4}u;"
+    yield from _wide(weights, "ld.shared", "r", "at")
+    yield "}"
+
+
+def _wide(weights: Repacking, instruction: str, constraint: str, address: str) -> Iterator[str]:
+    """The 16-byte loads of a block."""
     for number in range(weights.loads):
         words = ", ".join(f'"=r"(words[{4 * number + j}])' for j in range(4))
-        yield '  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"'
-        yield f'               : {words} : "l"(at + {BYTES * number}));'
-    yield "}"
+        yield f'  asm volatile("{instruction}.v4.b32 {{%0, %1, %2, %3}}, [%4];"'
+        yield f'               : {words} : "{constraint}"({address} + {BYTES * number}));'
 
 
 def _convert(weights: Repacking) -> Iterator[str]:
