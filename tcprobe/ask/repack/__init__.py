@@ -20,7 +20,7 @@ import numpy as np
 from tcprobe.ask.bank_access import slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
-from tcprobe.ask.repack.request import checked, grouped
+from tcprobe.ask.repack.request import check_zeros, checked, grouped
 from tcprobe.ask.repack.sums import result
 from tcprobe.ask.table_confidence import least
 from tcprobe.code.dequantize import WORD, Decoding
@@ -44,7 +44,8 @@ class Repacking:
 
     `owner` says of each lane which place in a block is its; `depth` and `line`, of shape (places, slots), which element
     of the first step a place's slots are; `filled` which of the stored registers each register of the fragment is.
-    `group`: elements of k that have a scale in common, None without scales; `sums`: D, where it takes the scales in.
+    `group`: elements of k that have a scale in common, None without scales; `sums`: D, where it takes the scales in;
+    `zeros`: whether a zero point comes with each scale, a weight being (code - zero point) scale.
     """
 
     cell: Cell
@@ -55,6 +56,7 @@ class Repacking:
     filled: tuple[int, ...]
     group: int | None
     sums: Cell | None = None
+    zeros: bool = False
 
     @property
     def slots(self) -> int:
@@ -131,6 +133,13 @@ class Repacking:
         return 1 / 2 if self.group and not self.sums else 0.0
 
     @property
+    def zero_range(self) -> tuple[int, int]:
+        """The least and most that a zero point may be: a code, or one more, as GPTQ's first format has them."""
+        kind = dtype(self.conversion.source)
+        least = -self.conversion.flip
+        return least, least + (1 << kind.bits) - (kind.bits == 8)
+
+    @property
     def compiled_for(self) -> tuple[str, ...]:
         """The arch's own targets that have the conversion, if not every arch has it."""
         return self.conversion.needs.every(arch(self.cell.arch)) if self.conversion.needs else ()
@@ -185,6 +194,9 @@ class Repacking:
             "scales": {"group": self.group, "groups": self.groups, "of": "sums" if self.sums else "weights"}
             if self.group
             else None,
+            "zeros": {"type": "u8", "add": way.flip, "least": self.zero_range[0], "most": self.zero_range[1]}
+            if self.zeros
+            else None,
             "ldmatrix": self.ldmatrix or None,
             "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
             "confidence": least([self.cell, *([self.sums] if self.sums else [])]).to_json(),
@@ -192,15 +204,22 @@ class Repacking:
 
 
 def repack(
-    cell: Cell, stored: str, wanted: str | None = None, group: int | None = None, layers: Layers | None = None
+    cell: Cell,
+    stored: str,
+    wanted: str | None = None,
+    group: int | None = None,
+    layers: Layers | None = None,
+    zeros: bool = False,
 ) -> Repacking:
     """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
 
-    `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers` have
-    D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers, has another
-    type, or the types or the group do not do, with what does.
+    `wanted` is the type that they are converted to, which is the fragment's own; `group` and `zeros` as in Repacking;
+    `layers` have D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers,
+    has another type, or the types, the group or zero points do not do, with what does.
     """
     way = checked(cell, stored, wanted)
+    if zeros:
+        check_zeros(cell, way, group)
     slots = slots_of(cell)
     if (slots.row == NOTHING).any():
         raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are repacked.")
@@ -208,7 +227,7 @@ def repack(
     filled, own = _registers(depth, line, cell.fragment.registers)
     owner, first = _places(depth[:, own], line[:, own])
     sums = result(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
-    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums)
+    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums, zeros)
     grouped(cell, weights.step_k, weights.k, group)
     _prove(weights)
     return weights

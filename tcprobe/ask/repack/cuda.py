@@ -38,7 +38,7 @@ def source(weights: Repacking) -> str:
 
 def name(weights: Repacking) -> str:
     """The struct's."""
-    group = f"_group{weights.group}" if weights.group else ""
+    group = f"_group{weights.group}" + "_zeros" * weights.zeros if weights.group else ""
     return made(f"repacked_{weights.conversion.source}_{weights.cell.fragment.id}{group}")
 
 
@@ -51,7 +51,10 @@ def _members(weights: Repacking) -> Iterator[str]:
     for called in dict.fromkeys([*weights.conversion.functions, *_scaling(weights)]):
         yield from _function(called)
     yield from _load(weights)
-    yield from _convert(weights)
+    if weights.zeros:
+        yield from zeros.members(weights)
+    else:
+        yield from _convert(weights)
     if weights.group:
         yield f"static constexpr int GROUP = {weights.group}, GROUPS = {weights.groups};  // k of one; of a block"
         yield from _sums(weights, weights.sums) if weights.sums else _scales(weights)
