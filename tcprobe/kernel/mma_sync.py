@@ -178,6 +178,67 @@ SINGLE = Template("""\
     }
   }
 """)
+BARRIERS = """\
+// Stages are handed over through mbarriers: `full` by copies that have arrived, `empty` by warps that have read
+__device__ inline void begin(unsigned barrier, int count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
+}
+__device__ inline void arrive(unsigned barrier) {
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" : : "r"(barrier) : "memory");
+}
+__device__ inline void arrive_by_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" : : "r"(barrier) : "memory");
+}
+__device__ inline void wait(unsigned barrier, unsigned phase) {
+  unsigned done;
+  do {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
+#else
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
+#endif
+  } while (!done);
+}
+"""
+ASYNCHRONOUS = Template("""\
+  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
+  unsigned fa[2][PARTS_A][A::STEP_REGISTERS], fb[2][PARTS_B][B::STEP_REGISTERS];
+  const auto load = [&](int tile, int step) {
+    const unsigned stage = shared + tile % STAGES * STAGE;
+#pragma unroll
+    for (int p = 0; p < PARTS_A; ++p)
+      A::load_k(stage + (down * PARTS_A + p) * A::BYTES, lane, step, fa[step & 1][p]);
+#pragma unroll
+    for (int p = 0; p < PARTS_B; ++p)
+      B::load_k(stage + BYTES_A + (across * PARTS_B + p) * B::BYTES, lane, step, fb[step & 1][p]);
+  };
+  wait(full, 0);
+  load(0, 0);
+  for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      if (step + 1 < STEPS) {
+        load(tile, step + 1);
+        if (step == 0 && !PRODUCER) fill(tile + AHEAD);
+      } else {
+        __syncwarp();
+        if (lane == 0) arrive(empty + tile % STAGES * 8);  // this warp has read the tile
+        if (tile + 1 < tiles) {
+          wait(full + (tile + 1) % STAGES * 8, (tile + 1) / STAGES & 1);
+          load(tile + 1, 0);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+        for (int j = 0; j < ACROSS; ++j)
+          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][0][i * $a_registers]),
+                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][0][j * $b_registers]));
+    }
+  }
+""")
 STRAIGHT = Template("""\
   const int first_row = m0 + down * WARP_M, first_col = n0 + across * WARP_N;
 #pragma unroll
