@@ -123,6 +123,11 @@ class Repacking:
         """Which lines' scales multiply a stored register: the slots that stand for them, of the low and high half."""
         return tuple((self._same_line(j), self._same_line(j + 1)) for j in range(0, self.slots, 2))
 
+    @property
+    def distinct(self) -> list[tuple[int, int]]:
+        """The pairs that differ: a register of scales for each."""
+        return list(dict.fromkeys(self.pairs))
+
     def _same_line(self, slot: int) -> int:
         """The first slot that has the same line in every lane."""
         return next(j for j in range(slot + 1) if (self.line[:, j] == self.line[:, slot]).all())
