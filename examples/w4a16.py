@@ -44,72 +44,83 @@ constexpr int M = @m, N = @n, WARPS_M = M / @part, WARPS_N = @across, THREADS = 
 // block (x, y, z) makes the tile of D at row M x, column N y, from part z of gridDim.z of k, at most k / 128;
 // of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
 extern "C" __global__ void __launch_bounds__(THREADS, @blocks)
-w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned short* d, float* parts, int n, int k) {
+w4a16(const unsigned short* a, const void* weights, const void* scales, const void* zeros, unsigned short* d, float* parts,
+      int n, int k) {
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
   constexpr int DOWN = @part / 16, ACROSS = N / WARPS_N / W::LINES;  // fragments of a warp
-  // of a stage: rows of A, blocks of W, scales
-  constexpr int ROWS = WARPS_M * A::BYTES, BLOCKS = N / W::LINES * W::BYTES, STAGE = ROWS + BLOCKS + W::GROUPS * N * 2;
+  // of a stage: rows of A, blocks of W, scales, zero points
+  constexpr int ROWS = WARPS_M * A::BYTES, BLOCKS = N / W::LINES * W::BYTES, SCALES = W::GROUPS * N * 2;
+  constexpr int ZEROS = ROWS + BLOCKS + SCALES, STAGE = ZEROS + @zeros * W::GROUPS * N;
   constexpr int APART = W::GROUP > W::K ? W::GROUP / W::K : 1;  // tiles that have scales in common
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
   const unsigned lane = threadIdx.x % 32, down = threadIdx.x / 32 / WARPS_N, across = threadIdx.x / 32 % WARPS_N;
   const int row = blockIdx.x * M, col = blockIdx.y * N;
   const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
-  const auto bring = [&](unsigned to, const void* source, int bytes) {  // bytes in a row
-    for (int at = threadIdx.x * 16; at < bytes; at += THREADS * 16)
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                   : : "r"(to + at), "l"(static_cast<const char*>(source) + at) : "memory");
-  };
-  const auto fill = [&](int tile) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
-    if (tile < end) {
+  // part `w` of W::WORDS of the copies of a tile
+  const auto fill = [&](int tile, int w) {
+    if (tile >= end) return;
+    const unsigned stage = shared + tile % STAGES * STAGE, thread = threadIdx.x + w * THREADS, all = W::WORDS * THREADS;
+    const auto bring = [&](unsigned to, const void* source, long long first, int bytes) {  // bytes in a row
+      for (int at = thread * 16; at < bytes; at += all * 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                     : : "r"(stage + to + at), "l"(static_cast<const char*>(source) + first + at) : "memory");
+    };
 #pragma unroll
-      for (int part = 0; part < WARPS_M; ++part)
-        A::fill(stage + part * A::BYTES, a + static_cast<long long>(row + part * @part) * k + tile * W::K, threadIdx.x,
-                THREADS, 2ll * k);
-      const char* const blocks = static_cast<const char*>(weights);
-      bring(stage + ROWS, blocks + (static_cast<long long>(tile) * n + col) / W::LINES * W::BYTES, BLOCKS);
+    for (int part = 0; part < WARPS_M; ++part)
+      A::fill(stage + part * A::BYTES, a + static_cast<long long>(row + part * @part) * k + tile * W::K, thread, all, 2ll * k);
+    bring(ROWS, weights, (static_cast<long long>(tile) * n + col) / W::LINES * W::BYTES, BLOCKS);
 #pragma unroll
-      for (int group = 0; group < W::GROUPS; ++group)
-        bring(stage + ROWS + BLOCKS + group * N * 2,
-              static_cast<const unsigned short*>(scales) + static_cast<long long>(tile / APART * W::GROUPS + group) * n + col,
-              N * 2);
+    for (int group = 0; group < W::GROUPS; ++group) {
+      const long long first = static_cast<long long>(tile / APART * W::GROUPS + group) * n + col;
+      bring(ROWS + BLOCKS + group * N * 2, scales, 2 * first, N * 2);
+      if (@zeros) bring(ZEROS + group * N, zeros, first, N);
     }
-    asm volatile("cp.async.commit_group;" : : : "memory");
   };
   float sum[DOWN][ACROSS][4] = {};
-  for (int tile = from; tile < from + STAGES - 1; ++tile) fill(tile);
+  for (int tile = from; tile < from + STAGES - 1; ++tile) {
+    for (int w = 0; w < W::WORDS; ++w) fill(tile, w);
+    asm volatile("cp.async.commit_group;" : : : "memory");
+  }
   for (int tile = from; tile < end; ++tile) {
     asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
     __syncthreads();
-    fill(tile + STAGES - 1);
     const unsigned stage = tile % STAGES * STAGE;
     unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
+    @declared
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j) {
       W::load_shared(shared + stage + ROWS + (across * ACROSS + j) * W::BYTES, lane, words[j]);
       W::load_scales(held + stage + ROWS + BLOCKS, N, 0, across * ACROSS + j, lane, factors[j]);
+      @loaded
     }
 #pragma unroll
     for (int w = 0; w < W::WORDS; ++w) {  // a word has two k steps of W
-      unsigned x[2][DOWN][4];
+      unsigned x[2][DOWN][4], b[2][2][W::REGISTERS];
 #pragma unroll
       for (int i = 0; i < 2 * DOWN; ++i)
         A::load_k_issue(shared + stage + down * A::BYTES, lane, 2 * w + i / DOWN, i % DOWN, x[i / DOWN][i % DOWN]);
-#pragma unroll
-      for (int j = 0; j < ACROSS; ++j) {  // one column of fragments is converted while those before it are multiplied
-        unsigned made[W::MADE], b[2][W::REGISTERS];
-        W::convert(words[j][w], made);
+      const auto convert = [&](int j) {
+        unsigned made[W::MADE];
+        W::convert(words[j][w], @less made);
 #pragma unroll
         for (int r = 0; r < W::MADE; ++r)
-          b[r / W::REGISTERS][r % W::REGISTERS] =
+          b[j % 2][r / W::REGISTERS][r % W::REGISTERS] =
               W::scaled(made[r], factors[j][(2 * w + r / W::REGISTERS) * W::GROUPS / W::STEPS][0]);
+      };
+      convert(0);
+      fill(tile + STAGES - 1, w);
 #pragma unroll
-        for (int i = 0; i < 2 * DOWN; ++i) Mma::mma(sum[i % DOWN][j], x[i / DOWN][i % DOWN], b[i / DOWN], sum[i % DOWN][j]);
+      for (int j = 0; j < ACROSS; ++j) {  // a column of fragments is converted while the one before it is multiplied
+        if (j + 1 < ACROSS) convert(j + 1);
+#pragma unroll
+        for (int i = 0; i < 2 * DOWN; ++i)
+          Mma::mma(sum[i % DOWN][j], x[i / DOWN][i % DOWN], b[j % 2][i / DOWN], sum[i % DOWN][j]);
       }
     }
+    asm volatile("cp.async.commit_group;" : : : "memory");
   }
   const int first_row = row + @part * down, first_col = col + across * (N / WARPS_N);
   float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * M * n;
@@ -139,6 +150,12 @@ extern "C" __global__ void w4a16_sum(const float* parts, unsigned short* d, int 
   if (at < count) *reinterpret_cast<unsigned*>(d + at) = rounded(low, high);
 }
 """
+# where there are zero points
+LESS_ZEROS = {
+    "declared": "unsigned zeros_of[ACROSS][W::GROUPS][W::SCALES][W::ZEROS];",
+    "loaded": "W::load_zeros(held + stage + ZEROS, N, 0, across * ACROSS + j, lane, zeros_of[j]);",
+    "less": "w, zeros_of[j],",
+}
 ROUNDED = """
 __device__ __forceinline__ unsigned rounded(float low, float high) {
   unsigned both;
@@ -173,17 +190,18 @@ def tile(m: int) -> Tile:
 
 
 class Asked(NamedTuple):
-    """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken."""
+    """What the weights are: `group` elements of k with a scale in common, and a zero point where `zeros`; whose tables."""
 
     type: str
     group: int
     arch: str
+    zeros: bool = False
     tile: Tile = FEW
 
 
 def weights(asked: Asked) -> Repacking:
     """The order of the weights."""
-    return repack(load(f"{INSTRUCTION}.b", asked.arch), asked.type, "f16", asked.group)
+    return repack(load(f"{INSTRUCTION}.b", asked.arch), asked.type, "f16", asked.group, None, asked.zeros)
 
 
 def source(asked: Asked) -> str:
@@ -200,7 +218,8 @@ def source(asked: Asked) -> str:
         )
     ]
     kernel = KERNEL
-    sizes = {**asked.tile._asdict(), "part": PART}
+    sizes = {**asked.tile._asdict(), "part": PART, "zeros": int(asked.zeros)}
+    sizes |= LESS_ZEROS if asked.zeros else dict.fromkeys(LESS_ZEROS, "")
     for name, value in {"arch": asked.arch, "mma": identifier(row.id), **sizes}.items():
         kernel = re.sub(rf"@{name}\b", str(value), kernel)
     return "\n".join(["#define TCPROBE_ANY_ARCH", emit.emit("cuda", tables), *parts, ROUNDED, kernel])
@@ -214,7 +233,7 @@ def struct(text: str) -> str:
 def shared_bytes(asked: Asked) -> int:
     """Dynamic shared memory of a block."""
     m, n, _, stages, _ = asked.tile
-    return stages * (m * K * 2 + n * K // 2 + max(1, K // asked.group) * n * 2)
+    return stages * (m * K * 2 + n * K // 2 + max(1, K // asked.group) * n * (2 + asked.zeros))
 
 
 def packer(asked: Asked) -> ModuleType:
@@ -255,12 +274,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--type", choices=("s4", "u4"), default="s4")
     parser.add_argument("--group", type=int, default=128, help="elements of k that have a scale in common")
+    parser.add_argument("--zeros", action="store_true", help="a zero point for each scale, as of AWQ and GPTQ")
     parser.add_argument("--arch", default="sm_80", help="whose tables to take; --run takes the GPU's")
     parser.add_argument("--run", action="store_true", help="on a GPU: compare with NumPy, and time")
     parser.add_argument("--untimed", action="store_true", help="with --run: compare alone")
     parser.add_argument("-o", "--output", type=Path, default=Path("w4a16.cu"))
     given = parser.parse_args(arguments)
-    asked = Asked(given.type, given.group, given.arch)
+    asked = Asked(given.type, given.group, given.arch, given.zeros)
     try:
         if given.run:
             import w4a16_run
