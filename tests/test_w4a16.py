@@ -72,7 +72,7 @@ STAND_INS = """
 struct float2 { float x, y; };
 static float2 make_float2(float x, float y) { return {x, y}; }
 static struct { unsigned x, y, z; } blockIdx, gridDim;
-unsigned char held[1];
+#define held memory
 static unsigned __cvta_generic_to_shared(const void*) { return 0; }
 static void __syncthreads() { meet(0); }
 """
