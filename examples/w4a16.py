@@ -56,21 +56,26 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
   constexpr int APART = W::GROUP > W::K ? W::GROUP / W::K : 1;  // tiles that have scales in common
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
+  __builtin_assume(threadIdx.x < THREADS);  // how often loops of copies go is known
   const unsigned lane = threadIdx.x % 32, down = threadIdx.x / 32 / WARPS_N, across = threadIdx.x / 32 % WARPS_N;
   const int row = blockIdx.x * M, col = blockIdx.y * N;
   const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
-  // part `w` of W::WORDS of the copies of a tile
-  const auto fill = [&](int tile, int w) {
+  const auto fill = [&](int tile) {
     if (tile >= end) return;
-    const unsigned stage = shared + tile % STAGES * STAGE, thread = threadIdx.x + w * THREADS, all = W::WORDS * THREADS;
+    const unsigned stage = shared + tile % STAGES * STAGE;
     const auto bring = [&](unsigned to, const void* source, long long first, int bytes) {  // bytes in a row
-      for (int at = thread * 16; at < bytes; at += all * 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-                     : : "r"(stage + to + at), "l"(static_cast<const char*>(source) + first + at) : "memory");
+#pragma unroll
+      for (int done = 0; done < bytes; done += THREADS * 16) {
+        const int at = done + threadIdx.x * 16;
+        if (done + THREADS * 16 <= bytes || at < bytes)
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                       : : "r"(stage + to + at), "l"(static_cast<const char*>(source) + first + at) : "memory");
+      }
     };
 #pragma unroll
     for (int part = 0; part < WARPS_M; ++part)
-      A::fill(stage + part * A::BYTES, a + static_cast<long long>(row + part * @part) * k + tile * W::K, thread, all, 2ll * k);
+      A::fill(stage + part * A::BYTES, a + static_cast<long long>(row + part * @part) * k + tile * W::K, threadIdx.x, THREADS,
+              2ll * k);
     bring(ROWS, weights, (static_cast<long long>(tile) * n + col) / W::LINES * W::BYTES, BLOCKS);
 #pragma unroll
     for (int group = 0; group < W::GROUPS; ++group) {
@@ -81,12 +86,14 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
   };
   float sum[DOWN][ACROSS][4] = {};
   for (int tile = from; tile < from + STAGES - 1; ++tile) {
-    for (int w = 0; w < W::WORDS; ++w) fill(tile, w);
+    fill(tile);
     asm volatile("cp.async.commit_group;" : : : "memory");
   }
   for (int tile = from; tile < end; ++tile) {
     asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
     __syncthreads();
+    fill(tile + STAGES - 1);
+    asm volatile("cp.async.commit_group;" : : : "memory");
     const unsigned stage = tile % STAGES * STAGE;
     unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
     @declared
@@ -111,7 +118,6 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
               W::scaled(made[r], factors[j][(2 * w + r / W::REGISTERS) * W::GROUPS / W::STEPS][0]);
       };
       convert(0);
-      fill(tile + STAGES - 1, w);
 #pragma unroll
       for (int j = 0; j < ACROSS; ++j) {  // a column of fragments is converted while the one before it is multiplied
         if (j + 1 < ACROSS) convert(j + 1);
@@ -120,7 +126,6 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
           Mma::mma(sum[i % DOWN][j], x[i / DOWN][i % DOWN], b[j % 2][i / DOWN], sum[i % DOWN][j]);
       }
     }
-    asm volatile("cp.async.commit_group;" : : : "memory");
   }
   const int first_row = row + @part * down, first_col = col + across * (N / WARPS_N);
   float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * M * n;
