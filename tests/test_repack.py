@@ -11,7 +11,19 @@ import host_cuda
 import numpy as np
 import nvrtc
 import pytest
-from repacked import ARCHITECTURES, CONVERT_OF, F16, NAN, SCALE_OF, case, factors, needs_compiler, patterns, plans, worth
+from repacked import (
+    ARCHITECTURES,
+    CONVERT_OF,
+    F16,
+    NAN,
+    SCALE_OF,
+    case,
+    factors,
+    needs_compiler,
+    patterns,
+    plans,
+    worth,
+)
 
 from tcprobe.ask.repack import cuda, repack
 from tcprobe.code import dequantize

@@ -85,7 +85,11 @@ def test_zero_points_are_packed_and_lead_back(tmp_path, packer):
         assert np.asarray(packed).dtype == np.uint8
         assert np.array_equal(np.asarray(packed), given + plan.conversion.flip)
         assert np.array_equal(np.asarray(code.unpack_zeros(packed)), given)
-        for wrong, words in ((given + 1, f"from {least} to {most}"), (given / 2, "whole numbers"), (given[0], "matrix")):
+        for wrong, words in (
+            (given + 1, f"from {least} to {most}"),
+            (given / 2, "whole numbers"),
+            (given[0], "matrix"),
+        ):
             with pytest.raises(ValueError, match=words):
                 code.pack_zeros(wrong)
 
@@ -149,7 +153,11 @@ def test_the_answer():
 def test_the_answer_with_zero_points():
     given = (f"{F16}.b", "--repack", "--type", "s4", "--group", "64", "--zeros", "--arch", "sm_80")
     text = asked(*given)
-    for words in ("zero points: -8 to 8, as bytes, 8 added, [k / 64][n]", "1.125 an element", "each has its zero point"):
+    for words in (
+        "zero points: -8 to 8, as bytes, 8 added, [k / 64][n]",
+        "1.125 an element",
+        "each has its zero point",
+    ):
         assert words in text
     assert json.loads(asked(*given, "--json"))["zeros"] == {"type": "u8", "add": 8, "least": -8, "most": 8}
     assert "load_zeros" in asked(*given, "--code")

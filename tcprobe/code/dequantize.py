@@ -162,9 +162,7 @@ def _nibbles_f16(source: str, target: str, device: Arch) -> Decoding:
     top = "const unsigned top = word >> 8;"
     words = "nibbles interleaved for the exponent trick: lop3 makes 1024 + code, or 1024 + 16 code, of two at once"
     zeros = (f"zero | {_twice(0x6400)}", f"subtract_f16({_twice(0x6380)}, zero | {_twice(0x6400)})")  # 960 - (1024 + z)
-    return Decoding(
-        source, target, 4, _halves(), (top, *lines), words, offset, zeroed=(top, *zeroed), zeros=zeros
-    )
+    return Decoding(source, target, 4, _halves(), (top, *lines), words, offset, zeroed=(top, *zeroed), zeros=zeros)
 
 
 def _nibbles_bf16(source: str, target: str, device: Arch) -> Decoding:

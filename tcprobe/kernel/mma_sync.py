@@ -34,8 +34,7 @@ using B = $struct_b;
 constexpr int WARPS_M = $warps_m, WARPS_N = $warps_n, THREADS = $threads, STAGES = $stages;
 constexpr int TILE_M = $m, TILE_N = $n, TILE_K = $k, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int DOWN = WARP_M / $rows, ACROSS = WARP_N / $cols;  // fragments of D that a warp has
-constexpr int PARTS_A = $parts_a, PARTS_B = $parts_b, SIZE = $size, STEPS = A::STEPS;  // parts of a warp; k steps
-constexpr int BYTES_A = WARPS_M * PARTS_A * A::BYTES, STAGE = BYTES_A + WARPS_N * PARTS_B * B::BYTES;
+constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = $size, STEPS = A::STEPS;
 
 // One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
 // all of them where the tile is `whole`
@@ -56,13 +55,16 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
   const int tiles = (k + TILE_K - 1) / TILE_K;
   const char* next_a = first_a($from_a, lda);
   const char* next_b = first_b($from_b, ldb);
+  const unsigned to_a = place_a(), to_b = place_b();
+  const auto after = [&](unsigned stage) { return stage == shared + (STAGES - 1) * STAGE ? shared : stage + STAGE; };
   // into a stage of shared memory, one tile after the other: the parts of A, then those of B
+  unsigned into = shared;
   const auto fill = [&](int tile) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
     const int k0 = tile * TILE_K;
     if (tile >= tiles) return;
-    fill_a<whole>(stage, next_a, lda, $left_a);
-    fill_b<whole>(stage + BYTES_A, next_b, ldb, $left_b);
+    fill_a<whole>(into, to_a, next_a, lda, $left_a);
+    fill_b<whole>(into + BYTES_A, to_b, next_b, ldb, $left_b);
+    into = after(into);
     next_a += $on_a;
     next_b += $on_b;
   };
@@ -70,7 +72,38 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
     fill(tile);
     $commit
   }
-$loop}
+  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
+  unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
+  const auto load = [&](unsigned stage, int step) {
+    A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
+    B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
+  };
+  $wait
+  __syncthreads();
+  unsigned stage = shared;
+  load(stage, 0);
+  for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+      if (step + 1 < STEPS) {
+        load(stage, step + 1);
+        if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
+      } else {
+        $commit
+        $wait
+        __syncthreads();  // the next tile is there for all, and all have read this one
+        stage = after(stage);
+        load(stage, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < DOWN; ++i)
+#pragma unroll
+        for (int j = 0; j < ACROSS; ++j)
+          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][i * $a_registers]),
+                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][j * $b_registers]));
+    }
+  }
+}
 extern "C" __global__ void __launch_bounds__(THREADS)
 $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long lda, long long ldb, long long ldd) {
   extern __shared__ unsigned char smem[];
@@ -91,153 +124,6 @@ $name(const void* a_, const void* b_, void* d_, int m, int n, int k, long long l
 
 $epilogue}
 }  // namespace $name
-""")
-DOUBLE = Template("""\
-  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
-  unsigned fa[2][PARTS_A][A::STEP_REGISTERS], fb[2][PARTS_B][B::STEP_REGISTERS];
-  const auto load = [&](int tile, int step) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
-#pragma unroll
-    for (int p = 0; p < PARTS_A; ++p)
-      A::load_k(stage + (down * PARTS_A + p) * A::BYTES, lane, step, fa[step & 1][p]);
-#pragma unroll
-    for (int p = 0; p < PARTS_B; ++p)
-      B::load_k(stage + BYTES_A + (across * PARTS_B + p) * B::BYTES, lane, step, fb[step & 1][p]);
-  };
-  $wait
-  __syncthreads();
-  load(0, 0);
-  for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      if (step + 1 < STEPS) {
-        load(tile, step + 1);
-        if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
-      } else {
-        $commit
-        $wait
-        __syncthreads();  // the next tile is there for all, and all have read this one
-        load(tile + 1, 0);
-      }
-#pragma unroll
-      for (int i = 0; i < DOWN; ++i)
-#pragma unroll
-        for (int j = 0; j < ACROSS; ++j)
-          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][0][i * $a_registers]),
-                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][0][j * $b_registers]));
-    }
-  }
-""")
-SINGLE = Template("""\
-  // fragments of one k step: registers take the next step's as soon as their own are multiplied
-  unsigned fa[PARTS_A * A::STEP_REGISTERS], fb[PARTS_B * B::STEP_REGISTERS];
-  constexpr int EACH_A = A::STEP_REGISTERS / A::STEP_ISSUES, EACH_B = B::STEP_REGISTERS / B::STEP_ISSUES;
-  constexpr int ISSUES_A = PARTS_A * A::STEP_ISSUES, ISSUES_B = PARTS_B * B::STEP_ISSUES;
-  const auto load_a = [&](int tile, int step, int j) {
-    const unsigned part = shared + tile % STAGES * STAGE + (down * PARTS_A + j / A::STEP_ISSUES) * A::BYTES;
-    A::load_k_issue(part, lane, step, j % A::STEP_ISSUES, fa + j * EACH_A);
-  };
-  const auto load_b = [&](int tile, int step, int j) {
-    const unsigned part = shared + tile % STAGES * STAGE + BYTES_A + (across * PARTS_B + j / B::STEP_ISSUES) * B::BYTES;
-    B::load_k_issue(part, lane, step, j % B::STEP_ISSUES, fb + j * EACH_B);
-  };
-  $wait
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < ISSUES_A; ++j) load_a(0, 0, j);
-#pragma unroll
-  for (int j = 0; j < ISSUES_B; ++j) load_b(0, 0, j);
-  for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      const int next = (step + 1) % STEPS, from = tile + (step + 1) / STEPS;
-      if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
-      if (step + 1 == STEPS) {
-        $commit
-        $wait
-        __syncthreads();  // the next tile is there for all, and all have read this one
-      }
-      // by so many fragments of B as come with $group loads
-      constexpr int WIDE = $group * (EACH_B > $b_registers ? EACH_B / $b_registers : 1);
-#pragma unroll
-      for (int j0 = 0; j0 < ACROSS; j0 += WIDE) {
-#pragma unroll
-        for (int i = 0; i < DOWN; ++i) {
-#pragma unroll
-          for (int j = j0; j < j0 + WIDE && j < ACROSS; ++j)
-            multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[i * $a_registers]),
-                     reinterpret_cast<const unsigned(&)[$b_registers]>(fb[j * $b_registers]));
-          if (j0 + WIDE >= ACROSS)
-#pragma unroll
-            for (int q = i * $a_registers / EACH_A; q < (i + 1) * $a_registers / EACH_A; ++q) load_a(from, next, q);
-        }
-#pragma unroll
-        for (int q = j0 * $b_registers / EACH_B; q < (j0 + WIDE) * $b_registers / EACH_B && q < ISSUES_B; ++q)
-          load_b(from, next, q);
-      }
-    }
-  }
-""")
-BARRIERS = """\
-// Stages are handed over through mbarriers: `full` by copies that have arrived, `empty` by warps that have read
-__device__ inline void begin(unsigned barrier, int count) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(barrier), "r"(count) : "memory");
-}
-__device__ inline void arrive(unsigned barrier) {
-  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" : : "r"(barrier) : "memory");
-}
-__device__ inline void arrive_by_copies(unsigned barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" : : "r"(barrier) : "memory");
-}
-__device__ inline void wait(unsigned barrier, unsigned phase) {
-  unsigned done;
-  do {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
-#else
-    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
-#endif
-  } while (!done);
-}
-"""
-ASYNCHRONOUS = Template("""\
-  // fragments of two k steps: those of the next are loaded while those of this one are multiplied
-  unsigned fa[2][PARTS_A][A::STEP_REGISTERS], fb[2][PARTS_B][B::STEP_REGISTERS];
-  const auto load = [&](int tile, int step) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
-#pragma unroll
-    for (int p = 0; p < PARTS_A; ++p)
-      A::load_k(stage + (down * PARTS_A + p) * A::BYTES, lane, step, fa[step & 1][p]);
-#pragma unroll
-    for (int p = 0; p < PARTS_B; ++p)
-      B::load_k(stage + BYTES_A + (across * PARTS_B + p) * B::BYTES, lane, step, fb[step & 1][p]);
-  };
-  wait(full, 0);
-  load(0, 0);
-  for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-    for (int step = 0; step < STEPS; ++step) {
-      if (step + 1 < STEPS) {
-        load(tile, step + 1);
-        if (step == 0 && !PRODUCER) fill(tile + AHEAD);
-      } else {
-        __syncwarp();
-        if (lane == 0) arrive(empty + tile % STAGES * 8);  // this warp has read the tile
-        if (tile + 1 < tiles) {
-          wait(full + (tile + 1) % STAGES * 8, (tile + 1) / STAGES & 1);
-          load(tile + 1, 0);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < DOWN; ++i)
-#pragma unroll
-        for (int j = 0; j < ACROSS; ++j)
-          multiply(d[i][j], reinterpret_cast<const unsigned(&)[$a_registers]>(fa[step & 1][0][i * $a_registers]),
-                   reinterpret_cast<const unsigned(&)[$b_registers]>(fb[step & 1][0][j * $b_registers]));
-    }
-  }
 """)
 STRAIGHT = Template("""\
   const int first_row = m0 + down * WARP_M, first_col = n0 + across * WARP_N;
@@ -292,8 +178,6 @@ PLAIN = """\
   }
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" : : "r"(to), "r"(v.word[0]), "r"(v.word[1]),
                "r"(v.word[2]), "r"(v.word[3]) : "memory");"""
-LOOP = DOUBLE
-GROUP = 2
 COMMIT = 'asm volatile("cp.async.commit_group;" : : : "memory");'
 WAIT = 'asm volatile("cp.async.wait_group {};" : : : "memory");'
 CONTIGUOUS = {"row": "rows contiguous", "col": "columns contiguous"}
@@ -330,8 +214,6 @@ def source(gemm: Gemm, called: str) -> str:
         stages=gemm.stages,
         rows=gemm.shape.m,
         cols=gemm.shape.n,
-        parts_a=gemm.parts["a"],
-        parts_b=gemm.parts["b"],
         size=dtype(gemm.type).bits // 8,
         copy=ASYNC if lanes else PLAIN,
         fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"),
@@ -348,13 +230,8 @@ def source(gemm: Gemm, called: str) -> str:
         on_b=starts["b"][2],
         word=multiply.word(d.fragment)[0],
         d_registers=d.fragment.registers,
-        loop=LOOP.substitute(
-            group=GROUP,
-            a_registers=row.fragment("a").registers,
-            b_registers=row.fragment("b").registers,
-            commit=COMMIT if lanes else "",
-            wait=WAIT.format(gemm.stages - 2) if lanes else "",
-        ),
+        a_registers=row.fragment("a").registers,
+        b_registers=row.fragment("b").registers,
         epilogue=_epilogue(gemm),
         commit=COMMIT if lanes else "",
         wait=WAIT.format(gemm.stages - 2) if lanes else "",

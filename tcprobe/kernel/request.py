@@ -42,7 +42,7 @@ MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
 MOST_REGISTERS = 255  # of a thread
 MOST_WARPS = 16
 PIECE = 16  # bytes of a row that a thread stores at once
-SIZES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+SIZES = (8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,11 @@ class Gemm(StagedGemm):
         (m, n, _), (down, across) = self.tile, self.warps
         return m // down, n // across
 
-    @property
-    def parts(self) -> dict[str, int]:
-        """Of A and B: how many parts a warp's share has, each as long as the largest power of two that divides it."""
-        return {name: side // (side & -side) for name, side in zip("ab", self.warp_tile, strict=True)}
-
     @cached_property
     def paths(self) -> dict[str, PathPlan]:
-        """Of A and B: the proven path of a part of the tile."""
-        (m, n), k = (side & -side for side in self.warp_tile), self.tile[2]
+        """Of A and B: the proven path of a warp's part of the tile."""
+        (m, n), k = self.warp_tile, self.tile[2]
         return {"a": self._path("a", (m, k), self.a), "b": self._path("b", (k, n), self.b)}
-
-    def all_parts(self, operand: str) -> int:
-        """Of a block's tile of A or B."""
-        return self.parts[operand] * self.warps[operand == "b"]
 
     def _path(self, operand: str, size: tuple[int, int], contiguous: str) -> PathPlan:
         one = self.cell(operand)
@@ -110,7 +101,7 @@ class Gemm(StagedGemm):
     def copies(self, operand: str) -> Copies:
         """Of a block's tile of A or B into shared memory, and which warp has which."""
         along_k = self.a == "row" if operand == "a" else self.b == "col"
-        return copies(self.paths[operand], self.all_parts(operand), self.warps[0] * self.warps[1], along_k)
+        return copies(self.paths[operand], self.warps[operand == "b"], self.warps[0] * self.warps[1], along_k)
 
     @property
     def stage_bytes(self) -> int:
@@ -118,9 +109,9 @@ class Gemm(StagedGemm):
         return self.parts_bytes("a") + self.parts_bytes("b")
 
     def parts_bytes(self, operand: str) -> int:
-        """Of all parts of A or B in a stage."""
+        """Of all warps' parts of A or B in a stage."""
         plan = self.paths[operand]
-        return plan.asked.shared.bytes(plan.asked.tile) * self.all_parts(operand)
+        return plan.asked.shared.bytes(plan.asked.tile) * self.warps[operand == "b"]
 
     @property
     def alignment(self) -> int:

@@ -196,7 +196,11 @@ def _halves(number: int, alike: bool) -> str:
 def _convert_less_zeros(weights: Repacking) -> Iterator[str]:
     way, each = weights.conversion, len(set(weights.filled))
     which = [weights.distinct.index(pair) for pair in weights.pairs]
-    chosen = "0" if len(set(which)) == 1 else "".join(f"r == {r} ? {j} : " for r, j in enumerate(which[:-1])) + str(which[-1])
+    chosen = (
+        "0"
+        if len(set(which)) == 1
+        else "".join(f"r == {r} ? {j} : " for r, j in enumerate(which[:-1])) + str(which[-1])
+    )
     yield "/// which register of scales a stored register of a step has"
     yield f"{HEAD} constexpr int scale_of(int r) {{ return {chosen}; }}"
     yield f"/// the registers of word `number` of a block: those stored, {each} a step, less their zero points"
