@@ -87,7 +87,7 @@ def prepared(asked: w4a16.Asked, code: bytes, size: tuple[int, int, int]) -> Cal
     )
     arguments = [*(ctypes.c_void_p(one.data_ptr()) for one in held), ctypes.c_int(n), ctypes.c_int(k)]
     shared = w4a16.shared_bytes(asked)
-    grid, block = (m // asked.tile.m, n // asked.tile.n, 1), (asked.tile.threads, 1, 1)
+    grid, block = (m // w4a16.M, n // w4a16.N, 1), (32 * w4a16.WARPS, 1, 1)
     function = Module(code).function("w4a16", shared)
 
     def call() -> None:
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     m, n, k = size = tuple(map(int, arguments))
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    asked = w4a16.Asked("u4", GROUP, "sm_80", tile=w4a16.tile(m))
+    asked = w4a16.Asked("u4", GROUP, "sm_80")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         clock = Clock(folder)

@@ -36,10 +36,11 @@ from tcprobe.store.cell import emittable, load
 from tcprobe.store.results import published
 
 INSTRUCTION = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-K = 128  # of a block's tile
-PART = 64  # rows of A that a path brings; of a warp's part of D
+M, N, K = 64, 128, 128  # of a block's tile
+WARPS, STAGES = 4, 3
+BLOCKS = 3  # that a processor has at once
 KERNEL = """
-constexpr int M = @m, N = @n, WARPS_M = M / @part, WARPS_N = @across, THREADS = 32 * WARPS_M * WARPS_N, STAGES = @stages;
+constexpr int M = @m, N = @n, WARPS = @warps, THREADS = 32 * WARPS, STAGES = @stages;
 
 // block (x, y, z) makes the tile of D at row M x, column N y, from part z of gridDim.z of k, at most k / 128;
 // of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
@@ -49,15 +50,15 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
-  constexpr int DOWN = @part / 16, ACROSS = N / WARPS_N / W::LINES;  // fragments of a warp
+  constexpr int DOWN = M / 16, ACROSS = N / WARPS / W::LINES;  // fragments of a warp
   // of a stage: rows of A, blocks of W, scales, zero points
-  constexpr int ROWS = WARPS_M * A::BYTES, BLOCKS = N / W::LINES * W::BYTES, SCALES = W::GROUPS * N * 2;
+  constexpr int ROWS = A::BYTES, BLOCKS = N / W::LINES * W::BYTES, SCALES = W::GROUPS * N * 2;
   constexpr int ZEROS = ROWS + BLOCKS + SCALES, STAGE = ZEROS + @zeros * W::GROUPS * N;
   constexpr int APART = W::GROUP > W::K ? W::GROUP / W::K : 1;  // tiles that have scales in common
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
   __builtin_assume(threadIdx.x < THREADS);  // how often loops of copies go is known
-  const unsigned lane = threadIdx.x % 32, down = threadIdx.x / 32 / WARPS_N, across = threadIdx.x / 32 % WARPS_N;
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row = blockIdx.x * M, col = blockIdx.y * N;
   const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
   const auto fill = [&](int tile) {
@@ -72,10 +73,7 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
                        : : "r"(stage + to + at), "l"(static_cast<const char*>(source) + first + at) : "memory");
       }
     };
-#pragma unroll
-    for (int part = 0; part < WARPS_M; ++part)
-      A::fill(stage + part * A::BYTES, a + static_cast<long long>(row + part * @part) * k + tile * W::K, threadIdx.x, THREADS,
-              2ll * k);
+    A::fill(stage, a + static_cast<long long>(row) * k + tile * W::K, threadIdx.x, THREADS, 2ll * k);
     bring(ROWS, weights, (static_cast<long long>(tile) * n + col) / W::LINES * W::BYTES, BLOCKS);
 #pragma unroll
     for (int group = 0; group < W::GROUPS; ++group) {
@@ -99,8 +97,8 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
     @declared
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j) {
-      W::load_shared(shared + stage + ROWS + (across * ACROSS + j) * W::BYTES, lane, words[j]);
-      W::load_scales(held + stage + ROWS + BLOCKS, N, 0, across * ACROSS + j, lane, factors[j]);
+      W::load_shared(shared + stage + ROWS + (warp * ACROSS + j) * W::BYTES, lane, words[j]);
+      W::load_scales(held + stage + ROWS + BLOCKS, N, 0, warp * ACROSS + j, lane, factors[j]);
       @loaded
     }
 #pragma unroll
@@ -108,7 +106,7 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
       unsigned x[2][DOWN][4], b[2][2][W::REGISTERS];
 #pragma unroll
       for (int i = 0; i < 2 * DOWN; ++i)
-        A::load_k_issue(shared + stage + down * A::BYTES, lane, 2 * w + i / DOWN, i % DOWN, x[i / DOWN][i % DOWN]);
+        A::load_k_issue(shared + stage, lane, 2 * w + i / DOWN, i % DOWN, x[i / DOWN][i % DOWN]);
       const auto convert = [&](int j) {
         unsigned made[W::MADE];
         W::convert(words[j][w], @less made);
@@ -127,7 +125,7 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
       }
     }
   }
-  const int first_row = row + @part * down, first_col = col + across * (N / WARPS_N);
+  const int first = col + warp * (N / WARPS);
   float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * M * n;
 #pragma unroll
   for (int i = 0; i < DOWN; ++i)
@@ -135,7 +133,7 @@ w4a16(const unsigned short* a, const void* weights, const void* scales, const vo
     for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
       for (int slot = 0; slot < 4; slot += 2) {  // two columns next to each other
-        const long long at = static_cast<long long>(first_row + 16 * i + Mma::D::row(lane, slot)) * n + first_col +
+        const long long at = static_cast<long long>(row + 16 * i + Mma::D::row(lane, slot)) * n + first +
                              W::LINES * j + Mma::D::col(lane, slot);
         const float low = sum[i][j][slot], high = sum[i][j][slot + 1];
         if (gridDim.z > 1) *reinterpret_cast<float2*>(part + at) = make_float2(low, high);
@@ -158,7 +156,7 @@ extern "C" __global__ void w4a16_sum(const float* parts, unsigned short* d, int 
 # where there are zero points
 LESS_ZEROS = {
     "declared": "unsigned zeros_of[ACROSS][W::GROUPS][W::SCALES][W::ZEROS];",
-    "loaded": "W::load_zeros(held + stage + ZEROS, N, 0, across * ACROSS + j, lane, zeros_of[j]);",
+    "loaded": "W::load_zeros(held + stage + ZEROS, N, 0, warp * ACROSS + j, lane, zeros_of[j]);",
     "less": "w, zeros_of[j],",
 }
 ROUNDED = """
@@ -170,30 +168,6 @@ __device__ __forceinline__ unsigned rounded(float low, float high) {
 """
 
 
-class Tile(NamedTuple):
-    """Of a block: rows and columns of D, how many warps share the columns, stages, and
-    blocks that a processor has at once; a warp has 64 rows."""
-
-    m: int
-    n: int
-    across: int
-    stages: int
-    blocks: int
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return 32 * self.m // PART * self.across
-
-
-FEW, MANY = Tile(64, 128, 4, 3, 3), Tile(128, 128, 2, 2, 2)  # for few rows of A, and for many
-
-
-def tile(m: int) -> Tile:
-    """The one for m rows of A."""
-    return FEW if m % MANY.m else MANY
-
-
 class Asked(NamedTuple):
     """What the weights are: `group` elements of k with a scale in common, and a zero point where `zeros`; whose tables."""
 
@@ -201,7 +175,6 @@ class Asked(NamedTuple):
     group: int
     arch: str
     zeros: bool = False
-    tile: Tile = FEW
 
 
 def weights(asked: Asked) -> Repacking:
@@ -213,7 +186,7 @@ def source(asked: Asked) -> str:
     """The whole CUDA source."""
     row = resolve(INSTRUCTION).instruction
     tables, _ = emittable(list(row.fragments), asked.arch, published())
-    a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{PART}x{K}", "row", "128")))
+    a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
     plan = weights(asked)
     parts = [
         scoped(renamed(text, made, name), "w4a16_parts")
@@ -223,7 +196,7 @@ def source(asked: Asked) -> str:
         )
     ]
     kernel = KERNEL
-    sizes = {**asked.tile._asdict(), "part": PART, "zeros": int(asked.zeros)}
+    sizes = {"m": M, "n": N, "warps": WARPS, "stages": STAGES, "blocks": BLOCKS, "zeros": int(asked.zeros)}
     sizes |= LESS_ZEROS if asked.zeros else dict.fromkeys(LESS_ZEROS, "")
     for name, value in {"arch": asked.arch, "mma": identifier(row.id), **sizes}.items():
         kernel = re.sub(rf"@{name}\b", str(value), kernel)
@@ -237,8 +210,7 @@ def struct(text: str) -> str:
 
 def shared_bytes(asked: Asked) -> int:
     """Dynamic shared memory of a block."""
-    m, n, _, stages, _ = asked.tile
-    return stages * (m * K * 2 + n * K // 2 + max(1, K // asked.group) * n * (2 + asked.zeros))
+    return STAGES * (M * K * 2 + N * K // 2 + max(1, K // asked.group) * N * (2 + asked.zeros))
 
 
 def packer(asked: Asked) -> ModuleType:

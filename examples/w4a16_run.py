@@ -39,7 +39,7 @@ def problem(asked: w4a16.Asked, size: tuple[int, int, int], seed: int) -> Proble
 
 
 class OnGpu:
-    """The kernel for the first GPU, of every tile."""
+    """The kernel for the first GPU."""
 
     def __init__(self, asked: w4a16.Asked) -> None:
         import cupy
@@ -50,30 +50,27 @@ class OnGpu:
         self.asked = asked._replace(arch=gpu.devices()[0].arch)
         gpu.open(0)
         self.processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-        self.functions = {}
-        for tile in (w4a16.FEW, w4a16.MANY):
-            one = self.asked._replace(tile=tile)
-            self.functions[tile] = gpu.compiled(w4a16.source(one), "w4a16", one.arch, w4a16.shared_bytes(one))
-        self.sum = gpu.compiled(w4a16.source(self.asked), "w4a16_sum", self.asked.arch, 0)
+        text, at, self.shared_bytes = w4a16.source(self.asked), self.asked.arch, w4a16.shared_bytes(self.asked)
+        self.function = gpu.compiled(text, "w4a16", at, self.shared_bytes)
+        self.sum = gpu.compiled(text, "w4a16_sum", at, 0)
         self.module = w4a16.packer(self.asked)
 
     def splits(self, size: tuple[int, int, int]) -> int:
-        """How many parts k is cut into: so many that every processor has its blocks, at most 8."""
-        (m, n, k), tile = size, w4a16.tile(size[0])
-        return max(1, min(tile.blocks * self.processors * tile.m * tile.n // (m * n), k // w4a16.K, 8))
+        """How many parts k is cut into: so many that every processor has two blocks, at most 8."""
+        m, n, k = size
+        return max(1, min(2 * self.processors * w4a16.M * w4a16.N // (m * n), k // w4a16.K, 8))
 
     def launched(self, a, words, scales, zeros, d, splits: int) -> None:
         """One product, on CuPy's arrays."""
         import cupy
 
         (m, k), n = a.shape, d.shape[1]
-        tile = w4a16.tile(m)
         parts = cupy.empty((splits, m, n) if splits > 1 else 1, np.float32)
-        self.functions[tile](
-            (m // tile.m, n // tile.n, splits),
-            (tile.threads, 1, 1),
+        self.function(
+            (m // w4a16.M, n // w4a16.N, splits),
+            (32 * w4a16.WARPS, 1, 1),
             (a, words, scales, zeros, d, parts, np.int32(n), np.int32(k)),
-            shared_mem=w4a16.shared_bytes(self.asked._replace(tile=tile)),
+            shared_mem=self.shared_bytes,
         )
         if splits > 1:
             self.sum((-(-d.size // 512), 1, 1), (256, 1, 1), (parts, d, np.int32(splits), np.int64(d.size)))
