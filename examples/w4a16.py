@@ -2,12 +2,13 @@
 
     python examples/w4a16.py                       # writes w4a16.cu; assembles it where there is nvcc
     python examples/w4a16.py --run                 # on a GPU, with CuPy: compares with NumPy, times beside cuBLAS
-    python examples/w4a16.py --type u4 --group 32 --arch sm_90 -o mine.cu
+    python examples/w4a16.py --type u4 --zeros --group 32 --arch sm_90 -o mine.cu
 
-W (k x n) has a scale, of f16, for every `group` of k in each column. By hand stand the loop and the rounding at its
-end. The multiply and where D's elements are: `emit INSTRUCTION --to cuda`. A's way from memory through swizzled shared
-memory into registers: `path A --tile 64x128`. The order in which weights are stored, the loads of 8 k steps at once,
-the conversion to f16 and the scales: `load B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
+W (k x n) has a scale, of f16, for every `group` of k in each column, and with --zeros a zero point. By hand stand the
+loop, the copies of what lies in a row, and the rounding at the end. The multiply and where D's elements are: `emit
+INSTRUCTION --to cuda`. A's way from memory through swizzled shared memory into registers: `path A --tile 64x128`. The
+order in which weights are stored, the loads of 8 k steps at once, the conversion to f16, scales and zero points: `load
+B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
 Where there are few tiles, several blocks share one along k, and a second kernel adds up what they have.
 """
 
@@ -27,7 +28,7 @@ from typing import NamedTuple
 from tcprobe import emit
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import source as path_source
-from tcprobe.ask.repack import Repacking, cuda, python, repack
+from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
 from tcprobe.code.scope import renamed, scoped
 from tcprobe.emit.common import identifier
 from tcprobe.errors import TcprobeError
@@ -45,8 +46,8 @@ constexpr int M = @m, N = @n, WARPS = @warps, THREADS = 32 * WARPS, STAGES = @st
 // block (x, y, z) makes the tile of D at row M x, column N y, from part z of gridDim.z of k, at most k / 128;
 // of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
 extern "C" __global__ void __launch_bounds__(THREADS, @blocks)
-w4a16(const unsigned short* a, const void* weights, const void* scales, const void* zeros, unsigned short* d, float* parts,
-      int n, int k) {
+w4a16(const unsigned short* a, const void* weights, const void* scales, const void* zeros, unsigned short* d,
+      float* parts, int n, int k) {
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
@@ -169,7 +170,7 @@ __device__ __forceinline__ unsigned rounded(float low, float high) {
 
 
 class Asked(NamedTuple):
-    """What the weights are: `group` elements of k with a scale in common, and a zero point where `zeros`; whose tables."""
+    """What the weights are, `group` elements of k with a scale in common, whose tables; `zeros`: with zero points."""
 
     type: str
     group: int
@@ -179,7 +180,8 @@ class Asked(NamedTuple):
 
 def weights(asked: Asked) -> Repacking:
     """The order of the weights."""
-    return repack(load(f"{INSTRUCTION}.b", asked.arch), asked.type, "f16", asked.group, None, asked.zeros)
+    found = repack(load(f"{INSTRUCTION}.b", asked.arch), asked.type, "f16", asked.group)
+    return with_zeros(found) if asked.zeros else found
 
 
 def source(asked: Asked) -> str:

@@ -60,16 +60,16 @@ class OnGpu:
         m, n, k = size
         return max(1, min(2 * self.processors * w4a16.M * w4a16.N // (m * n), k // w4a16.K, 8))
 
-    def launched(self, a, words, scales, zeros, d, splits: int) -> None:
-        """One product, on CuPy's arrays."""
+    def launched(self, held, d, splits: int) -> None:
+        """One product, on CuPy's arrays: `held` are A, words, scales and zero points."""
         import cupy
 
-        (m, k), n = a.shape, d.shape[1]
+        (m, k), n = held[0].shape, d.shape[1]
         parts = cupy.empty((splits, m, n) if splits > 1 else 1, np.float32)
         self.function(
             (m // w4a16.M, n // w4a16.N, splits),
             (32 * w4a16.WARPS, 1, 1),
-            (a, words, scales, zeros, d, parts, np.int32(n), np.int32(k)),
+            (*held, d, parts, np.int32(n), np.int32(k)),
             shared_mem=self.shared_bytes,
         )
         if splits > 1:
@@ -92,7 +92,7 @@ class OnGpu:
         wanted, wrong, most = (given.a @ given.dense).astype(np.float16), 0, 0.0
         for splits in range(1, min(3, size[2] // w4a16.K) + 1):
             d = cupy.full(size[:2], np.nan, np.float16)
-            self.launched(*held, d, splits)
+            self.launched(held, d, splits)
             wrong += int((d.get() != wanted).sum())
             most = max(most, float(abs(d.get().astype(float) - wanted).max()))
         return wrong, most
@@ -113,7 +113,7 @@ class OnGpu:
         packed, whole = ([one.copy() for _ in range(1 + COLD // one.nbytes)] for one in (words, dense))
         splits, ours, theirs = self.splits(size), [], []
         for _ in range(rounds):
-            ours.append(_timed(lambda j: self.launched(a, packed[j % len(packed)], scales, zeros, d, splits)))
+            ours.append(_timed(lambda j: self.launched((a, packed[j % len(packed)], scales, zeros), d, splits)))
             theirs.append(_timed(lambda j: cupy.matmul(a, whole[j % len(whole)], out=d)))
         return min(ours), min(theirs)
 

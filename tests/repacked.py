@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tcprobe.ask.repack import cuda, python, repack
+from tcprobe.ask.repack import cuda, python, repack, with_zeros
 from tcprobe.code import dequantize
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
@@ -66,7 +66,8 @@ def plans(cells, group=False, zeros=False):
             plan = repack(cell, stored)
             if not group or cell.fragment.type in ("f16", "bf16"):
                 size = plan.k // 2 if plan.steps > 1 else plan.k
-                yield repack(cell, stored, None, size, zeros=zeros) if group else plan
+                plan = repack(cell, stored, None, size) if group else plan
+                yield with_zeros(plan) if zeros else plan
         except UsageError:
             continue
 

@@ -25,7 +25,7 @@ from repacked import (
     worth,
 )
 
-from tcprobe.ask.repack import cuda, repack
+from tcprobe.ask.repack import cuda, repack, with_zeros
 from tcprobe.code import dequantize
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
@@ -117,7 +117,7 @@ def test_a_spoilt_word_is_noticed(tmp_path):
 @needs_compiler
 @pytest.mark.parametrize("constant", ["0x64006400u;", "0x63806380u", "0x2c002c00u"])
 def test_a_spoilt_zero_point_is_noticed(tmp_path, constant):
-    right = case(repack(table(f"{F16}.b", "sm_80"), "u4", None, 32, zeros=True), tmp_path)
+    right = case(with_zeros(repack(table(f"{F16}.b", "sm_80"), "u4", None, 32)), tmp_path)
     spoilt = f"{int(constant[:10], 16) + 1:#010x}{constant[10:]}"
     wrong = right._replace(code=right.code.replace(constant, spoilt))
     assert emitted.tried(tmp_path, [right]).wrong == []

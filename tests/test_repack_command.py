@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from repacked import F16, NAN, as_given, factors, module, plans
 
-from tcprobe.ask.repack import repack
+from tcprobe.ask.repack import repack, with_zeros
 from tcprobe.cli import main
 from tcprobe.isa.dtypes import dtype
 from tcprobe.store.cell import load as table
@@ -71,7 +71,7 @@ def zeroed():
     """A fragment of each kind that has zero points: B and A, f16 and bf16, stored in 4 and in 8 bits."""
     for kind, operand, stored in (("f16", "b", "u4"), ("bf16", "b", "s8"), ("bf16", "a", "s4"), ("f16", "a", "s8")):
         name = f"mma.m16n8k16.row.col.f32.{kind}.{kind}.f32.{operand}"
-        yield repack(table(name, "sm_80"), stored, None, 32, zeros=True)
+        yield with_zeros(repack(table(name, "sm_80"), stored, None, 32))
 
 
 @pytest.mark.parametrize("packer", ["numpy", "torch"])

@@ -111,15 +111,16 @@ def _straight(cell: Cell, load_asked: LoadAsked) -> None:
 
 
 def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
-    from tcprobe.ask.repack import cuda, python, repack
+    from tcprobe.ask.repack import cuda, python, repack, with_zeros
 
     major = click.get_current_context().get_parameter_source("contiguous")
     if load_asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
         raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
     if load_asked["stored"] is None:
         raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
-    types = load_asked["stored"], load_asked["wanted"]
-    plan = repack(cell, *types, load_asked["group"], layers, load_asked["zeros"])
+    plan = repack(cell, load_asked["stored"], load_asked["wanted"], load_asked["group"], layers)
+    if load_asked["zeros"]:
+        plan = with_zeros(plan)
     if load_asked["packer"]:
         _packer_alone(load_asked)
         write(python.source(plan, load_asked["packer"]), load_asked)

@@ -40,7 +40,8 @@ __device__ inline unsigned place_$operand() {
 }
 // lines, bytes: what there is of the matrix from where the tile begins
 template <bool whole>
-__device__ inline void fill_$operand(unsigned shared, unsigned place, const char* first, long long ld, int lines, int bytes) {
+__device__ inline void fill_$operand(unsigned shared, unsigned place, const char* first, long long ld, int lines,
+                                          int bytes) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll(whole ? $rounds : 1)
   for (int round = 0; round < $rounds; ++round) {

@@ -12,7 +12,7 @@ in one each lane's words follow each other, lane after lane, step after step. La
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -209,22 +209,15 @@ class Repacking:
 
 
 def repack(
-    cell: Cell,
-    stored: str,
-    wanted: str | None = None,
-    group: int | None = None,
-    layers: Layers | None = None,
-    zeros: bool = False,
+    cell: Cell, stored: str, wanted: str | None = None, group: int | None = None, layers: Layers | None = None
 ) -> Repacking:
     """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
 
-    `wanted` is the type that they are converted to, which is the fragment's own; `group` and `zeros` as in Repacking;
-    `layers` have D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers,
-    has another type, or the types, the group or zero points do not do, with what does.
+    `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers` have
+    D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers, has another
+    type, or the types or the group do not do, with what does.
     """
     way = checked(cell, stored, wanted)
-    if zeros:
-        check_zeros(cell, way, group)
     slots = slots_of(cell)
     if (slots.row == NOTHING).any():
         raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are repacked.")
@@ -232,10 +225,16 @@ def repack(
     filled, own = _registers(depth, line, cell.fragment.registers)
     owner, first = _places(depth[:, own], line[:, own])
     sums = result(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
-    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums, zeros)
+    weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums)
     grouped(cell, weights.step_k, weights.k, group)
     _prove(weights)
     return weights
+
+
+def with_zeros(weights: Repacking) -> Repacking:
+    """The same with a zero point for each scale; UsageError where there are no scales, or zero points cannot be."""
+    check_zeros(weights.cell, weights.conversion, weights.group)
+    return replace(weights, zeros=True)
 
 
 def _registers(k_of: Ints, line_of: Ints, count: int) -> tuple[tuple[int, ...], Ints]:
