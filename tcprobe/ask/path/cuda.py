@@ -119,6 +119,7 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
         "unsigned thread, unsigned threads, long long ld = LD) {"
     )
     yield "  const unsigned lane = thread % 32;"
+    yield "#pragma unroll"  # where `threads` is known
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
     if last < 32 * issues:
         yield f"    if (issue * 32 + lane >= {last}) break;"
@@ -217,16 +218,16 @@ def _number(step: RegisterCopy) -> str:
     return "issue" if step.warps == 1 else "j"
 
 
-def _called(step: RegisterCopy, name: str, number: str, registers: str) -> str:
+def _called(step: RegisterCopy, name: str, number: str, to: str) -> str:
     """The call of issue `number` of a warp; several warps have `each` issues of every fragment, one after the other."""
     if step.warps == 1:
-        return f"{name}(shared, lane, {number}, {registers})"
+        return f"{name}(shared, lane, {number}, {to})"
     each = len(step.shared) // len(step.origins)
     one = f"({number})" if " " in number else number
     issue = f"{one} * {step.warps} + thread / 32"
     if each > 1:
         issue = f"({one} / {each} * {step.warps} + thread / 32) * {each} + {one} % {each}"
-    return f"{name}(shared, thread % 32, {issue}, {registers})"
+    return f"{name}(shared, thread % 32, {issue}, {to})"
 
 
 def _scaled(variable: str, times: int, parts: int) -> str:

@@ -136,10 +136,10 @@ def source(weights: Repacking, packer: str) -> str:
     least = -(1 << kind.bits - 1) if counted and kind.is_signed and way.source[0] == "s" else 0
     turned = ".T" if fragment.operand == "a" else ""
     sign, viewed = 1 << kind.bits - 1, "" if counted else ": view them as uint8"
-    words = NUMPY if packer == "numpy" else TORCH
+    spelled = NUMPY if packer == "numpy" else TORCH
     return MODULE.format(
-        **words,
-        zeros=_zeros(weights, words, axis),
+        **spelled,
+        zeros=_zeros(weights, spelled, axis),
         version=__version__,
         type=way.source,
         fragment=fragment.id,
@@ -170,16 +170,16 @@ def source(weights: Repacking, packer: str) -> str:
     )
 
 
-def _zeros(weights: Repacking, words: dict[str, str], axis: str) -> str:
+def _zeros(weights: Repacking, spelled: dict[str, str], axis: str) -> str:
     """What packs zero points, "" where there are none."""
     if not weights.zeros:
         return ""
     (least, most), flip = weights.zero_range, weights.conversion.flip
-    written = {key: words[key].format(flip=flip) for key in ("bytes", "from_bytes")}
+    written = {key: spelled[key].format(flip=flip) for key in ("bytes", "from_bytes")}
     return ZEROS.format(
-        **{key: words[key] for key in ("fraction", "wide", "call")},
+        **{key: spelled[key] for key in ("fraction", "wide", "call")},
         **written,
-        given=words["given"].replace("weights", "zeros"),
+        given=spelled["given"].replace("weights", "zeros"),
         least=least,
         most=most,
         type=weights.conversion.source,

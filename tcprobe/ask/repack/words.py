@@ -96,8 +96,8 @@ def _zeros(weights: Repacking, axis: str) -> Iterator[str]:
     (least, most), way = weights.zero_range, weights.conversion
     added = f", {way.flip} added" if way.flip else ""
     yield (
-        f"zero points: {least} to {most}, as bytes{added}, [k / {weights.group}][{axis}]; they take the offset's place, "
-        f"so that (code - zero point) is exact and costs no instruction an element; {len(way.zeros)} "
+        f"zero points: {least} to {most}, as bytes{added}, [k / {weights.group}][{axis}]; they take the offset's "
+        f"place, so that (code - zero point) is exact and costs no instruction an element; {len(way.zeros)} "
         f"register{'s' * (len(way.zeros) > 1)} for each of scales"
     )
 
