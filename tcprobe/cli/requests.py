@@ -149,6 +149,7 @@ class LoadAsked(CodeAsked):
     stored: str | None
     wanted: str | None
     group: int | None
+    zeros: bool
     packer: str | None
 
 
