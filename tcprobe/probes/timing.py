@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -192,6 +193,7 @@ def threads_for(registers: int) -> int:
 ZEROS, RANDOM = 0, 1  # images
 
 
+@cache
 def images() -> Bytes:
     """Of zeros, and of random bits; in both whatever is read is a number or nothing that takes longer."""
     random = np.random.default_rng(0).integers(0, 1 << 32, IMAGE_WORDS, np.uint32)
