@@ -2,8 +2,9 @@
 
 A latency from address to data has nothing between the two; a kernel computes its next address. Each row is a chain
 with another step: cycles from one load to the next, by how much that is more than without a step, and the loop's
-opcodes with their number by copy. %zero and %one are values that only memory knows. `--check` assembles all loops by
-ptxas, counts their opcodes and needs no GPU.
+opcodes with their number by copy. %zero and %one are values that only memory knows. Then the chain of an exclusive or,
+with other numbers of cycles in the machine code itself, between the step and the load that needs it: the compiler
+writes 5 and 6 in turn. `--check` assembles all loops by ptxas, counts their opcodes and needs no GPU.
 """
 
 from __future__ import annotations
@@ -12,13 +13,23 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.probes import dialogues, timing
 from tcprobe.probes.cost_moves import BASE, COPIES, TimedMove
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.proof import own
+from tcprobe.probes.ptx import Kernel, module
 from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.run import driver
+from tcprobe.sass.cubin import assemble, printed
+from tcprobe.sass.elf import code_by_kernel
+from tcprobe.sass.toolchain import disassembler
+from tcprobe.system.children import Scratch
+
+if TYPE_CHECKING:
+    from tcprobe.run.gpu import Gpu
 
 MOVES = (*(f"ldmatrix.m8n8.x{n}.shared.b16" for n in (1, 2, 4)), "ld.shared.b32")
 STEPS = {
@@ -30,6 +41,7 @@ STEPS = {
     "multiply-add": ("mad.lo.u32 {v}, {v}, %one, %zero;",),
     "select": ("selp.b32 {v}, {v}, %one, %known;",),
 }
+STALLS, STALL_BIT = (4, 5, 6, 7), 105  # cycles until the next instruction, in an instruction of 128 bits
 GENERIC = "64-bit generic address"
 
 
@@ -78,10 +90,47 @@ def opcodes(code: TimedCode) -> str:
     return ", ".join(f"{opcode} x {n / COPIES:g}" for opcode, n in counts.items() if n >= COPIES // 2)
 
 
+def stalled(raw: bytes, lines: Sequence[str], stall: int) -> bytes:
+    """Code whose steps, all LOP3 between the clock's readings that wait for a load, state so many cycles."""
+    clocks = [at for at, text in enumerate(lines) if "SR_CLOCKLO" in text]
+    words = [int.from_bytes(raw[at : at + 16], "little") for at in range(0, len(raw), 16)]
+    for at in range(clocks[0], clocks[-1]):
+        if lines[at].startswith("LOP3") and lines[at + 1].startswith(("LDSM", "LDS")):
+            words[at] = words[at] & ~(15 << STALL_BIT) | stall << STALL_BIT
+    return b"".join(word.to_bytes(16, "little") for word in words)
+
+
+def printed_lines(raw: bytes) -> list[str]:
+    """The text of machine code."""
+    with Scratch() as scratch:
+        return [text for _, text in printed(disassembler(), arch("sm_90"), scratch, raw)]
+
+
+def by_stall(gpu: Gpu, move: TimedMove) -> list[float]:
+    """Cycles of the chain of an exclusive or, for each of STALLS."""
+    kernel, found = chain(move, "exclusive or", STEPS["exclusive or"]).kernel(), []
+    cubin, _ = driver.assembled(module([kernel], arch("sm_90")).encode(), driver.BEST)
+    raw = code_by_kernel(cubin)[kernel.name]
+    for stall in STALLS:
+        changed = stalled(raw, printed_lines(raw), stall)
+        if cubin.count(raw) != 1 or changed == raw:
+            raise SystemExit(f"{kernel.name}: no step in its code")
+        loaded = gpu.cupy.cuda.function.Module()
+        loaded.load(cubin.replace(raw, changed))
+        gpu._functions[kernel.name] = loaded.get_function(kernel.name)
+        found.append(timed_cycles(gpu, move, kernel))
+    return found
+
+
+def timed_cycles(gpu: Gpu, move: TimedMove, kernel: Kernel) -> float:
+    """From one load to the next."""
+    launch = timing.launch(kernel, [TimedBlock(WARP, 0, (move.stride,))], gpu.shared_bytes() // 2 + 1024)
+    return float(timing.decode(launch, gpu.run([launch])[0])[0, timing.RUNS])
+
+
 def check() -> None:
     """Every loop holds as many loads as were written."""
     from tcprobe.sass import toolchain
-    from tcprobe.sass.cubin import assemble
     from tcprobe.sass.loops import timed
 
     for name in MOVES:
@@ -96,6 +145,10 @@ def check() -> None:
             if loads != COPIES:
                 raise SystemExit(f"{name}, {step}: {loads} loads in place of {COPIES}")
             print(f"| {name} | {step} | {opcodes(code)} |")
+            if step == "exclusive or":
+                raw, texts = codes[loop.name].raw, codes[loop.name].lines
+                changed = [i for i in range(0, len(raw), 16) if stalled(raw, texts, 9)[i : i + 16] != raw[i : i + 16]]
+                print(f"{len(changed)} steps whose cycles are changed")
 
 
 def main() -> None:
@@ -110,10 +163,13 @@ def main() -> None:
             kernel = loop.kernel()
             if refused := gpu.load([kernel]):
                 raise SystemExit(f"{name}, {step}: {refused}")
-            launch = timing.launch(kernel, [TimedBlock(WARP, 0, (move.stride,))], gpu.shared_bytes() // 2 + 1024)
-            cycles = timing.decode(launch, gpu.run([launch])[0])[0, timing.RUNS]
+            cycles = timed_cycles(gpu, move, kernel)
             least = cycles if least is None else least
             print(f"| {name} | {step} | {cycles:.2f} | {cycles - least:.2f} | {opcodes(gpu.timed_code(kernel))} |")
+    print(f"\n| exclusive or, cycles stated by the code | {' | '.join(map(str, STALLS))} |\n|---|--:|--:|--:|--:|")
+    for name in MOVES:
+        cycles_by_stall = by_stall(gpu, dialogues("cost")[name].move)
+        print(f"| {name} | {' | '.join(f'{cycles:.2f}' for cycles in cycles_by_stall)} |")
 
 
 if __name__ == "__main__":

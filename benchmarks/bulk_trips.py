@@ -21,8 +21,9 @@ import numpy as np
 
 from tcprobe.isa.arch import arch
 from tcprobe.layout.arrays import Floats
-from tcprobe.probes import timing
+from tcprobe.probes import dialogues, timing
 from tcprobe.probes.cost_bulk import BULKS, COPIES, SIZES
+from tcprobe.probes.cost_clock import BLOCKS, numbers
 from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 BULK = BULKS[0]
 SHOWN = tuple(SIZES.index(size) for size in (16, 1024, 4096, 16384, 65536))
 SMS = 132
+LOADED = "full-load.wgmma.mma_async.m64n256k16.f32.f16.f16"
 PLACES = 64  # images that are read from: 8 KB apart
 IMAGE_BYTES = 4 * IMAGE_WORDS
 
@@ -123,6 +125,25 @@ def main() -> None:
     )
     print(f"  {both.size} pairs of SM and address, 16 bytes: {said(both)}")
     print(f"  cycles a nanosecond: {min(RATES):.3f} to {max(RATES):.3f}")
+    slowed(gpu, usual)
+
+
+def slowed(gpu: Gpu, loop: Loop) -> None:
+    """Right after all SMs multiplied random numbers, when their clock is lower: cycles, MHz and nanoseconds."""
+    load = dialogues("cost")[LOADED]
+    if refused := gpu.load(load.kernels()):
+        raise SystemExit(str(refused))
+    alone, random = gpu.shared_bytes() // 2 + 1024, numbers(load.row.type("a"))
+    inputs = np.stack([random, random]).view(np.uint8).reshape(1, -1)
+    heat = timing.launch(load.kernels()[0], [load.block(timing.RANDOM)] * BLOCKS, alone, inputs)
+    print("\n| bytes, after a full load | cycles | MHz | nanoseconds |\n|---|--:|--:|--:|")
+    for size in (16, 1024, 4096, 16384, 65536):
+        data = np.zeros((1, PLACES * IMAGE_BYTES), np.uint8)
+        launch = timing.launch(loop.kernel(), [block(size)], alone, data)
+        for name, before in (("none", []), ("once", [heat]), ("twice", [heat, heat])):
+            found = timing.decode(launch, gpu.run([*before, launch])[-1])[0]
+            cycles_, rate = found[timing.RUNS], found[timing.RUNS + 1]
+            print(f"| {size}, {name} | {cycles_:.1f} | {1000 * rate:.0f} | {cycles_ / rate:.1f} |")
 
 
 def check() -> None:

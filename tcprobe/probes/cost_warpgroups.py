@@ -30,7 +30,8 @@ from tcprobe.store.kinds.cost import Body, ByLayout, Flight, Place, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
-FEWER = ((192, 2), (96, 4))  # copies from an N on: each takes so long that a round's end does not count
+FEWER = ((192, 2), (96, 4))  # copies from an N on: others are in flight meanwhile, so a round's end does not count
+TRIP_COPIES = 4  # where there are fewer, of round trips: a round's end makes one of them some 2 cycles longer
 FLIGHTS = (1, 2, 4, 8)
 USUAL = (4,)  # in flight, of forms whose N is not among WHOLE
 WHOLE = (8, 64, 128, 256)  # N of which everything is timed
@@ -170,7 +171,7 @@ def flown(instruction: Instruction) -> list[Flown]:
     """All loops of a form: everything where N is one of WHOLE, else the best interval and one round trip."""
     whole = instruction.shape.n in WHOLE
     made = [
-        Flown(instruction, count, registers, trip, copies=max(round_of(instruction), count if trip else 1))
+        Flown(instruction, count, registers, trip, copies=round_of(instruction, count if trip else 0))
         for registers in (False, True)
         for trip in (False, True)
         for count in (FLIGHTS if whole else (1,) if trip else USUAL)
@@ -182,9 +183,10 @@ def flown(instruction: Instruction) -> list[Flown]:
     return made
 
 
-def round_of(instruction: Instruction) -> int:
-    """Copies in a round: compilers take long for many registers of D, and what few copies leave is below 0.5 %."""
-    return next((copies for least, copies in FEWER if instruction.shape.n >= least), COPIES)
+def round_of(instruction: Instruction, trip: int = 0) -> int:
+    """Copies in a round, of a round trip of `trip`: few where N is large, for compilers take long for such a D."""
+    copies = next((copies for least, copies in FEWER if instruction.shape.n >= least), COPIES)
+    return max(copies, TRIP_COPIES, trip) if trip else copies
 
 
 class WarpgroupCosts(OfRow, Costs):

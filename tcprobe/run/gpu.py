@@ -32,10 +32,10 @@ if TYPE_CHECKING:  # most runs leave it to the driver
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
-LEAST_PINNED = 8 << 20
+LEAST_PINNED = 1 << 20
 COMPILERS = min(16, os.cpu_count() or 1)
 TOGETHER = 4  # kernels in a module
-READ_TOGETHER = 1 << 20  # bytes of machine code for one nvdisasm, which takes longer to start than to read them
+READ_TOGETHER = 1 << 19  # bytes of machine code for one nvdisasm, which takes as long to start as to read so many
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
 NOWHERE = 1 << 12  # an address that is encoded only

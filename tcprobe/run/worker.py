@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 _KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
-CHUNKS_AHEAD = 2  # compiled at a time, so that no compiler waits for the last kernel of a chunk
-CHUNKS_KEPT = 5  # compiled or being compiled, which have not run yet
+CHUNKS_AHEAD = 4  # compiled and read at a time, so that no compiler waits for the last kernel of a chunk
+CHUNKS_KEPT = 6  # compiled or being compiled, which have not run yet
 Message = tuple[dict[str, object], Arrays]
 
 
