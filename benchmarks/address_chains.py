@@ -4,7 +4,8 @@ A latency from address to data has nothing between the two; a kernel computes it
 with another step: cycles from one load to the next, by how much that is more than without a step, and the loop's
 opcodes with their number by copy. %zero and %one are values that only memory knows. Then the chain of an exclusive or,
 with other numbers of cycles in the machine code itself, between the step and the load that needs it: the compiler
-writes 5 and 6 in turn. `--check` assembles all loops by ptxas, counts their opcodes and needs no GPU.
+writes 5 and 6 in turn; with 4 the load comes before its address. `--check` assembles all loops by ptxas, counts their
+opcodes and needs no GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ STEPS = {
     "multiply-add": ("mad.lo.u32 {v}, {v}, %one, %zero;",),
     "select": ("selp.b32 {v}, {v}, %one, %known;",),
 }
-STALLS, STALL_BIT = (4, 5, 6, 7), 105  # cycles until the next instruction, in an instruction of 128 bits
+STALLS, STALL_BIT = (5, 6, 7, 8), 105  # cycles until the next instruction, of the 128 bits of one; 4 are too few
 GENERIC = "64-bit generic address"
 
 
