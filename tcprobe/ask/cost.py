@@ -204,6 +204,8 @@ def _others(body: Body) -> Iterator[str]:
         yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
     for clock in body.clocks:
         yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles an SM"
+    if body.mhz and body.interval is None and body.round_trip:
+        yield f"by an SM's clock of {body.mhz:g} MHz: L2 has its own, so a slower clock counts fewer cycles"
     if body.random:
         yield f"random inputs take {body.random:g} times the cycles of zeros"
     for variant, why in body.refused.items():
