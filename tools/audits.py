@@ -2,14 +2,16 @@
 
     python3 tools/audits.py tensor-layouts 0.1.0 0.1.1 0.2.0
     python3 tools/audits.py tilelang --python ENVIRONMENT/bin/python 0.1.13 0.1.14 0.1.15
+    python3 tools/audits.py tilelang --python ENVIRONMENT/bin/python --with apache-tvm-ffi==0.1.11 0.1.12
 
-Each version is fetched from the package index without what it needs, into a cache, TCPROBE_AUDITED or tcprobe/audited
-in the user's cache folder, and stands before what the environment has: this Python's, or another's. A version that
-cannot be asked is named and left out. Needs tcprobe and pip in the Python that runs it.
+Each version is fetched from the package index without what it needs, but for what --with names, into a cache,
+TCPROBE_AUDITED or tcprobe/audited in the user's cache folder, and stands before what the environment has: this
+Python's, or another's. A version that cannot be asked is named and left out. Needs tcprobe and pip.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -25,18 +27,18 @@ def cache() -> Path:
     return Path(os.environ.get("TCPROBE_AUDITED") or Path(home) / "tcprobe" / "audited")
 
 
-def fetched(package: str, version: str, python: str) -> Path:
-    """The folder of a version for a Python, which is installed there if it is not yet."""
-    folder = cache() / package / version
+def fetched(wanted: list[str], python: str) -> Path:
+    """The folder of packages, NAME==VERSION each, for a Python; they are installed there if they are not yet."""
+    folder = cache() / ",".join(wanted)
     if not any(folder.glob("*.dist-info")):
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*pip, "--target", str(folder), f"{package}=={version}"], check=True)
+        subprocess.run([*pip, "--target", str(folder), *wanted], check=True)
     return folder
 
 
-def audit(package: str, version: str, python: str | None) -> bool:
-    """Audit a version and save what came of it; whether it could be asked."""
-    folder = fetched(package, version, python or sys.executable)
+def audit(package: str, version: str, python: str | None, beside: list[str]) -> bool:
+    """Audit a version, with packages beside it, and save what came of it; whether it could be asked."""
+    folder = fetched([f"{package}=={version}", *beside], python or sys.executable)
     elsewhere = ["--python", python] if python else []
     command = [*TCPROBE, "audit", package, *elsewhere, "--save", str(ROOT / "results"), "--json"]
     done = subprocess.run(
@@ -48,15 +50,13 @@ def audit(package: str, version: str, python: str | None) -> bool:
 
 def main(words: list[str]) -> None:
     """Fetch, audit, publish."""
-    python = None
-    if "--python" in words[:-1]:
-        at = words.index("--python")
-        python = words[at + 1]
-        words = words[:at] + words[at + 2 :]
-    if len(words) < 2 or any(word.startswith("-") for word in words):
-        sys.exit(__doc__)
-    package, *versions = words
-    audited = [audit(package, version, python) for version in versions]
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("package")
+    parser.add_argument("versions", nargs="+")
+    parser.add_argument("--python")
+    parser.add_argument("--with", dest="beside", action="append", default=[])
+    given = parser.parse_intermixed_args(words)
+    audited = [audit(given.package, version, given.python, given.beside) for version in given.versions]
     subprocess.run([*TCPROBE, "pages", "--results", "results"], cwd=ROOT, check=True)
     sys.exit(0 if all(audited) else 1)
 

@@ -44,11 +44,6 @@ def version(package: str) -> str | None:
         return None
 
 
-def statements(package: str, limit: float) -> list[Statement]:
-    """All that an installed package states; errors as `asked`."""
-    return asked(package, limit)[1]
-
-
 def asked(package: str, limit: float, python: Path | None = None) -> tuple[str, list[Statement]]:
     """The version of a package and all that it states, as this Python imports it, or another, `python`.
 

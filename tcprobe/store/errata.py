@@ -94,7 +94,7 @@ def before(saved_audits: Iterable[SavedAudit], package: str, version: str) -> li
 def order(version: str) -> tuple[tuple[int, int, str], ...]:
     """What sorts versions as the index does: numbers by value, a pre-release before its release, .post after it."""
     words = re.findall(r"[0-9]{1,18}|[a-z]+", version.lower())
-    parts = [(3, int(w), "") if w.isdigit() else (2 if w == "post" else 0, 0, w) for w in words]
+    parts = [(3, int(w), "") if w.isdigit() else ({"post": 2, "dev": -1}.get(w, 0), 0, w) for w in words]
     return (*parts, (1, 0, ""))
 
 
