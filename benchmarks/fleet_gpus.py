@@ -2,8 +2,8 @@
 
 ARGUMENTs go to `tcprobe run`; without any: --arch all, so that the kind of GPU is measured and all other archs are read
 from machine code. One GPU makes a single run whose report is merged; then follow fleets of the other GPU alone, of
-both, of both again in the same folder, and of both of which one is killed on the way. All folders must be the same,
-byte for byte. Needs `pip install 'tcprobe[fleet]'`, and Linux.
+both, of both again in the same folder, and of both of which the one or the other is killed on the way. All folders must
+be the same, byte for byte. Needs `pip install 'tcprobe[fleet]'`, and Linux.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ def single(folder: Path, words: Sequence[str]) -> Made:
     return Made(seconds, folder / "merged", f"code {done.returncode}, {len(lines)} archs, {measured} measured")
 
 
-def by_fleet(folder: Path, words: Sequence[str], machines: Sequence[Machine], kill_after: float = 0) -> Made:
-    """A fleet's run, of which the first worker is killed after some seconds, where there are any."""
+def by_fleet(
+    folder: Path, words: Sequence[str], machines: Sequence[Machine], killed: int = 0, kill_after: float = 0
+) -> Made:
+    """A fleet's run, of which one worker is killed after some seconds, where there are any."""
     with fleet(machines) as (address, running):
         begun, names = time.perf_counter(), {one.address: f"worker {n}" for n, one in enumerate(running)}
         if kill_after:
-            threading.Timer(kill_after, running[0].process.kill).start()
+            threading.Timer(kill_after, running[killed].process.kill).start()
         command = [*TCPROBE, "run", "--scheduler", address, "--results", str(folder), "--json", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - begun
@@ -86,7 +88,9 @@ def main(words: Sequence[str]) -> None:
         alone = tell("fleet of GPU 1", by_fleet(folder / "alone", words, [SECOND]))
         both = tell("fleet of both", by_fleet(folder / "both", words, [FIRST, SECOND]))
         tell("the same again", by_fleet(folder / "both", words, [FIRST, SECOND]))
-        tell("both, one killed", by_fleet(folder / "killed", words, [FIRST, SECOND], kill_after=both / 2))
+        for number in (0, 1):
+            made = by_fleet(folder / f"killed{number}", words, [FIRST, SECOND], number, both / 4)
+            tell(f"both, worker {number} killed after {both / 4:.1f} s", made)
     print(f"both are {alone / both:.2f} times as fast as one")
     if others:
         sys.exit(f"{len(others)} files differ: {', '.join(map(str, sorted(others)[:20]))}")

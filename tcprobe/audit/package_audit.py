@@ -17,7 +17,7 @@ from tcprobe.fit import fitted
 from tcprobe.layout.csv import read_csv
 from tcprobe.store import errata
 from tcprobe.store.choose import Layers
-from tcprobe.store.errata import Difference, EarlierAudit, Since, since
+from tcprobe.store.errata import EarlierAudit, Since, StatedOtherwise, since
 from tcprobe.text import escaped
 from tcprobe.values import Json
 
@@ -59,7 +59,7 @@ class PackageAudit:
     def since(self, ruling: Ruling) -> Since:
         """Since which version a layout differs."""
         one = ruling.statement
-        return since(Difference(one.name, one.fragment, ruling.differ, ruling.of), self.version, self.earlier)
+        return since(StatedOtherwise(one.name, one.fragment, ruling.differ, ruling.of), self.version, self.earlier)
 
     def _finding(self, ruling: Ruling) -> Json:
         return {

@@ -131,11 +131,11 @@ def _words(request: Request, *options: str) -> tuple[str, ...]:
     return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
 
 
-def continued(job: FleetJob, machine: str, before: Iterable[merge.Known]) -> list[merge.Known]:
+def continued(job: FleetJob, machine: str, saved_findings: Iterable[merge.Known]) -> list[merge.Known]:
     """Of findings, those that a machine's run of a job need not make again, or rests on: of its device, up to date."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
-    own = [f for f in before if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
+    own = [f for f in saved_findings if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
     return [finding for finding in own if report.made_by_probe(finding)]
 
 

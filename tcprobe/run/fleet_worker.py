@@ -73,16 +73,16 @@ def offer(toolkit_folders: Sequence[str], limit: float) -> str:
     return msgspec.json.encode(Offer(__version__, devices, compilers, words)).decode()
 
 
-def single_run(arguments: Sequence[str], before: str = "") -> str:
+def single_run(arguments: Sequence[str], known_report: str = "") -> str:
     """A `RunAnswer`: `tcprobe run ARGUMENTS` in a folder that is gone afterwards.
 
-    It has the findings of a report, `before`, which a run continues; "" for none.
+    It has the findings of a report, which a run continues; "" for none.
     """
     try:
         with Scratch() as scratch:
             path, folder = scratch.folder / "report.json", scratch.folder / "results"
-            if before:
-                _continue(before, path, Results(folder))
+            if known_report:
+                _continue(known_report, path, Results(folder))
             places = ["--results", str(folder), "--report", str(path)]
             done = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
             raw = files.read(path, MOST_BYTES)
@@ -93,9 +93,9 @@ def single_run(arguments: Sequence[str], before: str = "") -> str:
     return msgspec.json.encode(answer).decode()
 
 
-def _continue(before: str, path: Path, results: Results) -> None:
+def _continue(known_report: str, path: Path, results: Results) -> None:
     """Save what a report has, by way of a `path` that is free again afterwards."""
-    path.write_text(before, encoding="utf-8")
+    path.write_text(known_report, encoding="utf-8")
     with report.opened(path) as source:
         findings.save_all(results, merge.own(source))
     path.unlink()

@@ -19,7 +19,7 @@ from tcprobe.values import Json
 NAME = "errata.json"
 
 
-class Difference(msgspec.Struct, frozen=True):
+class StatedOtherwise(msgspec.Struct, frozen=True):
     """A layout that is stated otherwise than it was measured: `differ` of `of` slots."""
 
     name: str
@@ -28,7 +28,7 @@ class Difference(msgspec.Struct, frozen=True):
     of: int
 
 
-class SavedFinding(Difference, frozen=True):
+class SavedFinding(StatedOtherwise, frozen=True):
     """A difference with what it is and what shows it."""
 
     words: str
@@ -42,7 +42,7 @@ class EarlierAudit(msgspec.Struct, frozen=True):
 
     version: str
     agree: int
-    findings: list[Difference]
+    findings: list[StatedOtherwise]
 
 
 class SavedAudit(msgspec.Struct, frozen=True):
@@ -72,17 +72,17 @@ class Since(NamedTuple):
         return f"since {self.version}{told}"
 
 
-def since(difference: Difference, version: str, earlier: Sequence[EarlierAudit]) -> Since:
+def since(difference: StatedOtherwise, version: str, earlier: Sequence[EarlierAudit]) -> Since:
     """Since when a version's difference is there, by earlier versions, ascending."""
     for one in reversed(earlier):
-        if not any(_same(difference, found) for found in one.findings):
+        if _identity(difference) not in map(_identity, one.findings):
             return Since(version, one.version)
         version = one.version
     return Since(version, None)
 
 
-def _same(one: Difference, other: Difference) -> bool:
-    return (one.name, one.fragment, one.differ, one.of) == (other.name, other.fragment, other.differ, other.of)
+def _identity(difference: StatedOtherwise) -> tuple[str, str, int, int]:
+    return difference.name, difference.fragment, difference.differ, difference.of
 
 
 def before(saved_audits: Iterable[SavedAudit], package: str, version: str) -> list[EarlierAudit]:
@@ -99,7 +99,7 @@ def order(version: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _condensed(saved_audit: SavedAudit) -> EarlierAudit:
-    differences = [Difference(f.name, f.fragment, f.differ, f.of) for f in saved_audit.findings]
+    differences = [StatedOtherwise(f.name, f.fragment, f.differ, f.of) for f in saved_audit.findings]
     return EarlierAudit(saved_audit.version, saved_audit.agree, differences)
 
 
