@@ -9,9 +9,7 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
-
 PRINTED = sorted(path.name for path in DATA.glob("*.txt") if path.name != "swizzle_example.txt")
-
 PLACE = re.compile(r"\([0-9]+, [0-9]+\)|line [0-9]+")
 
 
