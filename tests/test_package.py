@@ -38,6 +38,7 @@ def test_only_one_file_imports_each_heavy_package():
         assert found == allowed, package
 
 
+@pytest.mark.full
 def test_the_wheel_carries_the_published_tables(tmp_path):
     """pip install plus `tcprobe show` is enough: also outside the checkout and without CuPy."""
     command = [
