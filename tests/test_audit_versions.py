@@ -128,6 +128,7 @@ def test_a_package_of_another_environment(elsewhere):
         assert f"No module named '{absent}'" in audit("tensor-layouts", "--python", python, code=3).stderr
 
 
+@pytest.mark.full
 @LINUX
 def test_an_answer_from_elsewhere_is_a_strangers(elsewhere):
     python, packages = elsewhere

@@ -151,6 +151,7 @@ def test_what_the_folder_has_of_the_very_gpu_goes_along(tmp_path):
     assert machine.before[3:] == ["", "", ""]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.name != "posix", reason="starts processes as POSIX does")
 def test_a_machine_continues_what_goes_along(tmp_path, monkeypatch):
     """What it is given comes back as it was, also what nobody asks for now; what is missing is measured."""
