@@ -287,6 +287,13 @@ class RunAsked(TypedDict):
     as_json: bool
 
 
+class AuditAsked(TypedDict):
+    """How packages are asked: in how many seconds, by which Python."""
+
+    limit: float
+    python: Path | None
+
+
 class EmitAsked(TypedDict):
     """Of `emit`, beside the format and the file."""
 
