@@ -3,7 +3,7 @@
 >>> from tcprobe.layout.cell_runs import CellRun, places, runs
 >>> held = [(0, col, 0, 5, 32 * col) for col in range(8)]
 >>> runs(held)
-(CellRun(row=0, col=0, count=8, cta=0, lane=5, bit=0, step=32),)
+(CellRun(row=0, col=0, length=8, cta=0, lane=5, bit=0, step=32),)
 >>> places(runs(held)) == held
 True
 
@@ -20,11 +20,11 @@ Held = tuple[int, int, int, int, int]  # row, col, CTA, lane, bit
 
 
 class CellRun(NamedTuple):
-    """Elements [row][col] to [row][col + count - 1], the first at `bit` of a lane of a CTA, the next `step` bits on."""
+    """Elements [row][col] to [row][col + length - 1], from `bit` of a lane of a CTA on, each `step` bits further."""
 
     row: int
     col: int
-    count: int
+    length: int
     cta: int
     lane: int
     bit: int
@@ -38,13 +38,13 @@ def runs(held_places: Iterable[Held]) -> tuple[CellRun, ...]:
     for row, col, cta, lane, bit in sorted(set(held_places)):
         mine = open_runs.setdefault((row, cta, lane), [])
         for at, run in enumerate(mine):
-            step = bit - run.bit if run.count == 1 else run.step
-            if run.col + run.count == col and step >= 0 and run.bit + run.count * step == bit:
-                mine[at] = run._replace(count=run.count + 1, step=step)
+            step = bit - run.bit if run.length == 1 else run.step
+            if run.col + run.length == col and step >= 0 and run.bit + run.length * step == bit:
+                mine[at] = run._replace(length=run.length + 1, step=step)
                 break
         else:
-            found += [run for run in mine if run.col + run.count < col]
-            mine[:] = [run for run in mine if run.col + run.count >= col]
+            found += [run for run in mine if run.col + run.length < col]
+            mine[:] = [run for run in mine if run.col + run.length >= col]
             mine.append(CellRun(row, col, 1, cta, lane, bit, 0))
     return tuple(sorted([*found, *(run for mine in open_runs.values() for run in mine)]))
 
@@ -52,5 +52,7 @@ def runs(held_places: Iterable[Held]) -> tuple[CellRun, ...]:
 def places(cell_runs: Sequence[CellRun]) -> list[Held]:
     """The inverse of `runs`: every place of every element, sorted."""
     return sorted(
-        (run.row, run.col + j, run.cta, run.lane, run.bit + j * run.step) for run in cell_runs for j in range(run.count)
+        (run.row, run.col + j, run.cta, run.lane, run.bit + j * run.step)
+        for run in cell_runs
+        for j in range(run.length)
     )

@@ -3,11 +3,11 @@
 - D: A encodes the numbers of its elements, B has a single one in each column: which element of A each cell of D met.
   Then B encodes its numbers, A has a single one in each row. Both must agree about k; the row is that of A's address,
   the column that of B's. Cells that answer nothing are not of D.
-- A in tensor memory: every part of a cell encodes its number, B has a single one in each column, shifted until each k met each
-  quarter of the columns.
+- A in tensor memory: every part of a cell encodes its number, B has a single one in each column, shifted until each
+  k met each quarter of the columns.
 - scales: every byte encodes its number by powers of two, A is one in the k of one block.
 - E: every four bits encode their number by picking the first or the last elements of a chunk, A is one in one stored
-  column. In a last image index fields of four bits tell each other apart.
+  column of each chunk, each column of B in one chunk. In a last image index fields of four bits tell each other apart.
 
 A place of what is read is one that some element of D was made with. Only where shared memory holds A and B is taken for
 granted (`tensor_multiply_images`): the packed layout of descriptors, of which rows, columns and k are the addresses.
@@ -68,7 +68,7 @@ def answers(sized: SizedMultiply, bench: Bench, given: Inputs) -> Array:
 
 
 def spelled(parts: Array, high: int, low: int) -> tuple[Ints, Array]:
-    """Numbers that images of `codes` left, by part, and which parts answered at all. `parts` are (..., images, parts)."""
+    """Numbers that images of `codes` left, by part, and which parts answered. `parts` are (..., images, parts)."""
     answered = (parts[..., 0, :] == high) & (parts[..., -1, :] == low) & np.isin(parts, (high, low)).all(axis=-2)
     bits = parts[..., 1:-1, :] == high
     weights = (1 << np.arange(bits.shape[-2]))[:, None]
@@ -86,14 +86,16 @@ def codes(count: int) -> Ints:
 def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
     """The part of every element of D: (M, N); ProbeError unless each has one, and A and B agree about k."""
     one = dtype(sized.d_type).one
-    met = [_met(sized, answers(sized, bench, given), one, shifts) for given, shifts in (_a_coded(sized), _b_coded(sized))]
+    met = [
+        _met(sized, answers(sized, bench, given), one, shifts) for given, shifts in (_a_coded(sized), _b_coded(sized))
+    ]
     (of_a, by_a), (of_b, by_b) = met
     used = by_a[0]
-    if not ((by_a == used).all() and (by_b == used).all()):
+    if not (used.any() and (by_a == used).all() and (by_b == used).all()):
         raise ProbeError(f"{sized.row.name}: cells answer in some images of A and B only.")
     row, stored = np.divmod(of_a[:, used], sized.stored)
     col, k = np.divmod(of_b[:, used], sized.k)
-    fits = (row == row[0]).all() and (col == col[0]).all()
+    fits = (row == row[0]).all() and (col == col[0]).all() and row.max() < sized.m and col.max() < sized.n
     turns = np.arange(len(row))[:, None]
     fits = fits and (stored == (col[0] + turns * sized.n) % sized.stored).all()
     fits = fits and (k == sized.first_k[(row[0] + np.arange(len(k))[:, None] * sized.m) % sized.stored]).all()
@@ -131,7 +133,8 @@ def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
 def ones(lines: int, k: int, shifts: int, step: int | None = None) -> Ints:
     """Matrices with a single one in each line: of matrix y line l at k = (l + y * step) % k; `step` is all lines."""
     wanted = (np.arange(lines) + np.arange(shifts)[:, None] * (lines if step is None else step)) % k
-    return (np.arange(k) == wanted[..., None]).astype(np.int64)
+    matrices: Ints = (np.arange(k) == wanted[..., None]).astype(np.int64)
+    return matrices
 
 
 def of_a(sized: SizedMultiply, bench: Bench) -> Ints:
@@ -159,16 +162,20 @@ def of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
     each = sized.k // sized.vector
     stored = np.arange(sized.stored)
     a = np.zeros((sized.vector, sized.m, sized.stored), np.int64)
-    for block in range(sized.vector):  # each row at another k of the block
-        of_block = stored[sized.first_k // each == block]
-        a[block, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
-    which = [(block, 0, image) for block in range(sized.vector) for image in range(len(memory))]
+    for j in range(sized.vector):  # each row at another k of the block
+        of_block = stored[sized.first_k // each == j]
+        a[j, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
+    which = [(j, 0, image) for j in range(sized.vector) for image in range(len(memory))]
     given = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
     parts = answers(sized, bench, given).reshape(sized.vector, len(memory), -1)[..., parts_of_d]
     number = _numbers(sized, name, parts, _values(sized, (2, 1)))
     row, col = np.indices(parts_of_d.shape)
     block = np.broadcast_to(np.arange(sized.vector)[:, None, None], number.shape)
-    at = (np.broadcast_to(row, number.shape), block) if name == "scale_a" else (block, np.broadcast_to(col, number.shape))
+    at = (
+        (np.broadcast_to(row, number.shape), block)
+        if name == "scale_a"
+        else (block, np.broadcast_to(col, number.shape))
+    )
     return _held(sized, BYTE, *at, number)
 
 
@@ -181,17 +188,18 @@ def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     first = images.REGIONS["e"] - images.FIRST
     apart[..., first : first + images.REGION] = FIELDS_APART * 0x11111111
     memory = np.concatenate([coded, apart[None]])
-    inside = np.arange(sized.k) % whole
-    b = np.stack([inside < whole // 2, inside < span]).astype(np.int64)[:, None, :].repeat(sized.n, axis=1)
-    a = np.eye(sized.stored, dtype=np.int64)[:, None, :].repeat(sized.m, axis=1)
-    which = [(s, int(image == len(coded)), image) for s in range(sized.stored) for image in range(len(memory))]
-    parts = answers(sized, bench, Inputs(a, b, memory, which)).reshape(sized.stored, len(memory), -1)[..., parts_of_d]
+    chunk, inside = np.divmod(np.arange(sized.k), whole)
+    row, col = np.indices(parts_of_d.shape)
+    mine = chunk == np.arange(sized.n)[:, None] % (sized.k // whole)  # each column of B is of one chunk
+    b = np.stack([mine & (inside < whole // 2), mine & (inside < span)]).astype(np.int64)
+    a = (np.arange(sized.stored) % kept == np.arange(kept)[:, None, None]).astype(np.int64).repeat(sized.m, axis=1)
+    which = [(j, int(image == len(coded)), image) for j in range(kept) for image in range(len(memory))]
+    parts = answers(sized, bench, Inputs(a, b, memory, which)).reshape(kept, len(memory), -1)[..., parts_of_d]
     high_low = dtype(sized.d_type).one, 0
     number = _numbers(sized, "E", parts[:, :-1], high_low) * (4 // bits)
     if bits < 4:  # the lower of two fields picked the first element, where B is one
         number = number + (parts[:, -1] != high_low[0])
-    row, _ = np.indices(parts_of_d.shape)
-    stored = np.broadcast_to(np.arange(sized.stored)[:, None, None], number.shape)
+    stored = col % (sized.k // whole) * kept + np.arange(kept)[:, None, None]
     return _held(sized, bits, np.broadcast_to(row, number.shape), stored, number)
 
 

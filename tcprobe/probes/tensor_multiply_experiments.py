@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction_descriptor import word
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.cell_runs import runs
@@ -28,18 +30,17 @@ from tcprobe.probes.ptx import POISON, Kernel, Launch
 from tcprobe.probes.tensor_multiply_images import PLAN, REGION, SizedMultiply, numbers
 from tcprobe.probes.tensor_multiply_kernels import SHARED_BYTES, copy_kernel, multiply_kernel
 from tcprobe.references.memory_operand import BYTE, CELL, LANES, selectors, vectors
-from tcprobe.store.kinds.tensor_memory import Body, Subject
 from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
+from tcprobe.store.kinds.tensor_memory import USUAL_N, Body, Subject
 
 KIND = TENSOR_MEMORY
 SOME_N = (64, 96, 128, 256)
-USUAL_N = 64  # where N makes no difference; every form has it
 SOURCE_BYTES = 8 << 10  # of the image that tcgen05.cp copies from
 
 
 def _body(rows: int, cols: int, bits: int, held: Ints) -> Body:
     places = [(row, col, cta, lane, bit) for row, col, cta, lane, bit in held.tolist()]
-    return Body(rows, cols, bits, [tuple(run) for run in runs(places)])
+    return Body(rows, cols, bits, [run[:] for run in runs(places)])
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,9 @@ class CopyExperiment(Dialogue):
         element = {int(word) + 1: at for at, word in enumerate(numbers(CELL, rows, cols).tolist())}
         found = [element.get(int(word), -1) for word in cells[lane, column]]
         if set(found) != set(range(rows * cols)):
-            raise ProbeError(f"{self.row.name}: {len(found)} cells do not hold the {rows} x {cols} words of the source.")
+            raise ProbeError(
+                f"{self.row.name}: {len(found)} cells do not hold the {rows} x {cols} words of the source."
+            )
         row, col = np.divmod(np.array(found), cols)
         return {"held": np.stack([row, col, np.zeros_like(row), lane, column * CELL], axis=1)}
 
@@ -168,12 +171,19 @@ def _of_multiply(instruction: Instruction) -> Iterator[Dialogue]:
 def _scales(instruction: Instruction, m: int) -> Iterator[Dialogue]:
     largest = int(instruction.stated["n_values"][-1])
     for vector in vectors(instruction):
-        for name in ("scale_a", "scale_b"):
-            for selector in selectors(instruction, name, vector):
-                yield PlaceExperiment(name, SizedMultiply(instruction, m, largest, "f32", vector, name, selector))
+        for name, sizes in (("scale_a", (largest,)), ("scale_b", (128, largest))):
+            for n, selector in product(sizes, _selectable(instruction, name, vector)):
+                yield PlaceExperiment(name, SizedMultiply(instruction, m, n, "f32", vector, name, selector))
 
 
 def _some(instruction: Instruction) -> list[int]:
     """The least N, the largest, and some between."""
     known = [int(n) for n in instruction.stated["n_values"]]
     return [n for n in known if n in (known[0], known[-1], *SOME_N)]
+
+
+def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:
+    """The selectors of scales that the instruction descriptor of the kind has too."""
+    fields = {field.name: field for field in word(instruction.kind or "")}
+    there = fields["a_scale_id" if name == "scale_a" else "b_scale_id"].documented
+    return [selector for selector in selectors(instruction, name, vector) if selector in there]

@@ -121,7 +121,10 @@ def _issued(instruction: str, paired: bool) -> list[str]:
     to = f"{arrive}.multicast::cluster.b64 [%base+{ARRIVED}], %both" if paired else f"{arrive}.b64 [%base+{ARRIVED}]"
     rank = ["mov.u32 %rank, %cluster_ctarank;", "setp.eq.and.u32 %first, %rank, 0, %first;"] if paired else []
     return [
-        *(f"add.u32 %{name}, %taddr, {REGIONS[of]};" for name, of in zip(("ta", "meta", "sa", "sb"), REGIONS, strict=True)),
+        *(
+            f"add.u32 %{name}, %taddr, {REGIONS[of]};"
+            for name, of in zip(("ta", "meta", "sa", "sb"), REGIONS, strict=True)
+        ),
         *(
             line
             for name, where in (("adesc", "base"), ("bdesc", "there"))

@@ -71,7 +71,8 @@ class _Emulated:
         self.memory = launch.inputs[3].view(np.uint32).reshape(-1, said.ctas, LANES, COLUMNS)
         lines = (said.m, said.n)
         self.shared = {
-            name: self._matrices(raw, name, count) for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
+            name: self._matrices(raw, name, count)
+            for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
         }
 
     def _matrices(self, raw: Bytes, name: str, lines: int) -> Ints:
@@ -86,7 +87,13 @@ class _Emulated:
         sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in words[:3])
         memory = self.memory[of_t]
         most = max(places.shape[2] for places in self.places.values())
-        products = [self._product(of_a, self.shared["b"][of_b], memory, copy) for copy in range(most)]
+        inputs = [self._inputs(of_a, memory, copy) for copy in range(most)]
+        keys = [b"".join(each.tobytes() for each in one) for one in inputs]
+        made = {
+            key: self._product(self.shared["b"][of_b], *one)
+            for key, one in dict(zip(keys, inputs, strict=True)).items()
+        }
+        products = [made[key] for key in keys]
         row, col = np.indices((sized.m, sized.n))
         which = (row * most // sized.m + col * most // sized.n) % most
         d = np.stack(products)[which, row, col].astype(WORDS[sized.d_type])
@@ -96,20 +103,28 @@ class _Emulated:
         else:  # two elements may share a cell
             cells.view(np.uint16)[cta, lane, bit // 16] = d.view(np.uint16)
 
-    def _product(self, of_a: int, b: Ints, memory: Array, copy: int) -> Array:
-        """M x N, with the copy of that number of each operand, counted around."""
+    def _inputs(self, of_a: int, memory: Array, copy: int) -> tuple[Array, ...]:
+        """A, the k that its elements meet, and both scales, by the copy of that number of each, counted around."""
         sized = self.sized
         a = self._read("a", memory, copy, sized.bits) == sized.one if self.op.a_in_tensor else self.shared["a"][of_a]
         met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
         if "e" in sized.names:
             met = self._met(self._read("e", memory, copy, sized.chunk[3]))
-        dense = np.zeros((sized.m, sized.k))
-        np.add.at(dense, (np.arange(sized.m)[:, None], met), a)
-        weighed = b.T.astype(np.float64)
-        if sized.vector:
+        return a, met, *(self._scale(name, memory, copy) for name in ("scale_a", "scale_b") if sized.vector)
+
+    def _product(self, b: Ints, a: Array, met: Ints, *scales: Array) -> Array:
+        """M x N."""
+        sized = self.sized
+        dense = np.zeros((sized.m, sized.k), np.float32)
+        if (met == met[0]).all():
+            dense[:, met[0]] = a
+        else:
+            for column in range(sized.stored):
+                dense[np.arange(sized.m), met[:, column]] += a[:, column]
+        weighed = b.T.astype(np.float32)
+        if scales:
             block = np.arange(sized.k) * sized.vector // sized.k
-            dense = dense * self._scale("scale_a", memory, copy)[:, block]
-            weighed = weighed * self._scale("scale_b", memory, copy)[block]
+            dense, weighed = dense * scales[0][:, block], weighed * scales[1][block]
         product: Array = dense @ weighed
         return product
 
@@ -132,7 +147,7 @@ class _Emulated:
     def _scale(self, name: str, memory: Array, copy: int) -> Array:
         """Factors one and two."""
         patterns = self._read(name, memory, copy, BYTE)
-        return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2.0, 1.0)
+        return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
 
 
 @dataclass(frozen=True)

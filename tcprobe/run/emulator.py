@@ -100,7 +100,10 @@ class Emulator:
         assert not isinstance(stated, str), stated
         holding = stated[0].holding
         held = [
-            [[(at.cta, at.lane, CELL * at.column + at.bit) for at in holding(row, col)] for col in range(stated[0].cols)]
+            [
+                [(at.cta, at.lane, CELL * at.column + at.bit) for at in holding(row, col)]
+                for col in range(stated[0].cols)
+            ]
             for row in range(stated[0].rows)
         ]
         return np.array(held)

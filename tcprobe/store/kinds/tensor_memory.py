@@ -1,8 +1,8 @@
 """Where operands of tcgen05.mma, and what tcgen05.cp writes, are in tensor memory: (row, col) to CTA, lane and bit.
 
 A subject is `ID.OPERAND.mMnN` of a multiply, with `.TYPE` of D, `.Vx` for V scales a row and `.selectorS` where one
-selects; `ID.memory`, with the multicast, of a copy. `runs` are those of `layout.cell_runs`: [row, col, count, CTA, lane,
-bit, step]. Of D each element has one place; of what a multiply reads an element has as many as were read for some D.
+selects; `ID.memory`, with the multicast, of a copy. `runs` are those of `layout.cell_runs`: [row, col, length, CTA,
+lane, bit, step]. Of D each element has one place; of what a multiply reads as many as were read for some element of D.
 """
 
 from __future__ import annotations
@@ -67,6 +67,24 @@ class Subject(NamedTuple):
         return f"{self.form}.{self.operand}.m{self.m}n{self.n}{kind}{vector}{selected}"
 
 
+USUAL_N = 64  # where N makes no difference; every multiply has it
+
+
+def measured_as(instruction: Instruction, operand: str, size: tuple[int, int], said: tuple[int, int]) -> Subject:
+    """The subject that says where an operand of a multiply of M x N is; `said` are scales a row, and the selector.
+
+    A and E are measured at one N, scale_a at the largest, D in its widest type.
+    """
+    (m, n), (vector, selector) = size, said
+    if operand in ("a", "e"):
+        n = USUAL_N
+    elif operand == "scale_a":
+        n = int(instruction.stated["n_values"][-1])
+    kind = next(str(name) for name in instruction.stated["d_types"] if name != "f16") if operand == "d" else ""
+    scaled = vector if operand.startswith("scale_") else 0
+    return Subject(instruction.id, operand, m, n, kind, scaled, selector)
+
+
 def subject(text: str) -> Subject | None:
     """What a subject says; None where it is none of this kind."""
     if copied := _COPIED.fullmatch(text):
@@ -97,6 +115,9 @@ def _size(instruction: Instruction, said: Subject) -> tuple[int, int]:
     stated = instruction.stated
     operand = next((o for o in instruction.operands if o.name == said.operand), None)
     if operand is None or said.m not in stated["m_values"] or said.n not in stated["n_values"]:
+        return 0, 0
+    wrong_type = said.operand == "d" and said.type not in stated["d_types"]
+    if wrong_type or (said.operand != "d" and said.type):
         return 0, 0
     sizes = {"d": (said.m, said.n), "scale_a": (said.m, said.vector), "scale_b": (said.vector, said.n)}
     return sizes.get(said.operand, (said.m, operand.cols))
