@@ -60,7 +60,12 @@ def _meant(patterns: Sequence[str]) -> list[Experiment]:
             unprobed = inventory.instructions()[next(iter(named))]
             raise UsageError(f"{unprobed.id}: {unprobed.unprobed}.")
         wanted |= named
-    return [e for id_, e in experiments().items() if id_ in wanted]
+    return [e for id_, e in experiments().items() if id_ in wanted or _representing(id_) in wanted]
+
+
+def _representing(id_: str) -> str:
+    """The id under which a load or store of tensor memory is listed, whatever the number of its repetitions."""
+    return id_.rpartition(".x")[0] if id_.startswith("tcgen05.") else id_
 
 
 def _in_tensor_memory(patterns: Sequence[str]) -> list[Dialogue]:
