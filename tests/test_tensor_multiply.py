@@ -4,13 +4,15 @@ Their code is assembled for every target; what is measured counts in answers bef
 
 import json
 import random
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import jsonschema
 import machine_code
 import numpy as np
 import pytest
-from bench import concluded, found, run
+from bench import TensorMemoryCore, concluded, found, run
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,7 @@ from tcprobe.store.folders import layers
 from tcprobe.store.kinds.tensor_memory import subject
 from tcprobe.store.results import Results
 
+HERE = Path(__file__).parent
 KIND = "tensor_memory"
 ALL = dialogues(KIND)
 SMALL = [id_ for id_ in ALL if ".d." not in id_ or "n64" in id_ or "n128.s32" in id_]
@@ -55,8 +58,7 @@ EVERY_KIND = (
 class Core(Emulator):
     """As a GPU says of itself."""
 
-    def devices(self):
-        return [replace(one, method="live") for one in super().devices()]
+    devices = TensorMemoryCore.devices
 
 
 def machine(experiment, kind=Core, **more):
@@ -386,6 +388,46 @@ def test_a_layout_that_nobody_states_is_answered_once_it_is_measured(tmp_path):
     assert answer.status == "measured"
     first = core.in_tensor_memory(ALL[id_].sized.row, "a", replace(ALL[id_].sized, a_in_tensor=False))[4, 3]
     assert {(c.cta, c.lane, 32 * c.column + c.bit) for c in answer.places(4, 3)} == set(map(tuple, first.tolist()))
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """`tcprobe run` on a GPU with tensor memory."""
+    worker = (sys.executable, str(HERE / "emulated_worker.py"), "fine", "", "", "TensorMemoryCore")
+    monkeypatch.setattr("tcprobe.run.process.COMMAND", worker)
+    return lambda *arguments, code=0: told("run", *arguments, "--results", tmp_path, code=code)
+
+
+def test_one_run_makes_tables_and_places(gpu, tmp_path):
+    """Of what it is asked for; again it keeps them, and answers, pages and merging take them."""
+    asked = ("tcgen05.ld.16x64b", "tcgen05.cp.32x128b", "tcgen05.st.32x32b.x4.a")
+    tables, found = map(json.loads, gpu(*asked, "--json").splitlines())
+    ids = {f"tcgen05.ld.16x64b{repeated}" for repeated in ("", *(f".x{1 << j}" for j in range(8)))}
+    assert {one["id"] for one in tables["experiments"]} == ids | {"tcgen05.st.32x32b.x4"}
+    assert (found["kind"], list(found["findings"])) == (KIND, ["tcgen05.cp.32x128b.memory.warpx4"])
+    schema = json.loads((HERE.parent / "docs" / "schema.json").read_text())
+    for printed in (tables, found):
+        assert {one["status"] for one in printed["experiments"]} == {"measured"}
+        jsonschema.validate(printed, schema | {"$ref": "#/$defs/run"})
+    assert [json.loads(line)["kept"] for line in gpu(*asked, "--json").splitlines()] == [10, 1]
+    shown = told("show", "tcgen05.ld.16x64b.x8.d", "--why", "--results", tmp_path)
+    assert "tcgen05.ld.16x64b.x8.d on sm_103, measured live" in shown
+    assert json.loads(told("show", "tcgen05.ld.16x64b.x8.d", "--json", "--results", tmp_path))["references"]
+    assert "confirmed" in told("compare", "tcgen05.ld.16x64b.d", "--results", tmp_path)
+    told("pages", "--results", tmp_path)
+    page = (tmp_path / "tensor_memory.md").read_text()
+    assert "| sm_103 | 1 | 1 | - |" in page
+    assert "None of this is measured" not in page
+    merged = told("merge", tmp_path, "--contributor", "me", "--results", tmp_path / "merged")
+    assert "11 measurements added" in merged
+    assert "measured on sm_103" in told("show", "tcgen05.cp.32x128b.memory", "--results", tmp_path / "merged")
+
+
+def test_a_family_is_a_kind_of_finding_too(gpu):
+    words = gpu("--family", KIND, "tcgen05.cp.4*", "tcgen05.cp.64*")
+    assert "measured    3  (3 tensor_memory)" in words
+    assert "places of 3 operands of 2 forms in tensor memory; saved in" in words
+    assert "no subject of tensor_memory" in gpu("--family", KIND, "wgmma*", code=2)
 
 
 def test_doctor_says_how_many_would_be_new():

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, measured
+from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, measured, same_places, statement
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
@@ -29,8 +29,8 @@ from tcprobe.layout.table import Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
 from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
-from tcprobe.store.choose import Layers
-from tcprobe.store.kinds.tensor_memory import Subject, measured_as
+from tcprobe.store.choose import Layers, Sourced
+from tcprobe.store.kinds.tensor_memory import Subject, measured_as, subject
 from tcprobe.values import Json
 
 USUAL = {"m": 128, "n": 256}
@@ -225,18 +225,19 @@ def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InT
     documented = () if isinstance(said, str) else said
     whole = InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
     scales = asked_with.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0
-    subject = measured_as(form, name, (size.m, size.n), (scales, asked_with.selector))
-    found = _with_measured(whole, subject, asked_with)
+    found = _with_measured(whole, measured_as(form, name, (size.m, size.n), (scales, asked_with.selector)), asked_with)
     if not found.statements:
         raise UsageError(f"{in_memory.id}: {said}")
     return found
 
 
-def _with_measured(documented: InTensorMemory, subject: Subject, asked_with: Wanted) -> InTensorMemory:
+def _with_measured(documented: InTensorMemory, finding_subject: Subject, asked_with: Wanted) -> InTensorMemory:
     """What was measured before what is documented, as far as that says otherwise."""
     if asked_with.layers is None:
         return documented
-    found = measured(documented.operand.form, subject, documented.statements, (asked_with.layers, asked_with.name))
+    found = measured(
+        documented.operand.form, finding_subject, documented.statements, (asked_with.layers, asked_with.name)
+    )
     if found is None:
         return documented
     return replace(documented, statements=(found.statement, *found.differing), measured=found)
@@ -249,6 +250,18 @@ def extent(instruction: Instruction, name: str, value: int | None) -> int:
     if value not in values:
         raise UsageError(f"{instruction.id} has no {name.upper()} {value}: it has {', '.join(map(str, values))}.")
     return value
+
+
+def agreeing(sourced: Sourced) -> bool:
+    """Whether somebody documents the very places of a finding."""
+    said = subject(sourced.finding.subject)
+    assert said is not None
+    in_memory = MemoryOperand(inventory.instructions()[said.form], said.operand)
+    try:
+        known = placed(in_memory, Wanted(said.m, said.n, said.selector, said.vector, said.multicast or None))
+    except UsageError:  # nobody states it
+        return False
+    return any(same_places(one, statement(sourced)) for one in known.statements)
 
 
 def _copied(in_memory: MemoryOperand, asked_with: Wanted) -> InTensorMemory:

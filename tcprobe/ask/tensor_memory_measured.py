@@ -30,8 +30,8 @@ def measured(
     layers, name = known_by
     for row in _archs(instruction, name):
         if found := layers.finding(KIND, row, str(finding_subject)):
-            said = _statement(found)
-            agreeing = tuple(one for one in documented if _same(one, said))
+            said = statement(found)
+            agreeing = tuple(one for one in documented if same_places(one, said))
             return MeasuredPlaces(said, row, agreeing, tuple(one for one in documented if one not in agreeing))
     return None
 
@@ -42,7 +42,8 @@ def _archs(instruction: Instruction, name: str | None) -> Sequence[str]:
     return [arch(each).name for each in str(name).split(",")]
 
 
-def _statement(sourced: Sourced) -> CellStatement:
+def statement(sourced: Sourced) -> CellStatement:
+    """What a finding says."""
     finding, body = sourced.finding, sourced.finding.body
     places: dict[tuple[int, int], list[TensorCell]] = {}
     for row, col, cta, lane, bit in body.held:
@@ -51,7 +52,7 @@ def _statement(sourced: Sourced) -> CellStatement:
     return CellStatement(source, body.bits, body.rows, body.cols, lambda row, col: tuple(places[row, col]))
 
 
-def _same(one: CellStatement, other: CellStatement) -> bool:
+def same_places(one: CellStatement, other: CellStatement) -> bool:
     """Whether two put every element in the same places."""
     return (one.rows, one.cols) == (other.rows, other.cols) and all(
         set(one.holding(row, col)) == set(other.holding(row, col)) for row in range(one.rows) for col in range(one.cols)
