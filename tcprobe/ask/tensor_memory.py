@@ -61,33 +61,33 @@ class MemoryOperand(NamedTuple):
 
 @dataclass(frozen=True)
 class InTensorMemory:
-    """An operand of M x N; `statements` are what sources say, the answer first, which is what was `measured` where it
-    was. `letter` is the layout of PTX ISA."""
+    """An operand of M x N; `statements` are what sources say, the answer first: that of `measured_places` where there
+    is one. `letter` is the layout of PTX ISA."""
 
     operand: MemoryOperand
     m: int
     n: int
     letter: str | None
     statements: tuple[CellStatement, ...]
-    measured: MeasuredPlaces | None = None
+    measured_places: MeasuredPlaces | None = None
 
     @property
     def status(self) -> str:
         """Whether the answer is measured."""
-        return "measured" if self.measured else "documented"
+        return "measured" if self.measured_places else "documented"
 
     @property
     def evidence(self) -> str:
         """What the answer rests on, in words."""
-        if self.measured is None:
+        if self.measured_places is None:
             return f"documented only, by {self.statement.source}"
-        by = "; ".join(one.source for one in self.measured.agreeing)
+        by = "; ".join(one.source for one in self.measured_places.agreeing)
         return f"{self.statement.source}" + (f"; documented likewise by {by}" if by else "")
 
     @property
     def agreed(self) -> Json:
         """Of what is measured, the arch, and who documents the same."""
-        found = self.measured
+        found = self.measured_places
         return {"arch": found.arch, "agrees": [one.source for one in found.agreeing]} if found else {}
 
     @property
@@ -240,7 +240,7 @@ def _with_measured(documented: InTensorMemory, finding_subject: Subject, asked_w
     )
     if found is None:
         return documented
-    return replace(documented, statements=(found.statement, *found.differing), measured=found)
+    return replace(documented, statements=(found.statement, *found.differing), measured_places=found)
 
 
 def extent(instruction: Instruction, name: str, value: int | None) -> int:

@@ -52,8 +52,10 @@ def statement(sourced: Sourced) -> CellStatement:
     return CellStatement(source, body.bits, body.rows, body.cols, lambda row, col: tuple(places[row, col]))
 
 
-def same_places(one: CellStatement, other: CellStatement) -> bool:
+def same_places(first_statement: CellStatement, second_statement: CellStatement) -> bool:
     """Whether two put every element in the same places."""
-    return (one.rows, one.cols) == (other.rows, other.cols) and all(
-        set(one.holding(row, col)) == set(other.holding(row, col)) for row in range(one.rows) for col in range(one.cols)
+    return first_statement[2:4] == second_statement[2:4] and all(
+        set(first_statement.holding(row, col)) == set(second_statement.holding(row, col))
+        for row in range(first_statement.rows)
+        for col in range(first_statement.cols)
     )

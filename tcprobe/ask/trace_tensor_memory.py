@@ -80,12 +80,12 @@ class TensorTrace(NamedTuple):
     sources: tuple[str, ...]
     majors: tuple[str, str] = ("k", "k")
     loaded: Slot | None = None
-    measured: bool = False
+    is_measured: bool = False
 
     @property
     def status(self) -> str:
         """That of the cells."""
-        return "measured" if self.measured else "documented"
+        return "measured" if self.is_measured else "documented"
 
     @property
     def d(self) -> tuple[TensorCell, ...]:
@@ -148,7 +148,7 @@ def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, c
         whole.sources,
         asked_with.majors,
         loaded(landing, *asked_with.load) if asked_with.load else None,
-        all(one.measured for one in whole.there),
+        all(one.measured_places for one in whole.there),
     )
 
 

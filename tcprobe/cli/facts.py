@@ -199,9 +199,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
-def _in_tensor_memory(
-    patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked
-) -> tuple[str, ...]:
+def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
     from tcprobe.isa.instruction import Instruction
 

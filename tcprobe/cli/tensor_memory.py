@@ -254,7 +254,7 @@ def _print(held_there: InTensorMemory, described: Json) -> None:
 
 def _how(held_there: InTensorMemory) -> str:
     """The status, and where it was measured."""
-    return f"measured on {held_there.measured.arch}" if held_there.measured else "documented"
+    return f"measured on {held_there.measured_places.arch}" if held_there.measured_places else "documented"
 
 
 def _cell(cell: dict[str, int]) -> str:

@@ -90,7 +90,7 @@ def _print(tensor_trace: TensorTrace) -> None:
     contiguous = f"{a} of A and {b} of B" if a != b else a
     wrapping.line(f"{shared} with start addresses added, {contiguous} contiguous")
     by = "; ".join(tensor_trace.sources)
-    wrapping.line(f"cells {by}" if tensor_trace.measured else f"documented only, by {by}")
+    wrapping.line(f"cells {by}" if tensor_trace.is_measured else f"documented only, by {by}")
 
 
 def _of(cta: int, two_ctas: bool) -> str:

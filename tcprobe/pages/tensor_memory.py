@@ -49,12 +49,12 @@ def _stated() -> tuple[str, ...]:
     return tuple(_lines())
 
 
-def _head(measured: bool) -> Iterator[str]:
+def _head(is_measured: bool) -> Iterator[str]:
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
-    if measured:
-        yield "and columns are columns, both from the address on. This is what is stated; what was measured stands last."
-        yield "[lowering.md](lowering.md) has its opcodes."
+    if is_measured:
+        yield "and columns are columns, both from the address on. This is what is stated; what was measured stands"
+        yield "last. [lowering.md](lowering.md) has its opcodes."
         return
     yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
     yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."

@@ -41,15 +41,25 @@ class Inputs(NamedTuple):
 
     a: Ints
     b: Ints
-    memory: Array
-    which: Sequence[tuple[int, int, int]]
+    tensor_words: Array
+    image_numbers: Sequence[tuple[int, int, int]]
 
 
-def launch(sized: SizedMultiply, given: Inputs) -> Launch:
+def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
     """All runs."""
-    shared = [images.in_shared(sized, name, matrices) for name, matrices in (("a", given.a), ("b", given.b))]
-    memory = np.ascontiguousarray(given.memory, np.uint32).view(np.uint8).reshape(len(given.memory), -1)
-    plan, blocks = images.plan(sized, given.which, sized.n), len(given.which) * sized.ctas
+    shared = [
+        images.in_shared(sized, name, matrices)
+        for name, matrices in (("a", multiply_inputs.a), ("b", multiply_inputs.b))
+    ]
+    memory = (
+        np.ascontiguousarray(multiply_inputs.tensor_words, np.uint32)
+        .view(np.uint8)
+        .reshape(len(multiply_inputs.tensor_words), -1)
+    )
+    plan, blocks = (
+        images.plan(sized, multiply_inputs.image_numbers, sized.n),
+        len(multiply_inputs.image_numbers) * sized.ctas,
+    )
     return Launch(
         multiply_kernel(sized.row, sized.a_in_tensor, sized.vector),
         (blocks, 1, 1),
@@ -61,16 +71,24 @@ def launch(sized: SizedMultiply, given: Inputs) -> Launch:
     )
 
 
-def answers(sized: SizedMultiply, bench: Bench, given: Inputs) -> Array:
+def answers(sized: SizedMultiply, bench: Bench, multiply_inputs: Inputs) -> Array:
     """By run what each part of a cell as wide as D's type holds: (runs, parts), CTA by CTA, lane by lane."""
-    raw = bench.run([launch(sized, given)])[0]
-    return raw.copy().view(np.uint16 if sized.d_type == "f16" else np.uint32).reshape(len(given.which), -1)
+    raw = bench.run([launch(sized, multiply_inputs)])[0]
+    return (
+        raw.copy()
+        .view(np.uint16 if sized.d_type == "f16" else np.uint32)
+        .reshape(len(multiply_inputs.image_numbers), -1)
+    )
 
 
-def spelled(parts: Array, high: int, low: int) -> tuple[Ints, Array]:
-    """Numbers that images of `codes` left, by part, and which parts answered. `parts` are (..., images, parts)."""
-    answered = (parts[..., 0, :] == high) & (parts[..., -1, :] == low) & np.isin(parts, (high, low)).all(axis=-2)
-    bits = parts[..., 1:-1, :] == high
+def spelled(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
+    """Numbers that images of `codes` left, by part, and which parts answered. `cell_parts` are (..., images, parts)."""
+    answered = (
+        (cell_parts[..., 0, :] == high)
+        & (cell_parts[..., -1, :] == low)
+        & np.isin(cell_parts, (high, low)).all(axis=-2)
+    )
+    bits = cell_parts[..., 1:-1, :] == high
     weights = (1 << np.arange(bits.shape[-2]))[:, None]
     numbers: Ints = (bits * weights).sum(axis=-2)
     return numbers, answered
@@ -108,8 +126,8 @@ def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
     return found
 
 
-def _met(sized: SizedMultiply, parts: Array, one: int, shifts: int) -> tuple[Ints, Array]:
-    return spelled(parts.reshape(shifts, -1, parts.shape[1]), one, 0)
+def _met(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
+    return spelled(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
 
 
 def _a_coded(sized: SizedMultiply) -> tuple[Inputs, int]:
@@ -203,16 +221,16 @@ def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     return _held(sized, bits, np.broadcast_to(row, number.shape), stored, number)
 
 
-def _values(sized: SizedMultiply, values: tuple[int, int]) -> tuple[int, int]:
+def _values(sized: SizedMultiply, two_values: tuple[int, int]) -> tuple[int, int]:
     """Patterns of two numbers in D."""
-    first, second = (dtype(sized.d_type).pattern(value, 16 if sized.d_type == "f16" else CELL) for value in values)
+    first, second = (dtype(sized.d_type).pattern(value, 16 if sized.d_type == "f16" else CELL) for value in two_values)
     return first, second
 
 
-def _numbers(sized: SizedMultiply, name: str, parts: Array, high_low: tuple[int, int]) -> Ints:
+def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple[int, int]) -> Ints:
     """Numbers of parts by run and element of D; ProbeError where D is none that a single part can make."""
-    shape = parts.shape
-    numbers, answered = spelled(parts.reshape(*shape[:2], -1), *high_low)
+    shape = cell_parts.shape
+    numbers, answered = spelled(cell_parts.reshape(*shape[:2], -1), *high_low)
     if not answered.all():
         raise ProbeError(
             f"{sized.row.name}: {(~answered).sum()} of {answered.size} products do not follow one part of {name}."

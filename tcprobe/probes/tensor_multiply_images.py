@@ -172,22 +172,22 @@ def coded(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) ->
     return images
 
 
-def part(sized: SizedMultiply, bits: int, number: Ints) -> tuple[Ints, Ints, Ints]:
+def part(sized: SizedMultiply, bits: int, part_numbers: Ints) -> tuple[Ints, Ints, Ints]:
     """(CTA, lane, bit from the operand's address on) of parts of `coded`."""
     each = CELL // bits
-    cta, rest = np.divmod(number, LANES * REGION * each)
+    cta, rest = np.divmod(part_numbers, LANES * REGION * each)
     lane, inside = np.divmod(rest, REGION * each)
     return cta, lane, inside * bits
 
 
-def _region(memory: Array, operand: str) -> Any:
+def _region(tensor_words: Array, operand: str) -> Any:
     first = REGIONS[operand] - FIRST
-    return memory[..., first : first + REGION]
+    return tensor_words[..., first : first + REGION]
 
 
-def plan(sized: SizedMultiply, which: Sequence[tuple[int, int, int]], columns: int) -> Bytes:
+def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], columns: int) -> Bytes:
     """Words by block: images of A, B and tensor memory, the descriptors, bytes of both, columns in and out."""
-    each = np.array(which, np.uint32).repeat(sized.ctas, axis=0) * sized.ctas
+    each = np.array(image_numbers, np.uint32).repeat(sized.ctas, axis=0) * sized.ctas
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
     words[:, 3] = sized.instruction_bits

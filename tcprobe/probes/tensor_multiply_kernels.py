@@ -53,15 +53,15 @@ def copy_kernel(instruction: Instruction, multicast: str = "") -> Kernel:
     return _kernel(f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, ptx.ALIGNED))
 
 
-def _kernel(name: str, op: TensorMultiply | TensorCopy, said: tuple[str, bool, str]) -> Kernel:
-    """`said`: the instruction, whether two CTAs run it, and the PTX version that its spelling needs."""
-    text, paired, since = said
+def _kernel(name: str, probe_op: TensorMultiply | TensorCopy, spelled_as: tuple[str, bool, str]) -> Kernel:
+    """`spelled_as`: the instruction, whether two CTAs run it, and the PTX version that its spelling needs."""
+    text, paired, since = spelled_as
     name = ptx.identifier(name)
     memory = f".extern .shared .align {ALIGNMENT} .b8 {name}_memory[];\n"
     cluster = ".explicitcluster .reqnctapercluster 2, 1, 1" if paired else ""
     body = [*_begun(name, paired), *_filled(paired), *_issued(text, paired), *_read(), *_ended(paired)]
     source = memory + ptx.entry(name, POINTERS, REGISTERS, body, cluster)
-    return Kernel(name, op, source, op.instruction.target.at_least(since))
+    return Kernel(name, probe_op, source, probe_op.instruction.target.at_least(since))
 
 
 def _begun(name: str, paired: bool) -> list[str]:

@@ -56,17 +56,17 @@ class TensorMultiply:
 class _Emulated:
     """A launch, taken apart."""
 
-    def __init__(self, op: TensorMultiply, launch: Launch, tables: Tables, words: Array) -> None:
-        row = op.instruction
-        fields = instruction_descriptor.read(row.kind or "", int(words[0, 3])).fields
-        said = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), op.vector)
-        self.sized, self.op = replace(said, a_in_tensor=op.a_in_tensor), op
+    def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: Tables, plan_words: Array) -> None:
+        row = multiply_op.instruction
+        fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
+        said = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
+        self.sized, self.op = replace(said, a_in_tensor=multiply_op.a_in_tensor), multiply_op
         chosen = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}
         self.places = {
             name: tables.in_tensor_memory(row, name, replace(self.sized, selects=name, selector=fields.get(field, 0)))
             for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in said.names}).items()
         }
-        if op.a_in_tensor:
+        if multiply_op.a_in_tensor:
             self.places["a"] = tables.in_tensor_memory(row, "a", self.sized)
         self.memory = launch.inputs[3].view(np.uint32).reshape(-1, said.ctas, LANES, COLUMNS)
         lines = (said.m, said.n)
@@ -82,9 +82,9 @@ class _Emulated:
         matrices: Ints = (patterns == sized.one).astype(np.int64).reshape(-1, lines, k)
         return matrices
 
-    def write(self, cells: Array, words: Array) -> None:
+    def write(self, lane_words: Array, plan_words: Array) -> None:
         """D of a pair of CTAs, or of one, into its cells."""
-        sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in words[:3])
+        sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in plan_words[:3])
         memory = self.memory[of_t]
         most = max(places.shape[2] for places in self.places.values())
         inputs = [self._inputs(of_a, memory, copy) for copy in range(most)]
@@ -99,28 +99,32 @@ class _Emulated:
         d = np.stack(products)[which, row, col].astype(WORDS[sized.d_type])
         cta, lane, bit = np.moveaxis(self.places["d"][:, :, 0], 2, 0)
         if d.itemsize == CELL // BYTE:
-            cells[cta, lane, bit // CELL] = d.view(np.uint32)
+            lane_words[cta, lane, bit // CELL] = d.view(np.uint32)
         else:  # two elements may share a cell
-            cells.view(np.uint16)[cta, lane, bit // 16] = d.view(np.uint16)
+            lane_words.view(np.uint16)[cta, lane, bit // 16] = d.view(np.uint16)
 
-    def _inputs(self, of_a: int, memory: Array, copy: int) -> tuple[Array, ...]:
+    def _inputs(self, of_a: int, tensor_words: Array, copy: int) -> tuple[Array, ...]:
         """A, the k that its elements meet, and both scales, by the copy of that number of each, counted around."""
         sized = self.sized
-        a = self._read("a", memory, copy, sized.bits) == sized.one if self.op.a_in_tensor else self.shared["a"][of_a]
+        a = (
+            self._read("a", tensor_words, copy, sized.bits) == sized.one
+            if self.op.a_in_tensor
+            else self.shared["a"][of_a]
+        )
         met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
         if "e" in sized.names:
-            met = self._met(self._read("e", memory, copy, sized.chunk[3]))
-        return a, met, *(self._scale(name, memory, copy) for name in ("scale_a", "scale_b") if sized.vector)
+            met = self._met(self._read("e", tensor_words, copy, sized.chunk[3]))
+        return a, met, *(self._scale(name, tensor_words, copy) for name in ("scale_a", "scale_b") if sized.vector)
 
-    def _product(self, b: Ints, a: Array, met: Ints, *scales: Array) -> Array:
+    def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
         """M x N."""
         sized = self.sized
         dense = np.zeros((sized.m, sized.k), np.float32)
-        if (met == met[0]).all():
-            dense[:, met[0]] = a
+        if (met_k == met_k[0]).all():
+            dense[:, met_k[0]] = a
         else:
             for column in range(sized.stored):
-                dense[np.arange(sized.m), met[:, column]] += a[:, column]
+                dense[np.arange(sized.m), met_k[:, column]] += a[:, column]
         weighed = b.T.astype(np.float32)
         if scales:
             block = np.arange(sized.k) * sized.vector // sized.k
@@ -128,25 +132,25 @@ class _Emulated:
         product: Array = dense @ weighed
         return product
 
-    def _read(self, name: str, memory: Array, copy: int, bits: int) -> Ints:
+    def _read(self, name: str, tensor_words: Array, copy: int, bits: int) -> Ints:
         """Elements of an operand in tensor memory."""
         places = self.places[name]
         cta, lane, bit = np.moveaxis(places[:, :, copy % places.shape[2]], 2, 0)
-        words = memory[cta, lane, REGIONS[name] - FIRST + bit // CELL]
+        words = tensor_words[cta, lane, REGIONS[name] - FIRST + bit // CELL]
         found: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
         return found
 
-    def _met(self, fields: Ints) -> Ints:
+    def _met(self, index_fields: Ints) -> Ints:
         """The k that each stored element meets."""
         kept, whole, span, bits = self.sized.chunk
         stored = np.arange(self.sized.stored)
-        position = (fields == LAST_HALF).astype(np.int64) if bits == 4 else fields
+        position = (index_fields == LAST_HALF).astype(np.int64) if bits == 4 else index_fields
         met: Ints = stored // kept * whole + position * span + stored % span
         return met
 
-    def _scale(self, name: str, memory: Array, copy: int) -> Array:
+    def _scale(self, name: str, tensor_words: Array, copy: int) -> Array:
         """Factors one and two."""
-        patterns = self._read(name, memory, copy, BYTE)
+        patterns = self._read(name, tensor_words, copy, BYTE)
         return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
 
 

@@ -88,15 +88,17 @@ class Emulator:
         bit: Ints = byte * 8 + k * held.slot_bits % 8
         return bit
 
-    def in_tensor_memory(self, instruction: Instruction, operand: str, said: Any) -> Ints:
+    def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
         """As it is documented; a test may know better."""
         if operand == "memory":
-            of_rows = copies.lanes(instruction.id.rpartition(".")[2], said)
+            of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
             held = [
                 [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)] for lanes in of_rows
             ]
             return np.array(held)
-        stated = memory_operand.stated(instruction, operand, Extent(said.m, said.n, said.selector, said.vector))
+        stated = memory_operand.stated(
+            instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
+        )
         assert not isinstance(stated, str), stated
         holding = stated[0].holding
         held = [

@@ -70,12 +70,14 @@ class Subject(NamedTuple):
 USUAL_N = 64  # where N makes no difference; every multiply has it
 
 
-def measured_as(instruction: Instruction, operand: str, size: tuple[int, int], said: tuple[int, int]) -> Subject:
-    """The subject that says where an operand of a multiply of M x N is; `said` are scales a row, and the selector.
+def measured_as(
+    instruction: Instruction, operand: str, size: tuple[int, int], scales_and_selector: tuple[int, int]
+) -> Subject:
+    """The subject that says where an operand of a multiply of M x N is, with so many scales a row, and which selector.
 
     A and E are measured at one N, scale_a at the largest, D in its widest type.
     """
-    (m, n), (vector, selector) = size, said
+    (m, n), (vector, selector) = size, scales_and_selector
     if operand in ("a", "e"):
         n = USUAL_N
     elif operand == "scale_a":
@@ -107,20 +109,20 @@ def check(finding: Finding) -> None:
     _check_places(finding)
 
 
-def _size(instruction: Instruction, said: Subject) -> tuple[int, int]:
+def _size(instruction: Instruction, parsed: Subject) -> tuple[int, int]:
     """Rows and columns; (0, 0) of what the form does not have."""
-    if said.operand == "memory":
+    if parsed.operand == "memory":
         known = instruction.stated.get("multicast", ("",))
-        return (instruction.shape.m, instruction.shape.n) if said.multicast in known else (0, 0)
+        return (instruction.shape.m, instruction.shape.n) if parsed.multicast in known else (0, 0)
     stated = instruction.stated
-    operand = next((o for o in instruction.operands if o.name == said.operand), None)
-    if operand is None or said.m not in stated["m_values"] or said.n not in stated["n_values"]:
+    operand = next((o for o in instruction.operands if o.name == parsed.operand), None)
+    if operand is None or parsed.m not in stated["m_values"] or parsed.n not in stated["n_values"]:
         return 0, 0
-    wrong_type = said.operand == "d" and said.type not in stated["d_types"]
-    if wrong_type or (said.operand != "d" and said.type):
+    wrong_type = parsed.operand == "d" and parsed.type not in stated["d_types"]
+    if wrong_type or (parsed.operand != "d" and parsed.type):
         return 0, 0
-    sizes = {"d": (said.m, said.n), "scale_a": (said.m, said.vector), "scale_b": (said.vector, said.n)}
-    return sizes.get(said.operand, (said.m, operand.cols))
+    sizes = {"d": (parsed.m, parsed.n), "scale_a": (parsed.m, parsed.vector), "scale_b": (parsed.vector, parsed.n)}
+    return sizes.get(parsed.operand, (parsed.m, operand.cols))
 
 
 def _check_places(finding: Finding) -> None:
