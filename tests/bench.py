@@ -107,14 +107,18 @@ class Machine:
         return [self.one(launch) for launch in launches]
 
 
-class TensorMemoryCore(Emulator):
+class Live:
+    """A machine that says of itself what a GPU does."""
+
+    def devices(self):
+        return [replace(one, method="live") for one in super().devices()]
+
+
+class TensorMemoryCore(Live, Emulator):
     """A GPU with tensor memory, where everything is as it is documented."""
 
     def __init__(self):
         super().__init__({}, name="sm_103")
-
-    def devices(self):
-        return [replace(one, method="live") for one in super().devices()]
 
     def table(self, fragment):
         return stated(fragment, arch("sm_103"))[1].meant

@@ -12,7 +12,7 @@ import jsonschema
 import machine_code
 import numpy as np
 import pytest
-from bench import TensorMemoryCore, concluded, found, run
+from bench import Live, concluded, found, run
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,10 +55,8 @@ EVERY_KIND = (
 )
 
 
-class Core(Emulator):
-    """As a GPU says of itself."""
-
-    devices = TensorMemoryCore.devices
+class Core(Live, Emulator):
+    """A tensor core that a test may change."""
 
 
 def machine(experiment, kind=Core, **more):
@@ -134,7 +132,7 @@ def test_every_operand_of_every_form_is_probed():
 
 
 @pytest.mark.parametrize("id_", SMALL)
-@pytest.mark.sampled(61)
+@pytest.mark.sampled(151)
 def test_what_is_documented_is_measured_back(id_):
     """As `placed` says it, but for what nobody states: A of .ws with M below 128, six scales of K = 96."""
     experiment = ALL[id_]
@@ -149,7 +147,7 @@ def test_what_is_documented_is_measured_back(id_):
 
 
 @pytest.mark.parametrize("id_", SMALL[::5])
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(31)
 def test_any_places_are_found(id_):
     experiment = ALL[id_]
     core = machine(experiment, Scattered, seed=id_)
@@ -158,7 +156,7 @@ def test_any_places_are_found(id_):
 
 @pytest.mark.parametrize("id_", EVERY_KIND)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_operands_of_every_kind_anywhere(id_, seed):
     experiment = ALL[id_]
     core = machine(experiment, Scattered, seed=seed)
@@ -258,6 +256,7 @@ def texts():
 
 @machine_code.needs_tools
 @pytest.mark.parametrize("target", sorted({t for k in texts().values() for row in ARCHS for t in k.target.every(row)}))
+@pytest.mark.sampled(3)
 def test_they_are_assembled_for_every_target(target):
     """Each of a family and each of an arch, as far as this ptxas knows it."""
     tools, row = machine_code.TOOLS, arch(target.rstrip("af"))
@@ -444,6 +443,10 @@ def test_a_run_without_a_family_makes_them_too():
     assert {subject(id_).form for id_ in forms} == {"tcgen05.mma.cta_group::1.kind::tf32"}
     assert {one.id for one in select((), "tcgen05")} > set(ALL)
     assert not set(ALL) & {one.id for one in select((), "wgmma")}
+    copies = {id_ for id_ in ALL if id_.startswith("tcgen05.cp.")}
+    assert {one.id for one in select(("tcgen05.cp*",))} == copies
+    loads = {one.id for one in select(("tcgen05.*",))}
+    assert loads > {*ALL, "tcgen05.ld.32x32b", "tcgen05.st.16x256b.x32", "tcgen05.ld.red.16x32bx2.x8"}
 
 
 WRONG = {

@@ -142,7 +142,7 @@ class Campaign:
         """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
         wanted, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise UsageError(f"findings of {self.request.family} are measured on a GPU, not read from machine code.")
+            raise UsageError(f"what is asked for, {self._wanted}, is measured on a GPU, not read from machine code.")
         if live is None:
             return None
         try:
@@ -152,6 +152,11 @@ class Campaign:
                 raise
             self.say(f"No GPU for this: {str(error).split('. ')[0].rstrip('.')}.")
             return None
+
+    @property
+    def _wanted(self) -> str:
+        """What findings of other kinds are asked for, in words."""
+        return self.request.family or ", ".join(self.request.patterns)
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
@@ -244,7 +249,7 @@ class Campaign:
         """Measure what a device has of each kind; UsageError where it has nothing of it at all."""
         there = [one for one in chosen if not isinstance(one, Dialogue) or one.target.on(arch.arch(device.arch))]
         if not there:
-            raise UsageError(f"{device.arch} has nothing of {self.request.family or ', '.join(self.request.patterns)}.")
+            raise UsageError(f"{device.arch} has nothing of {self._wanted}.")
         for kind in dict.fromkeys(map(kind_of, there)):
             with ExitStack() as stack:
                 session = live if not self.reports else stack.enter_context(runner.Session(live.worker))

@@ -54,9 +54,10 @@ def _meant(patterns: Sequence[str]) -> list[Experiment]:
     for pattern in patterns:
         meaning = names.resolve(pattern)
         forms = meaning.instructions if len(meaning.instructions) == 1 else []
-        fragments = meaning.fragments if forms else meaning.some_fragments
+        placed = _in_tensor_memory([pattern])
+        fragments = meaning.fragments if forms or placed else meaning.some_fragments
         named = {f.experiment for f in fragments} | {form.id for form in forms}
-        if not named & set(experiments()) and not _in_tensor_memory([pattern]):
+        if not named & set(experiments()) and not placed:
             unprobed = inventory.instructions()[next(iter(named))]
             raise UsageError(f"{unprobed.id}: {unprobed.unprobed}.")
         wanted |= named
