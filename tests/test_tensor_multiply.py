@@ -65,7 +65,7 @@ def machine(experiment, kind=Core, **more):
 
 
 class Scattered(Core):
-    """Elements anywhere: each in one place of D, in one, two or four of what is read."""
+    """Elements anywhere, each in one, two or four places as far as there is room."""
 
     def __init__(self, tables, name, seed):
         super().__init__(tables, name=name)
@@ -82,7 +82,7 @@ class Scattered(Core):
             return anywhere(rng, (instruction.shape.m, instruction.shape.n), 1, (1, 2 * REGION, 32))
         copies = 1 << random.Random(self.seed).randrange(3)
         if operand == "d":
-            return anywhere(rng, (said.m, said.n), 1, (said.ctas, said.n, dtype(said.d_type).bits))
+            return anywhere(rng, (said.m, said.n), copies, (said.ctas, said.n, dtype(said.d_type).bits))
         if operand == "a":
             return anywhere(rng, (said.m, said.stored), copies, (said.ctas, REGION, said.bits))
         if operand.startswith("scale_"):
@@ -427,6 +427,19 @@ def test_a_family_is_a_kind_of_finding_too(gpu):
     assert "measured    3  (3 tensor_memory)" in words
     assert "places of 3 operands of 2 forms in tensor memory; saved in" in words
     assert "no subject of tensor_memory" in gpu("--family", KIND, "wgmma*", code=2)
+
+
+def test_what_k_96_leaves_open_is_said():
+    """Three scales from ID 1 are in figures, and not in the descriptor; six are refused until they are measured."""
+    name = "tcgen05.mma.cta_group::2.kind::mxf4nvf4.k96.scale_a"
+    asked = ("where", name, "--row", "3", "--col", "1", "--scale-vec")
+    one, other = (json.loads(told(*asked, "3", "--selector", str(n), "--json")) for n in (0, 1))
+    assert "IDs 0 and 2 only" in other["source"]
+    assert "IDs" not in one["source"]
+    assert other["bit"] == one["bit"] + 8
+    assert "no text says where the rest of them is" in " ".join(told(*asked, "6", code=2).split())
+    subjects = {subject(id_) for id_ in ALL if id_.startswith(name)}
+    assert {(said.vector, said.selector) for said in subjects} == {(v, s) for v in (3, 6) for s in (0, 2)}
 
 
 def test_doctor_says_how_many_would_be_new():

@@ -102,7 +102,16 @@ def codes(count: int) -> Ints:
 
 
 def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
-    """The part of every element of D: (M, N); ProbeError unless each has one, and A and B agree about k."""
+    """A part of every element of D: (M, N); ProbeError as `parts_of`."""
+    row, col, number = parts_of(sized, bench)
+    found = np.full((sized.m, sized.n), -1)
+    found[row, col] = number
+    return found
+
+
+def parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
+    """Row, column and number of every part that holds an element of D; ProbeError unless each element has one, and A
+    and B agree about k."""
     one = dtype(sized.d_type).one
     met = [
         _met(sized, answers(sized, bench, given), one, shifts) for given, shifts in (_a_coded(sized), _b_coded(sized))
@@ -119,11 +128,10 @@ def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
     fits = fits and (k == sized.first_k[(row[0] + np.arange(len(k))[:, None] * sized.m) % sized.stored]).all()
     if not fits:
         raise ProbeError(f"{sized.row.name}: A and B disagree about k, or a cell of D is of several rows or columns.")
-    found = np.full((sized.m, sized.n), -1)
-    found[row[0], col[0]] = np.flatnonzero(used)
-    if used.sum() != found.size or (found < 0).any():
-        raise ProbeError(f"{sized.row.name}: {used.sum()} cells answer for {found.size} elements of D.")
-    return found
+    there = len(set(zip(row[0].tolist(), col[0].tolist(), strict=True)))
+    if there < sized.m * sized.n:
+        raise ProbeError(f"{sized.row.name}: cells answer for {there} of {sized.m * sized.n} elements of D.")
+    return row[0], col[0], np.flatnonzero(used)
 
 
 def _met(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
@@ -247,8 +255,7 @@ def _held(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
 
 def d_held(sized: SizedMultiply, bench: Bench) -> Ints:
     """As `of_a`, of D, whose bits count from its first column."""
-    parts, width = of_d(sized, bench), dtype(sized.d_type).bits
-    row, col = np.indices(parts.shape)
-    cta, rest = np.divmod(parts, LANES * sized.n * (CELL // width))
+    (row, col, number), width = parts_of(sized, bench), dtype(sized.d_type).bits
+    cta, rest = np.divmod(number, LANES * sized.n * (CELL // width))
     lane, inside = np.divmod(rest, sized.n * (CELL // width))
-    return np.stack([each.reshape(-1) for each in (row, col, cta, lane, inside * width)], axis=1)
+    return np.stack([row, col, cta, lane, inside * width], axis=1)

@@ -19,7 +19,7 @@ from tcprobe.probes.wgmma_input_kernels import copied
 
 ALIGNMENT, ALL_COLUMNS = 1024, 512
 SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # the allocated address, the barrier
-SHARED_BYTES = ALIGNMENT + ROOM_A + ROOM_B + 16
+SHARED_BYTES = 120 << 10  # more than half of an SM's: one block allocates its tensor memory at a time
 FEW_SCALES = 3  # a row has that many at most where blocks are of 32 elements, else blocks are of 16
 POINTERS = ("plan", "a", "b", "t", "out")
 REGISTERS = (

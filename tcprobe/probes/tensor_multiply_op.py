@@ -86,7 +86,7 @@ class _Emulated:
         """D of a pair of CTAs, or of one, into its cells."""
         sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in plan_words[:3])
         memory = self.memory[of_t]
-        most = max(places.shape[2] for places in self.places.values())
+        most = max([1, *(places.shape[2] for name, places in self.places.items() if name != "d")])
         inputs = [self._inputs(of_a, memory, copy) for copy in range(most)]
         keys = [b"".join(each.tobytes() for each in one) for one in inputs]
         made = {
@@ -97,11 +97,9 @@ class _Emulated:
         row, col = np.indices((sized.m, sized.n))
         which = (row * most // sized.m + col * most // sized.n) % most
         d = np.stack(products)[which, row, col].astype(WORDS[sized.d_type])
-        cta, lane, bit = np.moveaxis(self.places["d"][:, :, 0], 2, 0)
-        if d.itemsize == CELL // BYTE:
-            lane_words[cta, lane, bit // CELL] = d.view(np.uint32)
-        else:  # two elements may share a cell
-            lane_words.view(np.uint16)[cta, lane, bit // 16] = d.view(np.uint16)
+        word = np.uint32 if d.itemsize == CELL // BYTE else np.uint16
+        cta, lane, bit = np.moveaxis(self.places["d"], 3, 0)
+        lane_words.view(word)[cta, lane, bit // (8 * d.itemsize)] = d.view(word)[:, :, None]
 
     def _inputs(self, of_a: int, tensor_words: Array, copy: int) -> tuple[Array, ...]:
         """A, the k that its elements meet, and both scales, by the copy of that number of each, counted around."""

@@ -2,7 +2,7 @@
 
 A subject is `ID.OPERAND.mMnN` of a multiply, with `.TYPE` of D, `.Vx` for V scales a row and `.selectorS` where one
 selects; `ID.memory`, with the multicast, of a copy. `runs` are those of `layout.cell_runs`: [row, col, length, CTA,
-lane, bit, step]. Of D each element has one place; of what a multiply reads as many as were read for some element of D.
+lane, bit, step]. Of what a multiply reads an element has as many places as were read for some element of D.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _check_places(finding: Finding) -> None:
     ctas = 1 + ("cta_group::2" in finding.subject)
     if any(cta >= ctas or lane >= LANES or bit + body.bits > COLUMNS * CELL for *_, cta, lane, bit in held):
         raise DataError(f"{finding.subject}: a place outside tensor memory.")
-    if ".d." in finding.subject and len({place[2:] for place in held}) < body.rows * body.cols:
+    if ".d." in finding.subject and len({place[2:] for place in held}) < len(held):
         raise DataError(f"{finding.subject}: two elements of D in one place.")
 
 
