@@ -1,7 +1,7 @@
 // @ts-check
 "use strict";
 /** A matrix on the page: cells by element and the other way round; and keys and pointers on cells. */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const tcprobe = root.tcprobe, { all } = tcprobe;
 
   const fill = (/** @type {any} */ table, /** @type {string} */ rows) => {
@@ -12,10 +12,13 @@
   const clear = (/** @type {any} */ table, /** @type {string} */ of) => all("." + of, table).forEach((/** @type {any} */ td) => td.classList.remove(of));
 
   class Grid {
-    /** @param {any} table @param {any} block @param {any} size @param {number[]} [rows] those that are drawn */
+    /** @param {any} table @param {Block} block @param {Size} size @param {number[]} [rows] those that are drawn */
     constructor(table, block, size, rows) {
-      this.rows = rows || block.pieces.map((/** @type {any} */ _, /** @type {number} */ number) => number);
-      Object.assign(this, { table, block, size, axis: size.threads > 32 ? "thread " : "lane " });
+      this.table = table;
+      this.block = block;
+      this.size = size;
+      this.rows = rows || block.pieces.map((_, number) => number);
+      this.axis = size.threads > 32 ? "thread " : "lane ";
       fill(table, tcprobe.matrixRows(block, this.rows));
     }
     /** The cell of an element, null where its row is not drawn. */

@@ -201,7 +201,7 @@ globalThis.tcprobe.page = function instructionPage() {
       state.n = sizes[at];
       choices.n.box.selectedIndex = at;
     }
-    const key = data.drawn.find((name) => hash.has(name)), [row, col] = key ? hash.get(key).split(",").map(Number) : [];
+    const key = data.drawn.find((name) => hash.has(name)), [row, col] = key ? String(hash.get(key)).split(",").map(Number) : [];
     const number = Number(hash.get("block") || 0), operand = key && operands[key];
     state.chosen = key && number >= 0 && number < data.products && row >= 0 && row < operand.rows && col >= 0 && Number.isInteger(row) && Number.isInteger(col) ? { number, key, row, col } : null;
     const all_ = explored.read(hash, Math.max(...Object.values(operands).map((one_) => one_.threads)));
