@@ -6,7 +6,7 @@
  */
 globalThis.tcprobe.page = function factPage() {
   const { one, all, make, data, home, ARROWS, Grid, blocks, laneRows, holding, rowsOf, fill, clear, select, go, carry } = tcprobe;
-  const { cellOf, onCells, focusable, expand, archs, sized } = tcprobe;
+  const { cellOf, onCells, focusable, expand, archs, sized, onPaper } = tcprobe;
   const MOST = 5000; // cells of matrix and registers together
   const readout = one("#readout"), sizes = data.sizes || [], known = archs(data.archs), wide = data.threads > 32;
   const state = { arch: data.main, chosen: /** @type {Chosen | null} */ (null), size: sizes[0], warp: 0, first: 0 };
@@ -285,25 +285,7 @@ globalThis.tcprobe.page = function factPage() {
     if (state.chosen) all(".on").slice(0, 2).reverse().forEach((td) => td.scrollIntoView({ block: "center", inline: "center" }));
   }
 
-  /** On paper a wide table stands in parts, one below the other. */
-  function inParts(table, most) {
-    const whole = Array.from(table.tHead.rows[0].cells).slice(1).every((th) => th.colSpan === 1), count = table.tHead.rows[0].cells.length - 1;
-    if (!whole || count <= most) return;
-    for (let first = most; first < count; first += most) {
-      const part = table.cloneNode(true);
-      part.classList.add("part");
-      for (const line of part.rows) Array.from(line.cells).forEach((td, at) => { if (at && (at <= first || at > first + most)) td.remove(); });
-      if (part.caption) part.caption.remove();
-      table.parentNode.append(part);
-    }
-    for (const line of table.rows) Array.from(line.cells).slice(most + 1).forEach((td) => td.remove());
-  }
-
-  addEventListener("beforeprint", () => all(".block table").forEach((table) => inParts(table, 22)));
-  addEventListener("afterprint", () => {
-    all(".part").forEach((part) => part.remove());
-    draw();
-  });
+  onPaper(".block", draw);
   listen();
   read();
 };

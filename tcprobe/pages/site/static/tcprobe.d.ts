@@ -79,6 +79,7 @@ interface Tcprobe {
   focusable(table: any, td: any): void;
   archs(of: Record<string, any>): Record<string, any>;
   sized(layout: Layout, n?: any): Layout;
+  onPaper(places: string, draw: () => void): void;
   // explore.js, picture.js
   explore(page: { place: any; reach: (thread: number) => void; changed: () => void }): {
     drawn(grids: any[]): void;
