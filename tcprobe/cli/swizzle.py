@@ -80,7 +80,7 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
         wrapping.line(line)
 
 
-@swizzle.command(short_help="Where offsets go.")
+@swizzle.command(short_help="Where a swizzle moves offsets.")
 @click.argument("named", metavar="B,M,S", type=SwizzleType())
 @click.argument("offsets", metavar="A..B")
 @JSON

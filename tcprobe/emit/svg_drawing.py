@@ -2,7 +2,7 @@
 
 Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
 A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell has a title.
-Colours are classes, so that a page or a dark ground can change them; the ground is transparent, unless it is `grounded`.
+Colours are classes, so that a page or a dark ground can change them; the ground is transparent unless `grounded`.
 """
 
 from __future__ import annotations
