@@ -109,7 +109,9 @@ def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
     size = (wanted.rows, wanted.cols, wanted.elements)
     lengths = frozenset(size[:2]) if wanted.role in WHOLE else frozenset[int]()
-    return [fragment for fragment in _of_size(wanted.threads, lengths, wanted.products, size) if fragment.id != wanted.id]
+    return [
+        fragment for fragment in _of_size(wanted.threads, lengths, wanted.products, size) if fragment.id != wanted.id
+    ]
 
 
 @cache
