@@ -175,6 +175,7 @@ def package(tmp_path, monkeypatch):
     return put
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "code", "words"),
     [
@@ -203,6 +204,7 @@ def test_missing_packages(monkeypatch):
 # packages that tests install
 
 
+@pytest.mark.full
 @LINUX
 def test_tensor_layouts(tmp_path):
     """What is known to differ is found, every report says how to see it, and the page is made of what is saved."""
@@ -231,6 +233,7 @@ def run_reproductions(package):
         yield ruling
 
 
+@pytest.mark.full
 @LINUX
 def test_reproductions_of_tensor_layouts():
     assert len(list(run_reproductions("tensor-layouts"))) == 1

@@ -34,7 +34,7 @@ def test_there_is_one_for_every_dense_kind_and_size():
     assert all(one.target.on(BLACKWELL) and not one.target.on(arch("sm_90")) for one in EVERY.values())
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.full
 @pytest.mark.parametrize("id_", EVERY)
 def test_a_model_is_read_back(id_):
     """From shared memory 96 cycles each and 150 once, from tensor memory 64 and 120."""
@@ -56,7 +56,7 @@ def test_a_model_is_read_back(id_):
     assert "one every 64 cycles, A in tensor memory, 1 warpgroup, 16 in flight" in said
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.full
 @pytest.mark.parametrize("change", [emptied, halved, hoisted], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("id_", SOME)
 def test_no_mutation_gives_a_number(id_, change):

@@ -53,6 +53,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
 @pytest.mark.parametrize("interval", [1.5, 2.0, 4.0])
 @pytest.mark.parametrize("noise", [0, 3])
@@ -86,6 +87,7 @@ def test_an_emulated_form_counts_its_changing_loops(codes):
     assert found.at_most == ["c"]
 
 
+@pytest.mark.full
 def test_a_warpgroup_is_read_back(codes):
     def cycles(op, row):
         pairs = {"both": 150, "first": 128, "second": 96}
@@ -160,7 +162,7 @@ def test_overlap_is_what_the_shorter_hides(codes):
     assert found[LOAD].hidden == pytest.approx(0.5)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("id_", FORMS)
 def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
     """Numbers of one cycle and more that no peak forbids: nothing is refused but what is said below."""
@@ -221,6 +223,7 @@ def test_the_difference_of_counts_is_the_loop():
     assert (LONG - SHORT) % 2 == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("id_", [MMA, WGMMA, LOAD, "cp.async.bulk.shared.global"])
 def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
     made = concluded(id_, lambda op, row: 2000.0, codes)
@@ -257,6 +260,7 @@ def test_commands_answer_from_a_folder():
     assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
 
 
+@pytest.mark.full
 def test_clocks_under_load_are_asked_for_by_their_name():
     for words in ("HMMA.16816.F32", "mma.m16n8k16*", MMA):
         assert FULL_LOAD not in CliRunner().invoke(main, ["cost", words]).output

@@ -167,6 +167,7 @@ LIES = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_machine_is_asked_no_more_and_what_it_did_is_done_again(tmp_path, lie):
     """Also what it did before it was found out: the first of three runs. The honest one makes all."""

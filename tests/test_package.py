@@ -86,6 +86,7 @@ def run(python, folder, *words):
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
 
 
+@pytest.mark.full
 def test_the_wheel_carries_the_published_tables(installed, python, tmp_path):
     """pip install plus `tcprobe show` is enough: also outside the checkout, without CuPy and what tests need."""
     names = {p.relative_to(installed).as_posix() for p in installed.rglob("*") if p.is_file()}
