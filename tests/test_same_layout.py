@@ -27,7 +27,7 @@ def test_files_that_name_a_layout_are_the_fragments_that_have_it(arch, sample):
         found = published_ones.choose(fragment, [arch])
         assert same_layout(fragment, found.measured, published_ones) == compared(fragment, arch, published_ones)
         asked += 1
-    assert asked > 5
+    assert asked > 1
 
 
 def test_a_warpgroup_shares_with_a_warpgroup_alone():

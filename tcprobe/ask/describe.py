@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tcprobe.ask.compare import verdicts
@@ -10,7 +9,6 @@ from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import short
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
@@ -176,8 +174,7 @@ def provenance(measured: Measurement) -> Json:
 def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
     """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
     layout = measured.tables[fragment.operand].id
-    sharing = layers.sharing(layout, measured.arch, partial(inventory.may_hold, fragment))
-    return [id_ for id_ in inventory.ids_of(sharing) if id_ != fragment.id]
+    return [id_ for id_ in layers.sharing(layout, measured.arch, fragment) if id_ != fragment.id]
 
 
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:
@@ -196,7 +193,7 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
 
     Those by the method of the fragment's own measurement count, and among them those that found the same table.
     """
-    rows = [inventory.instructions()[short(name)] for name in inventory.users(fragment.id)]
+    rows = [inventory.instructions()[id_] for id_ in inventory.user_ids(fragment.id)]
     measurements = [layers.multiply(row.id, measured) for row in rows if row.multiplies]
     table = measured.tables[fragment.operand]
     multiplies = [m for m in measurements if m and m.tables[fragment.operand] == table]
