@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+T = TypeVar("T")
 ADVICE = "raise the limits (`ulimit -v`, `ulimit -u`), or end other programs."
 # as Python's threads, locks and calls say it, and the loader of shared libraries
 STARVED_WORDS = (
@@ -42,6 +44,14 @@ class UsageError(TcprobeError):
     def __init__(self, message: str = "", topic: str = "", **about: str) -> None:
         super().__init__(message)
         self.topic, self.about = topic, about
+
+
+def answered(ask: Callable[[], T]) -> T | None:
+    """What `ask` gives; None where it says by UsageError that there is none, for who tries one thing after another."""
+    try:
+        return ask()
+    except UsageError:
+        return None
 
 
 class AmbiguousError(UsageError):

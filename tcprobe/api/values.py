@@ -93,14 +93,11 @@ class FragmentAnswer(Cell):
     def _repr_svg_(self) -> str | None:
         """For a notebook: the matrix with its holders in colours; None where it is too large to be looked at."""
         from tcprobe.emit import svg
-        from tcprobe.errors import UsageError
+        from tcprobe.errors import answered
 
         if self.fragment.rows * self.fragment.cols > MOST_DRAWN:
             return None
-        try:
-            return svg.captioned(self)
-        except UsageError:
-            return None
+        return answered(lambda: svg.captioned(self))
 
     def _repr_html_(self) -> str:
         """For a notebook: whose table, the formulas, the picture where it can be looked at, the evidence."""

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, measured, same_places, statement
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answered
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
@@ -257,11 +257,9 @@ def agreeing(sourced: Sourced) -> bool:
     said = subject(sourced.finding.subject)
     assert said is not None
     in_memory = MemoryOperand(inventory.instructions()[said.form], said.operand)
-    try:
-        known = placed(in_memory, Wanted(said.m, said.n, said.selector, said.vector, said.multicast or None))
-    except UsageError:  # nobody states it
-        return False
-    return any(same_places(one, statement(sourced)) for one in known.statements)
+    wanted = Wanted(said.m, said.n, said.selector, said.vector, said.multicast or None)
+    known = answered(lambda: placed(in_memory, wanted))
+    return known is not None and any(same_places(one, statement(sourced)) for one in known.statements)
 
 
 def _copied(in_memory: MemoryOperand, asked_with: Wanted) -> InTensorMemory:

@@ -115,22 +115,22 @@ def may_hold(wanted: Fragment, experiments: Iterable[str]) -> Iterator[str]:
             yield experiment
 
 
-def ids_of(operands: Mapping[str, Sequence[str]]) -> list[str]:
+def ids_of(by_experiment: Mapping[str, Sequence[str]]) -> list[str]:
     """Ids of the fragments whose tables are those operands of experiments, in the order of the rows."""
-    parts = (part for part in instructions().parts if any(map(part.begins, operands)))
-    return [id_ for part in parts for id_ in _ids_in(part, operands)]
+    parts = (part for part in instructions().parts if any(map(part.begins, by_experiment)))
+    return [id_ for part in parts for id_ in _ids_in(part, by_experiment)]
 
 
-def _ids_in(forms: Forms, operands: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _ids_in(forms: Forms, by_experiment: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """To make hundreds of forms would take as long as all else: only multiplies that share what is loaded are made."""
     if "wmma" not in forms.families:
-        for id_ in (id_ for id_ in forms if id_ in operands):
-            yield from (f"{id_}.{operand}" for operand in sorted(operands[id_], key=_written_at))
+        for id_ in (id_ for id_ in forms if id_ in by_experiment):
+            yield from (f"{id_}.{operand}" for operand in sorted(by_experiment[id_], key=_written_at))
         return
-    shapes = {shape[0] for shape in map(_SHAPE.search, operands) if shape}
+    shapes = {shape[0] for shape in map(_SHAPE.search, by_experiment) if shape}
     rows = (forms[id_] for id_ in forms if shapes & set(id_.split(".")))
     held = (fragment for row in rows for fragment in row.spelled)
-    yield from dict.fromkeys(f.id for f in held if f.operand in operands.get(f.experiment, ()))
+    yield from dict.fromkeys(f.id for f in held if f.operand in by_experiment.get(f.experiment, ()))
 
 
 def _written_at(operand: str) -> tuple[int, str]:

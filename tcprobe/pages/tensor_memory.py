@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 
 from tcprobe.ask.tensor_memory import Wanted, agreeing, operands, placed
-from tcprobe.errors import UsageError
+from tcprobe.errors import answered
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
@@ -131,9 +131,8 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
     wanted = ("scale_a", "scale_b") if vector else ("d", "a", "e")
     for in_memory in (each for each in operands(form) if each.name in wanted):
         for m in form.stated["m_values"]:
-            try:
-                found = placed(in_memory, Wanted(int(m), vector=vector))
-            except UsageError:  # nobody states it: A of .ws with M below 128
+            found = answered(partial(placed, in_memory, Wanted(int(m), vector=vector)))
+            if found is None:  # nobody states it: A of .ws with M below 128
                 yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
                 continue
             row, col = row_and_col(found.table)

@@ -30,7 +30,7 @@ from tcprobe.ask.path.request import MOVES, PathRequest, TileRequest
 from tcprobe.ask.path.steps import PathStep, RegisterCopy
 from tcprobe.ask.path.transfer import lane_copy
 from tcprobe.ask.tile import parse_shared, parse_tile
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answered
 from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access, widening
@@ -182,20 +182,12 @@ def proven(request: PathRequest) -> PathPlan:
 
 
 def _exists(request: PathRequest) -> bool:
-    try:
-        proven(request)
-    except UsageError:
-        return False
-    return True
+    return answered(lambda: proven(request)) is not None
 
 
 def _reaches(request: PathRequest) -> bool:
     """Whether its access can move the registers, so that what is in the way is something else."""
-    try:
-        ENDS[request.move](request)
-    except UsageError:
-        return False
-    return True
+    return answered(lambda: ENDS[request.move](request)) is not None
 
 
 def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:

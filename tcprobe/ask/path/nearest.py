@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from tcprobe.ask.path.request import FILLS, PathRequest
 from tcprobe.ask.tile import Shared, boxed
-from tcprobe.errors import UsageError
+from tcprobe.errors import answered
 from tcprobe.isa.tensor_map import SPANS
 
 Change = tuple[str, dict[str, object]]  # as an option, and as a change of the request
@@ -29,10 +29,8 @@ def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list
 
 
 def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
-    try:
-        return exists(request.having(**changes))  # type: ignore[arg-type]
-    except UsageError:
-        return False
+    changed = answered(lambda: request.having(**changes))  # type: ignore[arg-type]
+    return changed is not None and exists(changed)
 
 
 def _accesses(request: PathRequest) -> Iterator[Change]:
@@ -78,8 +76,5 @@ def _fills(request: PathRequest) -> Iterator[Change]:
 def _majors(request: PathRequest) -> Iterator[Change]:
     """The same matrix stored the other way, without gaps between lines."""
     other = "col" if request.tile.contiguous == "row" else "row"
-    try:
-        tile = replace(request.tile, contiguous=other)
-    except UsageError:
-        return
-    yield f"`contiguous` {other}", {"tile": tile, "ld": tile.length}
+    if tile := answered(lambda: replace(request.tile, contiguous=other)):
+        yield f"`contiguous` {other}", {"tile": tile, "ld": tile.length}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
 from tcprobe.emit.common import identifier
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answered
 from tcprobe.fit import fitted
 from tcprobe.fit.inverse import inverted
 from tcprobe.isa.operand import WHOLE
@@ -20,14 +21,8 @@ def tabs(cell: Cell) -> list[Tab]:
     """(language, code) of a table; none for operands with unused slots."""
     if cell.fragment.role not in WHOLE or None in cell.table.cells:
         return []
-    return [(name, text) for name, write in WRITERS.items() for text in _tried(write, cell)]
-
-
-def _tried(write: Callable[[Cell], str], cell: Cell) -> Iterator[str]:
-    try:
-        yield write(cell)
-    except UsageError:
-        return
+    texts = {name: answered(partial(write, cell)) for name, write in WRITERS.items()}
+    return [(name, text) for name, text in texts.items() if text is not None]
 
 
 def _cuda(cell: Cell) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe import emit
-from tcprobe.errors import UsageError
+from tcprobe.errors import answered
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.sparsity import sparsity
@@ -131,7 +131,4 @@ def _ptx(instruction: Instruction, cells: Sequence[Cell]) -> str:
     """Declarations and the instruction, where its name is one; what the tables rest on stands above."""
     if "{" in instruction.name or not cells:
         return ""
-    try:
-        return emit.emit("ptx", cells).partition("\n\n")[2]
-    except UsageError:
-        return ""
+    return (answered(lambda: emit.emit("ptx", cells)) or "").partition("\n\n")[2]

@@ -7,7 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, extent, operands, placed
-from tcprobe.errors import UsageError
+from tcprobe.errors import answered
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
@@ -84,11 +84,8 @@ def _figure(instruction: Instruction, m: int, vector: int) -> Json:
 
 def _placed(in_memory: MemoryOperand, wanted_sizes: Wanted) -> InTensorMemory | None:
     """Where an operand is; None where nobody states it for this M and N."""
-    try:
-        extent(in_memory.form, "m", wanted_sizes.m)
-        return placed(in_memory, wanted_sizes)
-    except UsageError:
-        return None
+    has = answered(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
+    return answered(lambda: placed(in_memory, wanted_sizes)) if has else None
 
 
 def _said(held_there: InTensorMemory) -> str:

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import answered
 from tcprobe.fit.swizzle import AFFINE, AddressFit
 from tcprobe.layout.address import AddressMap, Integers
 from tcprobe.references.shared_memory import cute, cutlass, tma
@@ -100,13 +100,9 @@ def _volta(bits: int) -> Iterator[str]:
 def _cute(address: AddressMap, bits: int) -> Iterator[str]:
     typed, part = cute.NAMED.get(bits), _part(address)
     for name in cute.names() if typed else ():
-        try:
-            atom = cute.resolve(name.replace("<T>", f"<{typed}>"))
-            same = atom and _same(address, part, partial(atom.__call__, extent=address.extent))
-        except UsageError:  # the tile is not whole atoms, or the type too wide: it is not that one
-            continue
-        if atom and same:
-            yield atom.name
+        atom = answered(partial(cute.resolve, name.replace("<T>", f"<{typed}>")))  # None where the type is too wide
+        if atom and answered(partial(_same, address, part, partial(atom.__call__, extent=address.extent))):
+            yield atom.name  # no answer where the tile is not whole atoms
 
 
 def _tma(address: AddressMap, bits: int) -> Iterator[str]:

@@ -1,0 +1,42 @@
+"""Absence is not an error: below cli an error of usage is not caught to find out whether there is something."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tcprobe.errors import DataError, UsageError, answered
+
+ROOT = Path(__file__).parent.parent / "tcprobe"
+# who catches one and goes on, and why: each hands on what the error says
+GO_ON = {
+    "errors.py": "answered: the one place that turns it into None",
+    "ask/convert/stmatrix.py": "of two ways the first one's reason counts where neither is there",
+    "ask/path/transfer.py": "of several widths the last one's reason counts where none is there",
+    "audit/judge.py": "what is wrong with a stated table is its ruling",
+    "run/campaign.py": "why no GPU is taken is said, and machine code takes its place",
+}
+
+
+def going_on():
+    """Files below cli that catch UsageError without raising an error of more words."""
+    for path in sorted(ROOT.rglob("*.py")):
+        handlers = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler))
+        caught = [node for node in handlers if node.type and "UsageError" in ast.unparse(node.type)]
+        if any(not isinstance(node.body[-1], ast.Raise) for node in caught):
+            yield path.relative_to(ROOT).as_posix()
+
+
+def test_below_cli_only_these_go_on_after_an_error_of_usage():
+    below = {path for path in going_on() if not path.startswith("cli/")}
+    assert below == GO_ON.keys()
+
+
+def test_what_is_answered_and_what_is_not():
+    def refuses(error):
+        raise error("no")
+
+    assert answered(lambda: 0) == 0
+    assert answered(lambda: refuses(UsageError)) is None
+    with pytest.raises(DataError, match="no"):  # it is no absence
+        answered(lambda: refuses(DataError))
