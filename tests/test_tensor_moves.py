@@ -116,6 +116,7 @@ def test_maxima_that_are_no_part_of_a_row_are_noticed(id_):
         experiment.conclude(experiment.decode(launches, [raw[0], spoilt]), CONTEXT)
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 def test_they_are_assembled_for_every_arch():
     tools = machine_code.TOOLS

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 POISON = 0xA5
+MORE = {"f": 1, "a": 2}  # by suffix: a target with it has all that the same without it, or with a lesser one, has
 ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
 # registers that every kernel sets from special registers
 SPECIAL = (
@@ -113,7 +114,7 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
     """
     options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
     ptx = max((ptx for _, ptx in options), key=version)
-    target = max((target for target, _ in options), key=lambda t: (not t[-1].isdigit(), _number(t), t))
+    target = max((target for target, _ in options), key=lambda t: (MORE.get(t[-1], 0), _number(t)))
     return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
 
 

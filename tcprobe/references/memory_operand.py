@@ -73,7 +73,7 @@ Stated = tuple[CellStatement, ...]
 
 
 def stated(instruction: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
-    """What is stated of an operand, the answer first, what contradicts it behind; or why nothing is."""
+    """What sources state of an operand: first the answer, then what contradicts it; or why nothing is stated."""
     m, n, selector, vector = chosen_size
     if operand == "d":
         return _accumulator(instruction, m, n)
