@@ -276,7 +276,7 @@ def texts():
 
 @machine_code.needs_tools
 @pytest.mark.parametrize("target", sorted({t for k in texts().values() for row in ARCHS for t in k.target.every(row)}))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 def test_they_are_assembled_for_every_target(target):
     """Each of a family and each of an arch, as far as this ptxas knows it."""
     tools, row = machine_code.TOOLS, arch(target.rstrip("af"))
