@@ -75,6 +75,7 @@ def test_a_round_has_few_copies_where_compilers_take_long():
             assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
 @pytest.mark.parametrize("interval", [1.5, 2.0, 4.0])
 @pytest.mark.parametrize("noise", [0, 3])
@@ -108,6 +109,7 @@ def test_an_emulated_form_counts_its_changing_loops(codes):
     assert found.at_most == ["c"]
 
 
+@pytest.mark.full
 def test_a_warpgroup_is_read_back(codes):
     def cycles(op, row):
         pairs = {"both": 150, "first": 128, "second": 96}
@@ -182,7 +184,7 @@ def test_overlap_is_what_the_shorter_hides(codes):
     assert found[LOAD].hidden == pytest.approx(0.5)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("id_", FORMS)
 def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
     """Numbers of one cycle and more that no peak forbids: nothing is refused but what is said below."""
@@ -243,6 +245,7 @@ def test_the_difference_of_counts_is_the_loop():
     assert (LONG - SHORT) % 2 == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("id_", [MMA, WGMMA, LOAD, "cp.async.bulk.shared.global"])
 def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
     made = concluded(id_, lambda op, row: 2000.0, codes)
@@ -279,6 +282,7 @@ def test_commands_answer_from_a_folder():
     assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
 
 
+@pytest.mark.full
 def test_clocks_under_load_are_asked_for_by_their_name():
     for words in ("HMMA.16816.F32", "mma.m16n8k16*", MMA):
         assert FULL_LOAD not in CliRunner().invoke(main, ["cost", words]).output

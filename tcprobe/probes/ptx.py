@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
@@ -49,6 +49,10 @@ class Tables(Protocol):
 
     def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
         """The number of the bit, from the start of shared memory, where each element of an operand begins."""
+
+    def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
+        """By row and column the places of an operand in tensor memory, each a CTA, a lane, and a bit from the operand's
+        address on: (rows, cols, places, 3). `described` is what a multiply's descriptors say, or a copy's multicast."""
 
 
 class Op(Protocol):
