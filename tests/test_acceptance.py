@@ -127,6 +127,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("experiment", "change", "words"), CHANGES)
 def test_what_does_not_go_with_the_inventory_is_refused(root, experiment, change, words):
     rewrite(Results(root).path("sm_90", "live", experiment), change)
@@ -287,6 +288,7 @@ def put_at(value, path, new):
     return copied
 
 
+@pytest.mark.full
 @examples(120)
 @given(data=st.data())
 def test_any_value_anywhere_is_refused_or_read_by_every_command(data, tmp_path_factory):

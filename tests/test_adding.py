@@ -50,6 +50,7 @@ def test_it_is_listed():
     assert {f["min_arch"] for f in found} == {"sm_90a"}
 
 
+@pytest.mark.full
 def test_its_tables_are_shown_and_asked(results):
     shown = json.loads(tcprobe("show", f"{FORM}.d", "--json", "--results", results))
     assert shown["provenance"]["method"] == "live"
@@ -80,12 +81,14 @@ def test_it_is_compared(results):
     assert "0        0           10" in tcprobe("compare", "--results", results, "--only")
 
 
+@pytest.mark.full
 def test_it_has_pages(results):
     tcprobe("pages", "--results", results)
     section = (results / "README.md").read_text().split("### drymma")[1]
     assert "| m64n24k32: A, B, C, D, E of b2, bf16, f16, f32 (10) | sm_90 |" in section
 
 
+@pytest.mark.full
 def test_it_has_a_place_on_the_site(results, tmp_path):
     tcprobe("site", "-o", tmp_path / "site", "--results", results)
     assert (tmp_path / "site" / "f" / f"{FORM}.d.html").exists()
@@ -107,6 +110,7 @@ def test_a_kind_is_measured_saved_kept_and_said_in_words(tmp_path):
     assert forced["findings"] == {"wide": {"bytes": 16}}
 
 
+@pytest.mark.full
 def test_a_kind_is_checked_when_it_is_read(tmp_path):
     tcprobe("run", "--family", "drystride", "--results", tmp_path)
     path = tmp_path / "sm_90" / "live" / "drystride" / "wide.json"

@@ -13,7 +13,7 @@ from attention import Attention
 ALL = [Attention(arch, head, causal) for arch, head in attention.FORMS for causal in (False, True)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.name)
 def test_it_compiles_without_a_word(asked):
     library = nvrtc.library()

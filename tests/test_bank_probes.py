@@ -274,6 +274,7 @@ def test_lookups_are_counted_by_sets():
     assert from_json(TAGS.to_json()) == TAGS
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("family", ["banks", "descriptors", "undocumented", "tma"])
 def test_without_a_gpu_it_says_so(family, tmp_path):
     if find_spec("cupy"):

@@ -60,6 +60,7 @@ def random_pattern(op, rng):
     return {"op": op, "address": address[:32], **({"source": source} if source else {})}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", reference.OPS)
 def test_the_rule_is_what_its_wording_says(op, tmp_path):
     rng = random.Random(op)

@@ -70,6 +70,7 @@ def outputs(experiment, tables):
     return launches, Emulator(tables, name="sm_120").run(launches)
 
 
+@pytest.mark.full
 @examples(3, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @example(("mxf8f6f4", True), 1)
 @given(st.sampled_from([kind for kind in KINDS if not kind[1]]), st.integers(0, 1 << 30))
@@ -86,8 +87,8 @@ def test_any_layout_and_map_of_scales_is_found_up_to_numbering(kind, seed):
     assert all((one == other).all() for one, other in zip(raw, again, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != ("mxf4", True)])
-@pytest.mark.sampled(2)
 def test_documented_layouts_are_found_with_their_numbers(kind):
     row = SCALED[KINDS[kind]]
     tables, experiment = documented(row), experiments()[KINDS[kind]]
@@ -185,6 +186,7 @@ def test_blocks_that_are_no_runs_of_columns_are_numbered_anew():
     assert all((one == other).all() for one, other in zip(raw, again, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [("mxf4nvf4", False), ("mxf8f6f4", True)])
 def test_a_measurement_is_stored_and_read_again(kind, tmp_path):
     row = SCALED[KINDS[kind]]

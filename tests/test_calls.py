@@ -109,6 +109,7 @@ def entries(ptx):
 KNOWN = [row.name for row in ARCHS if row.number not in (88, 107, 110)]  # NVRTC 12.9 knows none of them
 
 
+@pytest.mark.full
 @consumers
 @needs_tools
 @pytest.mark.parametrize("name", KNOWN)
@@ -301,6 +302,7 @@ def halves(cell):
     return np.array([r * cell.fragment.cols + c for r, c in cell.table.cells], np.uint16).tobytes()
 
 
+@pytest.mark.full
 @gcc
 def test_all_threads_give_the_asm_what_ptx_wants_in_its_order(tmp_path, request):
     rows = ROWS if request.config.getoption("--all") else one_of_each(lambda i: (i.family, i.operands[0].type, i.kind))

@@ -220,6 +220,7 @@ def test_every_answer_names_its_source(local, arguments, name):
                     assert set(json.loads(answer)["source"].split(", ")) <= {"published", "results", str(local)}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("arguments", [["fit"], ["diff", "sm_75", "sm_80"], ["compare"]])
 def test_answers_over_many_tables_name_their_sources(local, arguments):
     text = tcprobe(*arguments, code=int(arguments[0] == "diff")).stdout

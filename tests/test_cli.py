@@ -174,6 +174,7 @@ def test_fit_and_compare_take_a_csv(tmp_path):
     assert "needs a fragment" in tcprobe("compare", right, *RESULTS, code=2).stderr
 
 
+@pytest.mark.full
 def test_compare_counts_shows_errata_and_succeeds():
     text = tcprobe("compare", *RESULTS).stdout
     assert "known erratum of PTX ISA, section 9.7.14.5.13: the printed column formula for i < 64" in text
@@ -264,6 +265,7 @@ def test_run_says_what_failed_and_exits_with_1(tmp_path, monkeypatch):
 HANGS = "mma.m8n8k16.row.col.s32.u8.s8.s32"  # comes after the fragments, so that some are saved
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c_keeps_what_was_measured(tmp_path):
     code = (

@@ -28,6 +28,7 @@ def compilers(*folders, code=0, patterns=(WMMA,)):
     return json.loads(done.stdout) if code < 2 else done.stderr
 
 
+@pytest.mark.full
 def test_versions_that_agree(tmp_path):
     found = compilers(ptxas(tmp_path / "a", "12.8.93"), ptxas(tmp_path / "b", "13.1.1"))
     assert found["versions"] == ["ptxas 12.8.93", "ptxas 13.1.1"]
@@ -37,6 +38,7 @@ def test_versions_that_agree(tmp_path):
     assert [key for key in found if "differ" in key or "conflict" in key] == ["differing"]
 
 
+@pytest.mark.full
 def test_a_version_that_makes_something_else_is_named(tmp_path):
     """Two loads are exchanged, and a multiply is taken for another one."""
     first, second = "wmma_load_a_row_m8n8k4_f64", "wmma_load_a_col_m8n8k4_f64"
@@ -52,6 +54,7 @@ def test_a_version_that_makes_something_else_is_named(tmp_path):
     assert all(fact["arch"] == "sm_80" for fact in found["differing"])
 
 
+@pytest.mark.full
 def test_what_a_version_refuses_is_no_difference(tmp_path):
     """A form that it does not take is refused in its words, and shown by the others only."""
     turn = "sed -i 's/mma.sync.aligned.m16n8k8.row.col.f32.tf32/mna.sync/' \"$3\" 2> /dev/null"
@@ -62,6 +65,7 @@ def test_what_a_version_refuses_is_no_difference(tmp_path):
     assert [(e["id"], e["versions"]) for e in found["exceptions"]] == [(refused["id"], ["ptxas 12.8.93"])]
 
 
+@pytest.mark.full
 def test_a_version_too_old_for_a_form_refuses_nothing(tmp_path):
     """It says which PTX it takes; forms of newer PTX are not given to it."""
     assert newest_ptx(TOOLS) >= (8, 8)
@@ -72,11 +76,13 @@ def test_a_version_too_old_for_a_form_refuses_nothing(tmp_path):
     assert {tuple(e["versions"]) for e in found["exceptions"]} == {("ptxas 12.8.93",)}
 
 
+@pytest.mark.full
 def test_mistakes(tmp_path):
     twice = compilers(ptxas(tmp_path / "a", "12.8.93"), ptxas(tmp_path / "b", "12.8.93"), code=2)
     assert "ptxas 12.8.93 is given twice" in twice
 
 
+@pytest.mark.full
 def test_run_takes_several_toolkits(tmp_path):
     """The first into the folder, each other into a run beside it."""
     a, b = ptxas(tmp_path / "a", "12.8.93"), ptxas(tmp_path / "b", "13.1.1")

@@ -42,7 +42,7 @@ def right(folder, name="sm_80"):
     return all(ours["layouts"] == opcodes[o]["layouts"] for o, ours in Results(folder).opcodes(name).items())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "number", "withheld"),
     [
@@ -85,6 +85,7 @@ def test_exchanged_names_are_noticed_or_harmless(tmp_path, first, second, code):
     assert right(tmp_path / "r")
 
 
+@pytest.mark.full
 def test_tables_that_were_not_checked_say_so_and_are_checked_by_the_next_run(tmp_path):
     """Fragments alone, read wrongly; then everything, with good tools; then once more."""
     bad, good = lying(tmp_path / "bad", 41), Path(TOOLS.ptxas).parent
@@ -103,6 +104,7 @@ def test_tables_that_were_not_checked_say_so_and_are_checked_by_the_next_run(tmp
     assert {m.status for m in saved(tmp_path / "r").values()} == {"measured"}
 
 
+@pytest.mark.full
 def test_two_sides_that_are_too_close_to_tell_are_both_withheld():
     """On sm_80 only two fragments hold A of DMMA.884; one of them with two columns exchanged."""
     run_ = Run("sm_80")

@@ -269,6 +269,7 @@ __global__ void use(float* p, unsigned* q) {
 """
 
 
+@pytest.mark.full
 def test_headers_go_together_in_every_compiler(tmp_path):
     names = headers(tmp_path)
     together = "".join((tmp_path / name).read_text() for name in names)

@@ -19,7 +19,9 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
+from tcprobe.probes.cost_warpgroups import COPIES, flown
 from tcprobe.probes.experiment import Context, TimedCode
+from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, stated
 from tcprobe.run.conclude import conclude
@@ -53,6 +55,27 @@ FORMS = [
 ]
 
 
+def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
+    """Each call may bring one store; one more in a round, or one where a single copy has none, is no such argument."""
+    call = {"CALL.ABS.NOINC": 1, "STL": 1}
+    loop = {opcode: 16 * n for opcode, n in call.items()}
+    prove("c1", Seen(loop, {}), loop)
+    with pytest.raises(ProbeError, match="STL x 17"):
+        prove("c1", Seen({**loop, "STL": 17}, {}), loop)
+    for around in ({}, {"STL": 16}):
+        with pytest.raises(ProbeError, match="spills"):
+            prove("c1", Seen(loop, {}), {"CALL.ABS.NOINC": 16}, around)
+
+
+def test_a_round_has_few_copies_where_compilers_take_long():
+    """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
+    for row in inventory.executed_by(WARPGROUP):
+        for one in flown(row) if row.described else ():
+            assert one.copies == COPIES or row.shape.n >= 96
+            assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
 @pytest.mark.parametrize("interval", [1.5, 2.0, 4.0])
 @pytest.mark.parametrize("noise", [0, 3])
@@ -86,6 +109,7 @@ def test_an_emulated_form_counts_its_changing_loops(codes):
     assert found.at_most == ["c"]
 
 
+@pytest.mark.full
 def test_a_warpgroup_is_read_back(codes):
     def cycles(op, row):
         pairs = {"both": 150, "first": 128, "second": 96}
@@ -160,7 +184,7 @@ def test_overlap_is_what_the_shorter_hides(codes):
     assert found[LOAD].hidden == pytest.approx(0.5)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("id_", FORMS)
 def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
     """Numbers of one cycle and more that no peak forbids: nothing is refused but what is said below."""
@@ -221,6 +245,7 @@ def test_the_difference_of_counts_is_the_loop():
     assert (LONG - SHORT) % 2 == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("id_", [MMA, WGMMA, LOAD, "cp.async.bulk.shared.global"])
 def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
     made = concluded(id_, lambda op, row: 2000.0, codes)
@@ -257,6 +282,7 @@ def test_commands_answer_from_a_folder():
     assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
 
 
+@pytest.mark.full
 def test_clocks_under_load_are_asked_for_by_their_name():
     for words in ("HMMA.16816.F32", "mma.m16n8k16*", MMA):
         assert FULL_LOAD not in CliRunner().invoke(main, ["cost", words]).output

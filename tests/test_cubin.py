@@ -64,6 +64,7 @@ def test_sections_whose_names_are_exchanged_are_noticed(cubin):
         contents(cubin)
 
 
+@pytest.mark.full
 def test_a_damaged_cubin_is_refused_or_read(cubin):
     """Every byte of the header and of the first section headers set to two values, and the file cut."""
     raw = cubin.read_bytes()

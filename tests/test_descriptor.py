@@ -47,6 +47,7 @@ def said(text, numbers, cols):
     return [value for line in starts for value in values(line)][:cols]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [

@@ -93,6 +93,7 @@ def test_what_agrees_and_what_nothing_explains_has_no_diagnosis():
     assert diagnose(nonsense, D.fragment, D.table) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
 def test_every_fragment_reordered_at_random_is_explained(name):
     """There is a diagnosis for every order of lanes and of elements: every layout of a warp, a few of a warpgroup."""

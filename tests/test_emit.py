@@ -204,6 +204,7 @@ def number(fragment, cell):
     return size + (col + fragment.cols * row if fragment.operand == "b" else row + fragment.rows * col)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the wheel of tensor-layouts is a Linux one")
 def test_tensor_layouts_evaluates_to_the_table():
     for table in [*distinct(), *warpgroup()]:

@@ -41,23 +41,23 @@ def test_every_family_is_there():
 
 
 def test_reductions(tmp_path, sample):
-    check(tmp_path, "reduce --over", emitted.reductions(sample(emitted.cells(), 9, emitted.spread)), 60)
+    check(tmp_path, "reduce --over", emitted.reductions(sample(emitted.cells(), 27, emitted.spread)), 60)
 
 
 def test_reductions_of_tiles(tmp_path, sample):
     cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
     tiles = ((1, 3), (4, 1), (2, 2))
-    check(tmp_path, "reduce --over --tile", emitted.reductions(sample(cells, 7, emitted.spread), tiles_=tiles), 30)
+    check(tmp_path, "reduce --over --tile", emitted.reductions(sample(cells, 29, emitted.spread), tiles_=tiles), 30)
 
 
 def test_softmax(tmp_path, sample):
     cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
-    check(tmp_path, "reduce --op softmax", emitted.softmaxes(sample(cells, 4, emitted.spread)), 10)
+    check(tmp_path, "reduce --op softmax", emitted.softmaxes(sample(cells, 16, emitted.spread)), 10)
 
 
 def test_masks_and_fills(tmp_path, sample):
     kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
-    cells = sample(kinds.values(), 5, emitted.spread)
+    cells = sample(kinds.values(), 11, emitted.spread)
     ways = sample(itertools.product(emitted.MASKS, emitted.FILLS), 16)
     cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
     check(tmp_path, "reduce --mask, --fill", cases, 100)
@@ -65,7 +65,7 @@ def test_masks_and_fills(tmp_path, sample):
 
 def test_loads(tmp_path, sample):
     cells = [cell for cell in emitted.cells() if cell.fragment.products == 1]
-    check(tmp_path, "load", emitted_layouts.loads(sample(cells, 9, emitted.spread)), 60)
+    check(tmp_path, "load", emitted_layouts.loads(sample(cells, 29, emitted.spread)), 60)
 
 
 def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
@@ -126,18 +126,18 @@ def test_stores(tmp_path, sample):
         and c.fragment.cols <= 128
         and c.fragment.family in emitted.FAMILIES - {"ldmatrix", "movmatrix"}
     ]
-    cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 4, emitted.spread)
+    cells = sample({(c.table.id, c.fragment.type): c for c in results}.values(), 9, emitted.spread)
     check(tmp_path, "convert to stmatrix", emitted.stores(cells, sample(options, 23)), 10)
 
 
 def test_headers(tmp_path, sample):
     metadata = emitted.of_role(Role.METADATA)
-    cells = sample(emitted.cells() + metadata, 20, emitted.spread)
+    cells = sample(emitted.cells() + metadata, 41, emitted.spread)
     check(tmp_path, "emit --to cuda", emitted_layouts.headers(cells), 30)
 
 
 def test_types_of_cute(tmp_path, sample):
-    cases = emitted_layouts.cute_types(sample(emitted.cells(), 4, emitted.spread))
+    cases = emitted_layouts.cute_types(sample(emitted.cells(), 9, emitted.spread))
     check(tmp_path, "emit --to cute", cases, 60, emitted_layouts.CUTE)
 
 

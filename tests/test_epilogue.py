@@ -72,7 +72,7 @@ def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
     assert (tried.functions, tried.wrong) == (8, [])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.full
 @pytest.mark.parametrize("shape", cute_tensor_memory.ATOMS)
 def test_every_shape_can_be_stored(shape, tmp_path):
     """By whatever exchange of lanes it takes."""

@@ -74,6 +74,7 @@ def test_every_command_answers_or_refuses(family, tmp_path, monkeypatch):
         answered(words)
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 def test_every_form_becomes_something_or_is_refused():
     for arch in {on for _, on in FORMS.values()} - {"sm_80", "sm_75"}:

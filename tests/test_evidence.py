@@ -194,6 +194,7 @@ def renumbered(table, name):
     return slot_table(32, table.elements, values)
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")
 def test_a_contradiction_is_reported_withheld_and_takes_the_place_of_what_was_saved(tmp_path):

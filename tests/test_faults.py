@@ -34,7 +34,7 @@ QUICK = [work for work in kills.WORKS if work.name in ("run", "lower", "pages", 
 
 
 @pytest.mark.parametrize("fault", [f for f in faults.FAULTS if f.name in SOME], ids=lambda f: f.name)
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(42)
 def test_a_fault_ends_in_a_message_and_leaves_nothing(fault, tmp_path):
     found = faults.attempt(fault, tmp_path)
     assert not found.wrong, found.errors

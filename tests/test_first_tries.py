@@ -79,6 +79,7 @@ EXAMPLES = [
 NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "words"), EXAMPLES)
 def test_examples_of_help_run(name, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

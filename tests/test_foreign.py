@@ -128,6 +128,7 @@ BAD = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("data", "words"), BAD, ids=range(len(BAD)))
 def test_what_is_no_table_is_refused_by_file_line_and_reason(tmp_path, data, words):
     with pytest.raises(DataError, match=words) as caught:
@@ -259,6 +260,7 @@ def test_what_is_no_file_of_that_size_is_refused_at_once(tmp_path, kind):
     assert peak < 100
 
 
+@pytest.mark.full
 @linux
 def test_the_largest_table_that_is_read_is_compared_and_fitted_within_the_same_bounds(tmp_path):
     """65,536 slots of a map that is not linear anywhere."""
@@ -279,9 +281,9 @@ def test_the_largest_table_that_is_read_is_compared_and_fitted_within_the_same_b
     assert peak < 600
 
 
+@pytest.mark.full
 @linux
 @pytest.mark.parametrize("kind", ["fifo", "sparse", "folder", "device", "nested", "wide"])
-@pytest.mark.sampled(6)
 def test_no_saved_file_is_waited_for_or_read_whole_when_it_is_too_large(tmp_path, kind):
     parts = ["measurement", "layout", "opcodes", "lowering", "page"]
     paths = {part: with_a_bad(part, kind, tmp_path / part) for part in parts}

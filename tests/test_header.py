@@ -40,6 +40,7 @@ def header():
     return emit.emit("cuda", for_emit(MATRICES, "all", RESULTS))
 
 
+@pytest.mark.full
 @consumers
 def test_nvrtc_compiles_the_header_for_every_arch_it_knows(whole):
     lib = nvrtc.library()
@@ -157,9 +158,9 @@ def differing():
     return [fragment for fragment, layouts in found.items() if len(layouts) > 1]
 
 
+@pytest.mark.full
 @gcc
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
-@pytest.mark.sampled(2)
 def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
     chosen = [f for f in MATRICES if f.target.on(arch(name))][::7]
     done = build(tmp_path, program(chosen), *STRICT, f"-DTCPROBE_ARCH={arch(name).number * 10}")
@@ -184,6 +185,7 @@ def test_every_arch_of_every_fragment_is_named():
     assert sorted(named) == sorted((table.arch, identifier(table.fragment.id)) for table in tables)
 
 
+@pytest.mark.full
 @gcc
 def test_host_code_without_an_arch_gets_the_layouts_on_which_all_agree(tmp_path):
     agreeing = [f for f in MATRICES if f not in differing()]
@@ -198,6 +200,7 @@ def test_host_code_without_an_arch_gets_the_layouts_on_which_all_agree(tmp_path)
     assert printed(tmp_path) == [line for fragment in agreeing[::13] for line in slots(fragment, known()[fragment][-1])]
 
 
+@pytest.mark.full
 @gcc
 def test_host_code_without_an_arch_does_not_get_a_layout_that_differs(tmp_path):
     calls = ("row(0, 0)", "col(0, 0)", "product(0, 0)", "lane_of(0, 0)", "i_of(0, 0, 0, 0)")
@@ -243,9 +246,9 @@ LAUNCH = "int main() { kernel<<<1, 32>>>(nullptr); by_type<A><<<1, 32>>>(nullptr
 nvcc = pytest.mark.skipif(not (shutil.which("nvcc") and shutil.which("g++")), reason="no nvcc here")
 
 
+@pytest.mark.full
 @nvcc
 @pytest.mark.parametrize("options", [(), ("--expt-relaxed-constexpr",)])
-@pytest.mark.sampled(2)
 def test_nvcc_reads_kernels_in_its_host_pass_but_not_host_code(tmp_path, options):
     archs = ("-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90")
     text = small(

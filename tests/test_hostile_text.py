@@ -246,7 +246,7 @@ def check(roots, field, text, only=None):
 JOINED = ["".join(HOSTILE[:14]), "".join(HOSTILE[14:-8]), " ".join(HOSTILE[-5:])]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.full
 @pytest.mark.parametrize("field", MEASURED)
 def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
     for text in JOINED:
@@ -254,7 +254,7 @@ def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
     put(roots[1], field, "c")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
     """The source of the numbers ends a comment's line."""
@@ -283,6 +283,7 @@ def test_what_cannot_be_printed_is_refused(roots, field, text):
     put(hostile, field, "c")
 
 
+@pytest.mark.full
 @examples(25)
 @given(
     field=st.sampled_from(MEASURED),
@@ -320,6 +321,7 @@ def test_pages_show_hostile_text_as_it_is(tmp_path, text):
 # names of files and folders
 
 
+@pytest.mark.full
 @posix
 def test_names_of_files_and_folders_do_nothing_to_the_terminal(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

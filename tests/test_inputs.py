@@ -60,6 +60,7 @@ def test_every_option_that_names_a_file_is_tried():
     assert len(FILES) + len(FOLDERS) >= len(NAMED)
 
 
+@pytest.mark.full
 def test_no_fifo_is_waited_for(tmp_path):
     """Neither for a writer nor for a reader."""
     refused(tmp_path, made(tmp_path, "fifo"), FILES | FOLDERS)

@@ -137,7 +137,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(12)
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 @pytest.mark.parametrize(("options", "sizes"), CASES, ids=lambda v: "-".join(map(str, v[:3])))
 def test_products_are_exact_on_the_host(tmp_path, options, sizes):
@@ -159,7 +159,7 @@ def test_an_address_that_is_wrong_is_noticed(tmp_path, monkeypatch):
     assert not np.array_equal(found, wanted)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(41)
 @pytest.mark.parametrize(("number", "kind"), TYPES)
 def test_it_compiles_without_a_word(number, kind):
     library = nvrtc.library()

@@ -59,6 +59,7 @@ def copied(whole, tmp_path):
     return tmp_path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", OF_KIND)
 def test_a_run_saves_a_file_for_each_subject_and_keeps_it(kind, whole):
     folder, (_, subjects) = whole / "sm_90" / "live" / kind, OF_KIND[kind]
@@ -68,8 +69,8 @@ def test_a_run_saves_a_file_for_each_subject_and_keeps_it(kind, whole):
         assert one.provenance == provenance(DEVICE, ptx_hash(kernels(dialogues(kind)[one.subject])))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", OF_KIND)
-@pytest.mark.sampled(2)
 def test_what_is_missing_is_measured_and_all_of_it_by_force(kind, whole, tmp_path):
     folder, (_, subjects) = copied(whole, tmp_path), OF_KIND[kind]
     gone = folder / "sm_90" / "live" / kind / f"{subjects[1]}.json"
@@ -99,8 +100,8 @@ LOST = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("mode", "words", "limit"), LOST)
-@pytest.mark.sampled(4)
 def test_what_loses_the_device_costs_itself_only(mode, words, limit, tmp_path):
     made = run(tmp_path, "banks", mode, "ld_shared_b64", limit=limit)
     assert {subject for subject, one in made.items() if one.status == "failed"} == {"ld.shared.b64"}
@@ -125,6 +126,7 @@ def test_that_a_selector_loses_the_device_is_what_is_found(mode, outcome, limit,
     assert run(tmp_path, "undocumented") == {}
 
 
+@pytest.mark.full
 def test_an_error_of_tcprobe_is_no_finding_of_a_selector(tmp_path):
     made = run(tmp_path, "undocumented", "bug", kernels(dialogues("undocumented")[TRIED[2]])[0].name)
     assert (made[TRIED[2]].status, made[TRIED[2]].body) == ("failed", None)
@@ -137,6 +139,7 @@ def test_what_the_compiler_refuses_is_said(tmp_path):
     assert {one.status for subject, one in made.items() if subject != "ld.shared.b64"} == {"measured"}
 
 
+@pytest.mark.full
 def test_a_failure_stays_beside_what_was_found_and_takes_the_place_of_another(whole, tmp_path):
     folder, key = copied(whole, tmp_path), Key("banks", "sm_90", "live", "ld.shared.b64")
     before = findings.path(Results(folder), key).read_bytes()
@@ -271,6 +274,7 @@ def tcprobe(monkeypatch, tmp_path):
     return call
 
 
+@pytest.mark.full
 def test_run_says_what_was_found_and_what_was_kept(tcprobe, tmp_path):
     text = tcprobe("--family", "banks", *LOADS).stdout
     assert "measured    3  (3 banks)" in text

@@ -37,9 +37,9 @@ def by_its_compiler(tools, row):
     return row in tools.archs and published().lowering(row.name)["compiler"] == tools.name
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.parametrize("row", ARCHS, ids=lambda row: row.name)
-@pytest.mark.sampled(7)
 def test_published_lowerings_can_be_obtained_again(row):
     if not by_its_compiler(TOOLS, row):
         pytest.skip(f"made by {published().lowering(row.name)['compiler']}")
@@ -47,6 +47,7 @@ def test_published_lowerings_can_be_obtained_again(row):
     assert differences(TOOLS, row, [*FAMOUS, *sample]) == []
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.parametrize(
     ("name", "device", "company"),

@@ -158,6 +158,7 @@ def test_instructions_that_are_not_known_yet_may_have_a_lowering(root):
     assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
 
 
+@pytest.mark.full
 @needs_tools
 def test_a_run_replaces_damaged_opcodes_and_says_so(tmp_path):
     command = ["run", "--arch", "sm_75", "--method", "sass", "--results", str(tmp_path)]

@@ -142,6 +142,7 @@ def test_mistakes(tmp_path, case):
         merge([path], Results(ours))
 
 
+@pytest.mark.full
 def test_what_an_h200_measured_can_be_merged_whole(tmp_path):
     """Every structure tensor that is published is the one of its tables."""
     for part in ("sm_90", "layouts"):

@@ -34,6 +34,7 @@ def known(name):
     return lambda fragment: published().table(name, "sass", fragment)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", EXPECTED)
 def test_what_follows_is_what_ptx_states(name):
     row = arch(name)
@@ -124,6 +125,7 @@ def test_transposed_tables_give_no_layout(sm_80):
     assert not set(sm_80.solve(known=turned)) - {"LDSM.16.M88"}
 
 
+@pytest.mark.full
 def test_changed_code_gives_no_other_layout(sm_80, whole):
     """One instruction of one load changed, a sample: its opcodes follow as before, or not at all."""
     rng, counts, number = random.Random(3), Counter(), 0

@@ -82,6 +82,7 @@ def rules(draw):
     return (kind, kind, "f32", "f32"), rule
 
 
+@pytest.mark.full
 @given(rules())
 @settings(max_examples=60, deadline=None)
 def test_any_parameters_are_read_back(form):
@@ -150,6 +151,7 @@ def test_a_gemm_is_multiplies_one_after_another():
     assert (gemm(kind, rule, (a, b, c)) == d).all()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("parts", [1, 4])
 def test_no_dot_product_is_beyond_its_bound(parts):
     from tcprobe.ask.numeric_steps import bounded
@@ -181,6 +183,7 @@ def call(folder, *arguments):
     return CliRunner().invoke(main, ["numerics", *arguments, "--results", str(folder)])
 
 
+@pytest.mark.full
 def test_what_other_programs_rely_on(folder):
     found = json.loads(call(folder, "wgmma.mma_async.m64n128k32.f32.e4m3.e4m3", "--json").output)
     assert {k: found[k] for k in ("group", "fraction_bits", "alignment", "c", "exponent_floor", "nan", "emulated")} == {

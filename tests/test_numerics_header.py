@@ -23,6 +23,7 @@ def entry(number, id_, rule):
     return Entry(f"form{number}", id_, types(names.resolve(id_).instruction), rule)
 
 
+@pytest.mark.full
 def test_the_header_gives_the_same_bits(tmp_path):
     """By g++: 100,000 cases of every kind of form."""
     rules = [(id_, rule) for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)]

@@ -76,6 +76,7 @@ def test_products_that_are_added_before_they_are_cut_are_noticed():
         parameters(Directed(kind, 32, pairs))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", NARROW)
 def test_a_form_of_sm_120_is_measured_as_a_gpu_of_it_would_be(kind):
     """Through its registers, 4- and 6-bit numbers in their bytes, under the documented layouts."""
@@ -196,6 +197,7 @@ def toward_zero(exact):
     return sign | min((exponent + 126 << 23) + int(size / Fraction(2) ** (exponent - 23)), 0x7F800000)
 
 
+@pytest.mark.full
 def test_sums_that_are_scaled_follow_the_model(whole):
     """As MMA-Sim has it, computed here without the model."""
     probe = core.experiment(FOUR, cases=256 if whole else 32)
@@ -205,6 +207,7 @@ def test_sums_that_are_scaled_follow_the_model(whole):
     assert body.wrong == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("count", "size", "kept"), [(16, 64, 35), (16, 32, 30), (4, 64, 28), (32, 64, 35)])
 def test_any_sums_of_neighbours_are_read_back(count, size, kept):
     rule = core.rule(chained(64, size), kept, 23, summed_first=count, overflow="infinity")

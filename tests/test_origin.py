@@ -50,6 +50,7 @@ def test_up_to_date_is_the_same_probe_method_and_maker(tmp_path):
     assert not up_to_date(experiment, replace(found, status="failed"), H200)
 
 
+@pytest.mark.full
 def test_another_compiler_measures_all_anew(tmp_path):
     first = run(tmp_path, worker("fine", "", "A"))
     assert run(tmp_path, worker("fine", "", "A")) == {}
@@ -59,6 +60,7 @@ def test_another_compiler_measures_all_anew(tmp_path):
     assert {m.provenance["compiler"] for m in saved.measurements("sm_90", "emulated")} == {"B"}
 
 
+@pytest.mark.full
 def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
     run(tmp_path, worker("fine", "", "A"))
     found = run(tmp_path, worker("refuse", "wmma.load.a", "B"), (WMMA,))
@@ -72,6 +74,7 @@ def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
     assert table(fragments["b"]) is not None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("mode", "status", "words"),
     [
@@ -82,7 +85,6 @@ def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
         ("refuse", "failed", "refused, though this compiler took it before: no such form"),
     ],
 )
-@pytest.mark.sampled(5)
 def test_what_goes_wrong_stands_beside_a_table_never_over_it(tmp_path, mode, status, words):
     run(tmp_path, worker("fine"))
     before = files(tmp_path)
@@ -110,6 +112,7 @@ def test_another_compiler_s_refusal_leaves_the_table_and_is_no_failure(tmp_path,
     assert {k: v for k, v in files(tmp_path).items() if not k.endswith(".failed")} == before
 
 
+@pytest.mark.full
 def test_a_failure_over_nothing_good_is_saved_in_its_place(tmp_path):
     assert run(tmp_path, worker("fault", CULPRIT))[CULPRIT].status == "failed"
     assert Results(tmp_path).measurement("sm_90", "emulated", CULPRIT).status == "failed"
@@ -120,6 +123,7 @@ def test_a_failure_over_nothing_good_is_saved_in_its_place(tmp_path):
     assert not list(tmp_path.rglob("*.failed"))
 
 
+@pytest.mark.full
 def test_force_does_not_write_over_a_later_version_s_file(tmp_path, monkeypatch):
     run(tmp_path, worker("fine"))
     path = Results(tmp_path).path("sm_90", "emulated", CULPRIT)
@@ -131,8 +135,8 @@ def test_force_does_not_write_over_a_later_version_s_file(tmp_path, monkeypatch)
     assert files(tmp_path) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("mode", "error"), [("data", DataError), ("usage", UsageError), ("load-bug", InternalError)])
-@pytest.mark.sampled(2)
 def test_errors_of_the_worker_keep_their_class(tmp_path, mode, error, monkeypatch):
     with pytest.raises(error, match=r"this is so|ZeroDivisionError: nobody expects this"):
         run(tmp_path, worker(mode, CULPRIT))

@@ -40,11 +40,13 @@ def ran(folder, cases):
     return list(zip(wanted, found, strict=True))
 
 
+@pytest.mark.full
 def test_every_case_brings_every_byte_to_its_place(tmp_path):
     for case, (wanted, found) in zip(BY_LANES, ran(tmp_path, BY_LANES), strict=True):
         assert wanted == found, str(case)
 
 
+@pytest.mark.full
 def test_code_that_is_wrong_is_noticed(tmp_path, monkeypatch):
     """A wrong shift in an address, or registers in another order."""
     case = Case(path_cases.F16 + ".a", "32x32", "row", "sw:2,4,3", "ldmatrix.x4")

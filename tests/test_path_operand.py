@@ -101,6 +101,7 @@ class Simulated(path_reference.Simulated):
                 assert found == (issue["at"][0] + row, issue["at"][1] + col, part)
 
 
+@pytest.mark.full
 def test_every_path_is_gone_again():
     """By its JSON and the 64 bits of its descriptors; of all majors, places and fills."""
     seen = set()
@@ -130,6 +131,7 @@ def test_a_k_step_is_the_start_address_moved_on():
     )
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 def test_the_code_gives_the_descriptors(tmp_path):
     headers, calls, wanted = [], [], []
@@ -146,6 +148,7 @@ def test_the_code_gives_the_descriptors(tmp_path):
     assert [int(text, 16) for text in out] == wanted
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 def test_fills_bring_every_byte(tmp_path, sample):
     found = emitted.tried(tmp_path, emitted_layouts.operand_fills(sample(cases(), 7)))

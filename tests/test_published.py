@@ -79,6 +79,7 @@ def test_published_hashes_are_those_of_the_structure_tensors_of_the_tables():
     assert checked >= 70
 
 
+@pytest.mark.full
 def test_every_layout_has_a_proven_formula_and_a_user():
     used = {layout for a in RESULTS.archs() for m in RESULTS.methods(a) for layout in RESULTS.sharing(a, m)}
     assert set(RESULTS.layouts()) == used
@@ -162,6 +163,7 @@ def test_layouts_of_opcodes_are_stored_whole():
     }
 
 
+@pytest.mark.full
 def test_what_is_not_measured_on_an_arch_is_documented_there():
     """Every fragment that an arch has is measured on it or stated by a reference, and never both in one cell."""
     facts = overview.cells_of(RESULTS)

@@ -100,6 +100,7 @@ def test_every_slot_of_every_layout(name, tables):
             assert (name, cell.fragment.family) == ("mosaic", "wmma")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["cute-dsl", "mosaic"])
 def test_every_slot_of_every_n(name):
     for cell in every_n():

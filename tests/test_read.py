@@ -118,6 +118,7 @@ def test_local_memory_is_counted(tmp_path):
     assert "no matrix instruction" in read(path).stdout
 
 
+@pytest.mark.full
 def test_ptx_names_the_forms(tmp_path):
     """Of all forms that become an opcode those that the text has; emulated where that is so on the arch."""
     path = tmp_path / "k.ptx"
@@ -202,6 +203,7 @@ def test_ptx_is_assembled_for_an_arch_that_a_file_has_no_code_for(made, tmp_path
     assert "has no code for sm_86, and no PTX; it has sm_80" in read(made, "--arch", "sm_86", code=2).stderr
 
 
+@pytest.mark.full
 def test_what_nvcc_writes(tmp_path):
     """Fatbins of every compression, objects, relocatable ones and with -G, from the toolkit's own compiler."""
     if not shutil.which("nvcc"):
@@ -356,6 +358,7 @@ def test_damaged_code_is_answered(made, tmp_path, seed):
     assert "internal error" not in done.output
 
 
+@pytest.mark.full
 def test_words_that_are_no_code_are_counted(made):
     (function, *_) = cubin(made.read_bytes()).functions
     code = bytearray(function.code)

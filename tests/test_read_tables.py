@@ -109,6 +109,7 @@ def test_a_leading_dimension_is_found(tmp_path):
 CODE = 'extern "C" __global__ void k(unsigned *in, unsigned *out{more}) {{ {body} }}'
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("body", "more", "words"),
     [
@@ -156,6 +157,7 @@ extern "C" __global__ void store_d(const float *in, float *out) {
 """
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("on", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
 def test_what_nvcc_writes(tmp_path, on):
     """wmma.h as everybody uses it, by the toolkit's compiler."""

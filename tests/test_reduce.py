@@ -109,6 +109,7 @@ def numbered(table, axis):
     return rows
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
 def test_every_accumulator_on_the_host(tmp_path):
     functions, calls, expected = [], [], [[] for _ in range(LANES)]
@@ -130,6 +131,7 @@ def test_every_accumulator_on_the_host(tmp_path):
     assert on_host(functions, calls, tmp_path) == expected
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
 def test_masks_and_fills_on_the_host(tmp_path):
     functions, calls, expected = [], [], [[] for _ in range(LANES)]
@@ -171,6 +173,7 @@ def test_the_code_compiles_for_a_gpu():
     assert nvrtc.compile_cuda(nvrtc.library(), "\n".join([*parts, use]), "-arch=sm_90", "-std=c++17") == (True, "")
 
 
+@pytest.mark.full
 def test_accumulators_have_the_fewest_exchanges():
     """As few as the bound, but for two layouts of sm_70 over columns, where one more is needed than it says."""
     for cell in layouts():

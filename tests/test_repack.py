@@ -33,6 +33,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.store.cell import load as table
 
 
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.parametrize(("group", "zeros"), [(False, False), (True, False), (True, True)])
 def test_every_thread_gets_every_code_in_every_slot(tmp_path, sample, group, zeros):
@@ -106,6 +107,7 @@ def test_scales_of_sums(tmp_path):
     assert found.wrong == []
 
 
+@pytest.mark.full
 @needs_compiler
 def test_a_spoilt_word_is_noticed(tmp_path):
     right = case(repack(table(f"{F16}.b", "sm_80"), "s4"), tmp_path)
@@ -139,6 +141,7 @@ def functions(way):
     return "\n".join(line for name in way.functions for line in cuda._function(name)).replace(cuda.HEAD, "static")
 
 
+@pytest.mark.sampled(14)
 @needs_compiler
 @pytest.mark.parametrize("way", CONVERSIONS, ids=lambda w: f"{w.source}-{w.target}-{w.instructions}")
 def test_every_code_in_every_place_beside_every_other(tmp_path, way):
@@ -227,6 +230,7 @@ extern "C" __global__ void kernel{number}(const void* w, unsigned (*out)[{struct
         )
 
 
+@pytest.mark.sampled(35)
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_compiler_takes_it_without_a_word(name):
     library = nvrtc.library()

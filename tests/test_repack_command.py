@@ -25,6 +25,7 @@ def any_weights(plan, seed=0):
     return given.T if plan.cell.fragment.operand == "a" else given
 
 
+@pytest.mark.full
 def test_packers_lead_back(tmp_path, sample):
     tried = 0
     for plan in plans(sample(factors(), 5, emitted.spread)):

@@ -133,6 +133,7 @@ def mutated(raw, rng):
     return made if made != raw else raw + b"\n"
 
 
+@pytest.mark.full
 def test_mutated_files_are_never_accepted(mutable):
     """2,000 mutations of each kind of file: refused with the file's name, without a crash."""
     path, read = mutable

@@ -57,6 +57,7 @@ def test_two_runs_write_the_same_bytes(tmp_path):
 CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("mode", "limit", "words"),
     [
@@ -66,7 +67,6 @@ CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
         ("load-die", 120, "ended by signal 11"),
     ],
 )
-@pytest.mark.sampled(4)
 def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words):
     found = run(tmp_path, worker(mode, CULPRIT, limit=limit))
     failed = {e for e, m in found.items() if m.status != "measured"}
@@ -78,8 +78,8 @@ def test_a_launch_that_goes_wrong_costs_itself_only(tmp_path, mode, limit, words
     assert {e: m.status for e, m in again.items()} == {CULPRIT: "measured"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["killed", "starved"])
-@pytest.mark.sampled(2)
 def test_want_of_memory_is_no_fault_of_a_launch(tmp_path, mode):
     with pytest.raises(StarvedError, match="no more memory"):
         run(tmp_path, worker(mode, CULPRIT))
@@ -131,6 +131,7 @@ def test_the_worker_ends_with_the_tool(tmp_path):
     assert session._process.wait(timeout=60) == 1
 
 
+@pytest.mark.full
 def test_damaged_files_are_measured_again_newer_ones_are_not_touched(tmp_path):
     found = run(tmp_path, worker("fine"))
     results = Results(tmp_path)
@@ -147,6 +148,7 @@ def test_damaged_files_are_measured_again_newer_ones_are_not_touched(tmp_path):
         run(tmp_path, worker("fine"))
 
 
+@pytest.mark.full
 def test_a_changed_probe_is_measured_again(tmp_path, monkeypatch):
     run(tmp_path, worker("fine"))
     monkeypatch.setattr(origin, "ptx_hash", lambda kernels: "another")

@@ -241,6 +241,7 @@ def tcprobe(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")
 @pytest.mark.parametrize(
@@ -315,6 +316,7 @@ def test_mma_cannot_be_read_from_machine_code(tmp_path):
     assert "only through them" in done.stderr
 
 
+@pytest.mark.full
 @needs_tools
 def test_an_opcode_that_is_not_modelled_stops_its_probe_only(monkeypatch):
     monkeypatch.delitem(OPCODES, "MOVM.16.MT88")

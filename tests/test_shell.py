@@ -31,8 +31,8 @@ def shell(command, **environment):
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("arguments", ["", "--help", "--json", "'wmma.m8n8k4.*'"])
-@pytest.mark.sampled(2)
 def test_output_that_cannot_be_written_is_an_error(arguments):
     command = f"{LIST} {arguments}"
     assert shell(f"{command} > /dev/full") == (3, "", "Error: the output cannot be written: No space left on device.\n")
@@ -40,6 +40,7 @@ def test_output_that_cannot_be_written_is_an_error(arguments):
     assert shell(f"{command} <&- >&- 2>&-") == (3, "", "")
 
 
+@pytest.mark.full
 def test_a_full_or_closed_stderr_leaves_the_exit_code():
     for how in ("2>&-", "2>/dev/full"):
         for unbuffered in ("", "1"):  # what is left in a buffer is tried again at the end
@@ -63,6 +64,7 @@ def test_a_reader_that_goes_is_no_error_but_not_success():
     assert shell(f"set -o pipefail; {LIST} --help | true")[::2] == (141, "")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -91,6 +93,7 @@ def test_text_of_any_kind_reaches_an_ascii_output():
         assert shell(f'{sys.executable} -c "{code}"', **environment)[0] == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("columns", ["0", "abc", "-5", "1", "9" * 30])
 def test_odd_terminal_widths(columns):
     assert shell(f"{sys.executable} -m tcprobe show wmma.m8n8k4.a.row.f64", COLUMNS=columns)[0] == 0

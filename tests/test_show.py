@@ -97,6 +97,7 @@ PICTURES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PICTURES)
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_picture_and_what_it_says_of_the_rest_is_the_table(name, columns):

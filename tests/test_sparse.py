@@ -117,8 +117,8 @@ def test_any_layout_and_metadata_map_is_found_up_to_numbering(kind, seed):
     assert same_products(row, tables, concluded, seed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.sampled(4)
 def test_documented_layouts_are_found_with_their_numbers(kind):
     row = SPARSE[KINDS[kind]]
     tables = documented(row, 7)
@@ -217,9 +217,9 @@ def test_metadata_of_a_file_must_govern_every_unit_once():
     assert Table.from_json(table.to_json()) == table
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_120a"])
-@pytest.mark.sampled(2)
 def test_ptxas_takes_every_probe_at_its_least_target_and_not_below(target):
     rows = [row for row in SPARSE.values() if row.target.name == target]
     least = arch.arch(target.rstrip("af"))
@@ -260,6 +260,7 @@ def said(saved, *words, code=0):
     return done.output
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "bits", "count", "selectors"), [("tf32", 4, 8, 4), ("f16", 2, 16, 4), ("nibbles", 2, 16, 2)]
 )

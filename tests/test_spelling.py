@@ -75,7 +75,7 @@ def threes(b, m, s):
 
 @pytest.mark.parametrize("span", [0, *SPANS.values()])
 @pytest.mark.parametrize(("words", "option"), ANY + MODES, ids=lambda v: str(v)[:50])
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 def test_every_spelling_of_a_mode_gives_the_same_answer(words, option, span):
     answers = [answer(words, option, text) for text in modes(span)]
     assert answers[0][0] == 0
@@ -91,6 +91,7 @@ def test_where_there_are_modes_alone_a_swizzle_is_its_mode(words, option, bits):
     assert all(answer(words, option, text)[0] == 2 for text in ("3,4,4", "sw:2,3,3", "Swizzle<4,4,4>", "0,4,"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("three", [(3, 4, 3), (2, 4, -3), (1, 5, 2)], ids=str)
 @pytest.mark.parametrize(("words", "option"), ANY, ids=lambda v: str(v)[:50])
 def test_every_spelling_of_a_swizzle_gives_the_same_answer(words, option, three):

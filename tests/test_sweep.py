@@ -97,6 +97,7 @@ def write_many(folder, number, failed):
             failed.put(str(error))
 
 
+@pytest.mark.full
 @posix
 @pytest.mark.parametrize("sweep", [sweep_always, None])
 def test_writes_beside_sweeps_do_not_fail(tmp_path, sweep):

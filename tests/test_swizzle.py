@@ -413,6 +413,7 @@ def no_layouts():
         yield AddressMap.of(np.repeat([0, 1], count), np.tile(number, 2), both)
 
 
+@pytest.mark.full
 def test_what_is_no_layout_is_given_up_after_so_many_tries(monkeypatch, sample):
     """Whatever the offsets are: the maps that are computed in full are counted."""
     tried = []

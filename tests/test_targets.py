@@ -68,6 +68,7 @@ def known(row):
         pytest.skip(f"ptxas {TOOLS.ptxas_version} does not know {row}")
 
 
+@pytest.mark.sampled(5)
 @needs_tools
 @pytest.mark.parametrize(("row", "own"), TARGETS, ids=[own for _, own in TARGETS])
 def test_a_sample_is_allowed_where_ptxas_accepts_it(row, own):
@@ -142,6 +143,7 @@ def test_why_not_names_the_targets():
     assert "is allowed on sm_103;" in plain.words
 
 
+@pytest.mark.full
 def test_what_is_saved_says_its_target():
     """Of every arch and form: the target of what is published is one that the inventory allows; refused has none."""
     for row in ARCHS:

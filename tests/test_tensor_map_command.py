@@ -52,6 +52,7 @@ def plain(folder):
     return {one.subject: one.plain for one in findings.every(Results(folder), "tensor_maps", "sm_90")}
 
 
+@pytest.mark.full
 def test_what_is_saved_is_read_back(saved, tmp_path):
     found = tensor_maps.newest(alone(Results(saved)), "sm_90")
     assert {subject: one.plain for subject, one in found.items()} == plain(saved)

@@ -60,6 +60,7 @@ def test_boxes_stay_inside_what_is_reserved():
             assert case.base + case.map.rows * span <= probe.AREA, case
 
 
+@pytest.mark.full
 def test_the_known_modes_are_fitted():
     machine = Copier()
     found = {name: concluded(mode, machine) for name, mode in MODES.items()}

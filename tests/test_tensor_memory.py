@@ -126,6 +126,7 @@ def least_targets():
     return module
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 def test_least_targets_of_a_sample():
     """One form of each family and target; `python benchmarks/least_targets.py` asks for all of them."""

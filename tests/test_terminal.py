@@ -63,6 +63,7 @@ def pager(tmp_path):
     return PAGER.format(path)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", [("show", A, "--full"), ("show", A, "--lanes"), ("list", "mma.m16n8k16.*")])
 def test_what_is_longer_than_the_terminal_goes_to_the_pager(words, pager):
     code, text = on_terminal(*words, PAGER=pager)
@@ -97,6 +98,7 @@ def test_an_error_after_some_text_is_told_and_keeps_its_code(pager):
     assert "Error: " in text
 
 
+@pytest.mark.full
 @pytest.mark.skipif(machine_code.TOOLS is None, reason=machine_code.REASON)
 def test_compilers_has_a_bar_on_a_terminal_and_none_in_a_pipe():
     words = ("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")

@@ -51,6 +51,7 @@ def tcprobe(*arguments, code=0):
     return done
 
 
+@pytest.mark.full
 def test_forms_that_ptxas_dies_on_are_refused_by_name_the_others_assembled(tmp_path):
     tools = fake(tmp_path, DIES_ON_FP8)
     kernels = {multiply.kernel(i).name: i for i in FORMS}
@@ -92,6 +93,7 @@ def test_a_ptxas_that_fails_at_everything_is_unfit_at_once(tmp_path, script, wor
     assert words in tcprobe("lower", alone, "--arch", "sm_90", "--cuda", tmp_path, code=3).stderr
 
 
+@pytest.mark.full
 def test_a_ptxas_that_fails_at_all_but_nothing_is_given_up(tmp_path):
     tools = fake(tmp_path, COUNTED + 'grep -q mma "$3" && exit 1; exec "$REAL" "$@"')
     forms = [i for i in inventory.executed_by(32) if i.multiplies and i.target.on(ROW)]
@@ -164,6 +166,7 @@ def contents(root):
     return {p.relative_to(root): p.read_bytes() for p in Path(root).rglob("*") if p.is_file()}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("program", "script"),
     [
@@ -173,7 +176,6 @@ def contents(root):
         ("nvdisasm", faults.COMPILE + "kill -SEGV $$"),
     ],
 )
-@pytest.mark.sampled(2)
 def test_force_with_a_broken_tool_loses_nothing(measured, tmp_path, program, script):
     before = contents(measured)
     fake(tmp_path, script, program)
@@ -198,6 +200,7 @@ def test_what_the_same_ptxas_took_before_it_cannot_refuse(measured, tmp_path):
     assert contents(measured) == before
 
 
+@pytest.mark.full
 def test_a_run_with_another_compiler_measures_and_derives_anew(measured, tmp_path):
     tools = fake(tmp_path, 'exec "$REAL" "$@"', version="12.9.85")
     results = Results(Path(measured))

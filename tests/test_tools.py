@@ -90,6 +90,7 @@ def test_counting():
     assert not count(["SHFL.IDX"], move).native(move)
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.parametrize(
     ("device", "opcodes"),
@@ -139,6 +140,7 @@ def test_saved_lowerings_of_the_same_compiler_stay(tmp_path):
     assert set(Results(tmp_path).lowering("sm_80")["instructions"]) == {names[0]}
 
 
+@pytest.mark.full
 @needs_tools
 def test_an_arch_that_ptxas_does_not_know_is_no_refusal(tmp_path, monkeypatch):
     without(monkeypatch, "sm_110")
@@ -192,6 +194,7 @@ def test_absent_is_not_different():
     assert re.search(r" same, 0 changed; absent: \d+ on sm_80, 0 on sm_90, ", found.stdout)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("names", [("sm_75", "sm_80"), ("sm_70", "sm_120"), ("sm_89", "sm_90")])
 def test_every_cell_is_same_changed_or_absent_for_a_reason(names):
     (found,) = diff(*names, code=0 if names == ("sm_89", "sm_90") else 1)
@@ -228,6 +231,7 @@ def test_changed_cells_come_with_formulas_and_slots():
     assert "no fragment or instruction" in tcprobe("diff", "sm_75", "sm_80", "nonsense", code=2).stderr
 
 
+@pytest.mark.full
 def test_diff_of_two_folders(tmp_path):
     shutil.copytree(published().root, tmp_path / "r")
     assert all(

@@ -61,6 +61,7 @@ def test_what_is_no_single_position_is_no_answer():
     assert found[7] == [[3], [1]]
 
 
+@pytest.mark.full
 def test_a_selector_beyond_is_told_by_the_lanes_that_count():
     row = SPARSE[KINDS["nibbles"]]
     assert probe.undocumented(row) == [2, 3]

@@ -213,6 +213,7 @@ class Memory:
         return np.concatenate(read, axis=1 if o == "a" else 0)[None]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [
@@ -232,7 +233,6 @@ class Memory:
         "wgmma.mma_async.sp.m64n8k16.f32.tf32.tf32",
     ],
 )
-@pytest.mark.sampled(5)
 def test_a_warp_with_the_published_layouts_is_verified(name):
     row = resolve(name).instruction
     todo = [(row, operands(row, "sm_90", RESULTS))]
@@ -318,6 +318,7 @@ def test_the_mistake_is_another_layout_of_the_same_elements():
         assert [h.row for h in held(wrong, [1])] == [h.row for h in held(table, [4])]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 def test_nvrtc_compiles_what_runs_on_the_gpu():
     rows = [r for r in select_instructions() if r.multiplies_registers and r.target.on(arch("sm_90"))][::20]

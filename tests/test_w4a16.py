@@ -15,6 +15,7 @@ import w4a16
 import w4a16_run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "group", "arch"),
     [("s4", 128, "sm_80"), ("u4", 32, "sm_90"), ("s4", 256, "sm_120"), ("u4", 16, "sm_100"), ("s4", 128, "sm_86")],
@@ -159,6 +160,7 @@ def on_the_host(folder, asked, size, splits):
     return np.frombuffer(done.stdout, np.float16).reshape(m, n), (given.a @ given.dense).astype(np.float16)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 @pytest.mark.parametrize(
     ("kind", "group", "zeros", "size", "splits"),

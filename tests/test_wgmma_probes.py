@@ -38,6 +38,7 @@ def test_bits_are_found():
     assert dict(found.tables) == tables
 
 
+@pytest.mark.full
 @examples(4)
 @given(st.sampled_from([row.id for row in SPARSE if row.shape.n == 8]), st.integers(0, 1 << 30))
 def test_any_layout_and_metadata_of_a_sparse_form_are_found(name, seed):
@@ -87,6 +88,7 @@ def test_answers_that_contradict_themselves_are_refused(at):
         experiment.decode(launches, outputs)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("word", ["doubled", "no D slot", "no element", "another's"])
 @pytest.mark.parametrize("image", [0, 3, -1])
 def test_few_answers_under_metadata_that_are_not_all_of_them_are_refused(word, image):
@@ -118,6 +120,7 @@ class Scrambled(Emulator):
         return rng.choice(count, (held.rows, held.cols), replace=False) * held.slot_bits
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [1, 9, 40, 51])
 def test_any_address_map_is_measured(number):
     case = list(descriptors.cases(2))[number]
@@ -197,6 +200,7 @@ def test_products_are_concluded():
     assert concluded(ProductExperiment(row, 1), Shifted()).products.wrong > 0
 
 
+@pytest.mark.full
 def test_every_experiment_has_a_subject_of_its_own():
     ids = [experiment.id for experiment in descriptor_experiments.experiments()]
     assert len(set(ids)) == len(ids) == len(dialogues("descriptors"))

@@ -8,6 +8,8 @@ import json
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 ALLOWED = Path(__file__).parent / "golden" / "words.json"
 ENOUGH = 3  # types of a name that is not listed
@@ -30,6 +32,7 @@ def test_no_name_gets_more_meanings(request):
     assert not more, "give the new parameter a name of its own"
 
 
+@pytest.mark.full
 def test_figures_of_the_house_stay():
     """Those that were reached: what is Any, how long a chain of imports is, and how long a file."""
     reached = runpy.run_path(str(ROOT / "benchmarks" / "house.py"))["figures"](ROOT)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--repack",
     "repacked",
     is_flag=True,
-    help="Weights in an order of storage of their own: several k steps in one 16-byte load, converted in registers.",
+    help="Store weights in an order of their own: one 16-byte load brings several k steps, converted in registers.",
 )
 @click.option(
     "--type",

@@ -25,6 +25,7 @@ def _sample(trials):
         yield from (replace(case, trials=case.trials[:trials]) for case in found.values())
 
 
+@pytest.mark.full
 def test_sample_of_each_category(monkeypatch, whole):
     monkeypatch.setattr(board.limits, "seconds", 300)  # a command that does not end, not one of a busy machine
     report = run.campaign(_sample(2 if whole else 1), seconds=math.inf)
@@ -87,6 +88,7 @@ def test_code_is_told_from_words(form, good, bad):
     assert code.skeleton(form, good) != code.skeleton(form, bad)
 
 
+@pytest.mark.full
 def test_another_answer_is_noticed():
     argv = reading.commands(reading.MMA)[2]
     judge = reading.refuses(argv, saved.file_of(saved.MMA))
