@@ -56,11 +56,7 @@ def test_there_is_one_for_every_form():
     assert not any(one.target.on(arch("sm_90")) for one in EVERY.values())
 
 
-<<<<<<< HEAD
-@pytest.mark.full
-=======
 @pytest.mark.sampled(53)
->>>>>>> x-cost
 @pytest.mark.parametrize("id_", EVERY)
 def test_every_loop_holds_what_was_written(id_):
     """As many opcodes of tensor memory as copies, each of the form's own, and nothing goes through local memory."""
@@ -131,9 +127,6 @@ def test_a_model_is_read_back(id_):
     assert "one every 64 cycles, A in tensor memory, 1 warpgroup, 16 in flight" in said
 
 
-<<<<<<< HEAD
-@pytest.mark.full
-=======
 @pytest.mark.sampled(23)
 @pytest.mark.parametrize("id_", MOVED)
 def test_a_model_of_loads_and_stores_is_read_back(id_):
@@ -168,7 +161,6 @@ def test_a_model_of_copies_is_read_back(id_):
 
 
 @pytest.mark.sampled(7)
->>>>>>> x-cost
 @pytest.mark.parametrize("change", [emptied, halved, hoisted], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("id_", [*SOME, SPARSE, "tcgen05.ld.16x256b.x4", "tcgen05.st.32x32b.x8", next(iter(COPIED))])
 def test_no_mutation_gives_a_number(id_, change):
