@@ -6,10 +6,13 @@ import pkgutil
 import re
 import subprocess
 import sys
+import venv
 import zipfile
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import tcprobe
 
@@ -38,34 +41,68 @@ def test_only_one_file_imports_each_heavy_package():
         assert found == allowed, package
 
 
-@pytest.mark.full
-def test_the_wheel_carries_the_published_tables(tmp_path):
-    """pip install plus `tcprobe show` is enough: also outside the checkout and without CuPy."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(tmp_path),
-        str(ROOT),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("tcprobe-*.whl")
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """What the wheel puts into a folder of packages."""
+    folder = tmp_path_factory.mktemp("wheel")
+    how = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *how], check=True, capture_output=True)
+    (wheel,) = folder.glob("tcprobe-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        archive.extractall(tmp_path / "site")
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def python(installed, tmp_path_factory):
+    """The Python of an environment that has the wheel's package and its ordinary dependencies, and nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    packages = next(folder.rglob("site-packages"))
+    (packages / "wheel.pth").write_text(f"{installed}\n")
+    (own,) = distributions(path=[str(installed)])
+    for name in ordinary(direct(own)):
+        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+            target = Path(distribution(name).locate_file(top))
+            if not (packages / top).exists():
+                (packages / top).symlink_to(target, target_is_directory=target.is_dir())
+    return next(p for p in (folder / "bin" / "python", folder / "Scripts" / "python.exe") if p.exists())
+
+
+def direct(package):
+    """What a package needs here, extras left out."""
+    needed = [Requirement(text) for text in package.requires or ()]
+    return {one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})}
+
+
+def ordinary(names):
+    """Packages with all that they need."""
+    needed = names.union(*(direct(distribution(name)) for name in names))
+    return names if needed == names else ordinary(needed)
+
+
+def run(python, folder, *words):
+    command = [str(python), "-m", "tcprobe", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+
+
+@pytest.mark.full
+def test_the_wheel_carries_the_published_tables(installed, python, tmp_path):
+    """pip install plus `tcprobe show` is enough: also outside the checkout, without CuPy and what tests need."""
+    names = {p.relative_to(installed).as_posix() for p in installed.rglob("*") if p.is_file()}
     tables = {p.relative_to(ROOT / "results").as_posix() for p in (ROOT / "results").rglob("*") if p.is_file()}
     assert {f"tcprobe/published/{name}" for name in tables} <= names
     assert "tcprobe/py.typed" in names
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import tcprobe\n"
-        "assert 'site' in tcprobe.__file__\n"
-        "from tcprobe.cli import main; main(['show', 'wmma.m16n16k16.d.f32'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = run(python, tmp_path, "show", "wmma.m16n16k16.d.f32")
     assert done.returncode == 0, done.stderr
     assert "((i & 2) << 2) + (lane >> 2)" in done.stdout
+
+
+@pytest.mark.full
+def test_the_wheel_builds_the_site(python, tmp_path):
+    """Without Chromium, axe, pytest: what `pip install .` brings is enough."""
+    done = run(python, tmp_path, "site", "-o", "site")
+    assert done.returncode == 0, done.stderr
+    count = int(re.search(r"written: site/index.html, (\d+) files", done.stdout)[1])
+    assert count == len([p for p in (tmp_path / "site").rglob("*") if p.is_file() and p.name != ".tcprobe-site"])
+    assert count > 4000

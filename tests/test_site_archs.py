@@ -1,10 +1,7 @@
 """Another arch changes everything that depends on it; what is chosen, searched and tried out in Chromium."""
 
 import pytest
-
-pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
-
-from site_chromium import LAUNCH, PATIENCE, needed, open_, serve, written
+from site_chromium import needed, open_
 from site_pages import distinct, facts
 
 from tcprobe.pages.site import addresses, words
@@ -16,28 +13,10 @@ SPARSE = "m/mma.sp.m16n8k32.row.col.f32.f16.f16.f32.html"
 GROUP = "wgmma.mma_async.m64nNk16.f32.f16.f16"
 
 
-@pytest.fixture(scope="session")
-def browser_type_launch_args():
-    return LAUNCH
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """The site over HTTP."""
-    server, address = serve(written(tmp_path_factory.mktemp("site")), tmp_path_factory.mktemp("http"))
-    yield address
-    server.shutdown()
-
-
 @pytest.fixture
-def watched(page):
-    """A patient page that must not complain."""
-    page.set_default_timeout(PATIENCE)
-    said = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    yield page
-    assert said == []
+def base(served):
+    """The site over HTTP."""
+    return served
 
 
 SHOWN = """() => {

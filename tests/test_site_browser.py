@@ -1,102 +1,17 @@
-"""The site in Chromium: from a file and over HTTP under a prefix, with keys, a pointer, a phone, no script, and axe."""
+"""The site in Chromium: from a file and over HTTP under a prefix, with keys and a pointer; what is printed, too."""
 
 import json
 import re
 
-import pytest
-
-pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install 'tcprobe[browser]'")
-
-from site_chromium import LAUNCH, PATIENCE, needed, open_, serve, until, written  # noqa: E402
-from site_pages import pages  # noqa: E402
+from site_chromium import both, needed, open_, until
+from site_pages import pages
 
 pytestmark = needed
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 A = f"f/{MMA}.a.html"
-SPARSE = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
 WMMA = "f/wmma.m16n16k16.a.row.f16.html"
 EVERY_N = "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html"
-KINDS = (
-    "index.html",
-    A,
-    WMMA,
-    "f/ldmatrix.m8n8.x2.shared.b16.address.html",
-    "f/mma.m8n8k4.row.col.f32.f16.f16.f32.a.html",
-    f"m/{MMA}.html",
-    "m/ldmatrix.m8n8.x4.shared.b16.html",
-    "m/family-mma-m16n8k16.html",
-    "l/6f521bd25bff.html",
-    EVERY_N,
-    "f/wgmma.mma_async.m64nNk16.f32.f16.f16.a.html",
-    "m/wgmma.mma_async.m64nNk16.f32.f16.f16.html",
-    "a/sm_80.html",
-    "s/index.html",
-    "s/ldmatrix-of-a.html",
-    "s/swizzle-swizzle-128b.html",
-    "diff.html",
-    "errata.html",
-    "method.html",
-    "contribute.html",
-    "play/banks.html",
-    "cost.html",
-    "numerics.html",
-    "tensor-memory.html",
-    f"m/{SPARSE}.html",
-    "m/wmma.mma.row.row.m16n16k16.f32.f32.html",
-    "m/tcgen05.mma.cta_group--1.kind--f16.html",
-    "m/tcgen05.ld.32x32b.html",
-    "f/tcgen05.ld.red.32x32b.d.html",
-    "m/family-tcgen05-m32n1.html",
-)
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args():
-    return LAUNCH
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return written(tmp_path_factory.mktemp("site"))
-
-
-@pytest.fixture(scope="module")
-def served(folder, tmp_path_factory):
-    """The address of the site under a prefix."""
-    server, address = serve(folder, tmp_path_factory.mktemp("http"))
-    yield address
-    server.shutdown()
-
-
-@pytest.fixture
-def base(request, folder):
-    """Where the site is: a file, unless a test asks for both."""
-    over_http = getattr(request, "param", "file") == "http"
-    return request.getfixturevalue("served") if over_http else f"{folder.as_uri()}/"
-
-
-both = pytest.mark.parametrize("base", ["file", "http"], indirect=True)
-
-
-@pytest.fixture
-def context(context):
-    """Patient, for machines that have other work."""
-    context.set_default_timeout(PATIENCE)
-    return context
-
-
-@pytest.fixture
-def watched(page, base):
-    """A page that must ask for nothing foreign, and must not complain."""
-    asked, said = [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    yield page
-    assert [url for url in asked if not url.startswith(base)] == []
-    assert said == []
 
 
 def readout(page):
@@ -105,13 +20,6 @@ def readout(page):
 
 def cell(page, row, col, kind="matrix"):
     return page.locator(f".{kind} tbody tr").nth(row).locator("td").nth(col)
-
-
-@both
-def test_every_kind_of_page_opens_quietly(watched, base, sample):
-    for address in sample(KINDS, 4):
-        open_(watched, base, address)
-        assert watched.title().endswith("tcprobe")
 
 
 @both
@@ -313,85 +221,25 @@ def test_csv_and_code(watched, base):
     assert "12,5,3,9" in lines
 
 
-def test_without_the_script(browser, folder):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(f"{folder.as_uri()}/{A}")
-    assert cell(page, 3, 9).inner_text() == "12:5"
-    assert page.locator("pre:visible").count() >= 5
-    page.goto(f"{folder.as_uri()}/m/{MMA}.html")
-    assert page.locator("img").count() == 3
-    page.goto(f"{folder.as_uri()}/diff.html")
-    assert "sm_72 to sm_75" in page.locator("#found").inner_text()
-    context.close()
-
-
-SHORTER = """document.querySelectorAll("tbody").forEach((rows) => {
-  while (rows.rows.length > 16) rows.deleteRow(16);
-})"""  # sixteen rows have every colour, border and kind of cell
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(browser, folder, scheme):
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
-    for address in KINDS if scheme == "light" else KINDS[:6]:
-        page.goto(f"{folder.as_uri()}/{address}")
-        page.evaluate(SHORTER)
-        found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
-        words = [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]]
-        assert words == [], address
-    context.close()
-
-
-def test_a_phone_scrolls_tables_and_not_the_page(browser, folder):
-    context = browser.new_context(viewport={"width": 360, "height": 780}, has_touch=True, is_mobile=True)
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    for address in KINDS:
-        page.goto(f"{folder.as_uri()}/{address}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, address
-    page.goto(f"{folder.as_uri()}/{A}")
-    cell(page, 1, 1).tap()
-    assert readout(page).startswith("A[1][1]: lane 4, i 1")
-    context.close()
-
-
-def test_print_shows_all_and_no_controls(browser, folder):
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{folder.as_uri()}/{A}")
-    page.emulate_media(media="print")
-    assert page.locator("#search").is_hidden()
-    assert page.locator(".tabs > div:visible").count() >= 5
-    context.close()
-
-
-def test_pictures_render(browser, folder):
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{folder.as_uri()}/svg/6f521bd25bff-16.svg")
+def test_pictures_render(page, base):
+    page.goto(f"{base}svg/6f521bd25bff-16.svg")
     assert page.evaluate("document.querySelectorAll('g > title').length") == 256
     outside = """Array.from(document.querySelectorAll("g:has(> title)")).filter((g) => {
       const cell = g.querySelector("path").getBBox(), text = g.querySelector("text").getBBox();
       return text.x < cell.x || text.x + text.width > cell.x + cell.width || text.y < cell.y - 1;
     }).length"""
     for picture in sorted(name for name in pages() if name.startswith("svg/"))[::9]:
-        page.goto(f"{folder.as_uri()}/{picture}")
+        page.goto(base + picture)
         assert page.evaluate(outside) == 0, picture
-    page.goto(f"{folder.as_uri()}/svg/6f521bd25bff-16.svg")
+    page.goto(f"{base}svg/6f521bd25bff-16.svg")
     assert page.evaluate("getComputedStyle(document.querySelector('.c1')).fill") == "rgb(254, 230, 182)"
-    context.close()
 
 
-def test_the_script_says_the_published_tables_in_the_browser(browser, folder):
+def test_the_script_says_the_published_tables_in_the_browser(page, base):
     """What the tests of the script say in Node.js, here for some pages."""
-    context = browser.new_context()
-    page = context.new_page()
     for name in (A, WMMA, "f/mma.m8n8k4.row.col.f32.f16.f16.f32.d.html"):
-        page.goto(f"{folder.as_uri()}/{name}")
+        page.goto(base + name)
         found = page.evaluate("tcprobe.expand(JSON.parse(document.querySelector('#data').textContent).layouts[0])")
         data = json.loads(pages()[re.sub("^f/(.*)html$", r"json/\1json", name)])
         flat = [cell for lane in data["table"] for cell in lane]
         assert [value[:2] for value in found] == flat
-    context.close()

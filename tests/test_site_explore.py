@@ -4,40 +4,15 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
+from site_chromium import needed, open_, until
+from test_diagnose import changed, text_of
 
-pytest.importorskip("pytest_playwright", reason="no pytest-playwright: pip install 'tcprobe[browser]'")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: pip install 'tcprobe[browser]'")
-
-from site_chromium import LAUNCH, PATIENCE, needed, open_, until, written  # noqa: E402
-from test_diagnose import changed, text_of  # noqa: E402
-
-from tcprobe.store.cell import load  # noqa: E402
+from tcprobe.store.cell import load
 
 pytestmark = needed
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 A, EVERY_N = f"f/{MMA}.a.html", "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html"
 D = load("wmma.m16n16k16.d.f32", "sm_90")
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args():
-    return LAUNCH
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return f"{written(tmp_path_factory.mktemp('site')).as_uri()}/"
-
-
-@pytest.fixture
-def watched(page):
-    """A page that must not complain."""
-    said = []
-    page.set_default_timeout(PATIENCE)
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    yield page
-    assert said == []
 
 
 def marked(page, kind="matrix"):
@@ -177,29 +152,3 @@ def test_hostile_tables_and_addresses_do_nothing(watched, base):
         assert "the default is shown" in watched.locator("#wrong").inner_text()
         assert watched.locator("#agreed").inner_text() == "248 of 256 elements have other holders."
     assert watched.locator("img[src=x]").count() == 0
-
-
-def test_without_the_script_tables_and_coloured_pictures_remain(browser, base):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    for address in ("compare.html", A):
-        page.goto(base + address)
-        assert page.locator(".matrix td").count() >= 256
-        assert page.locator("noscript img, main img").count() >= 1, address
-    context.close()
-
-
-PHONE = {"viewport": {"width": 360, "height": 780}, "has_touch": True, "is_mobile": True}
-
-
-@pytest.mark.parametrize("how", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "phone"])
-def test_axe_finds_nothing(browser, base, how):
-    context = browser.new_context(**how)
-    page = context.new_page()
-    for address in ("compare.html", f"{A}#colour=byte&all=quad,3", f"m/{MMA}.html#all=lane,9"):
-        page.goto(base + address)
-        until(page, "document.querySelector('.matrix td[class^=c]')")
-        found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
-        assert [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]] == [], address
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
-    context.close()

@@ -5,21 +5,10 @@ import statistics
 from pathlib import Path
 
 import pytest
-from site_chromium import LAUNCH, PATIENCE, needed, open_, until, written
+from site_chromium import PATIENCE, needed, open_, until
 
-pytest.importorskip("playwright")
 pytestmark = needed
 QUESTIONS = json.loads((Path(__file__).parent / "data" / "site_questions.json").read_text())
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args():
-    return LAUNCH
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return f"{written(tmp_path_factory.mktemp('site')).as_uri()}/"
 
 
 def act(page, action):

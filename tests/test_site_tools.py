@@ -3,67 +3,10 @@
 import re
 
 import pytest
-from site_chromium import LAUNCH, PATIENCE, needed, open_, until, written
+from site_chromium import needed, open_, until
 
-pytest.importorskip("playwright")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 pytestmark = needed
-PAGES = (
-    "recipes/index.html",
-    "recipes/p-as-a.html",
-    "recipes/kernel.html",
-    "recipes/kernel-sm_90-bf16.html",
-    "path/index.html",
-    "path/sm_80-f16.html",
-    "play/wgmma.html",
-    "tensor-memory.html",
-    "audit.html",
-    "compilers.html",
-    "errata.html",
-    "l/6f521bd25bff.html",
-)
 UNKNOWN = "The address says what this page does not know; the default is shown in its place."
-
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args():
-    return LAUNCH
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return f"{written(tmp_path_factory.mktemp('site')).as_uri()}/"
-
-
-@pytest.fixture
-def watched(page):
-    """A page that must not complain."""
-    said = []
-    page.set_default_timeout(PATIENCE)
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    yield page
-    assert said == []
-
-
-def test_pages_open_quietly_and_fit_a_phone(watched, base):
-    watched.set_viewport_size({"width": 360, "height": 780})
-    for address in PAGES:
-        open_(watched, base, address)
-        assert watched.title().endswith("tcprobe")
-        assert watched.evaluate("document.documentElement.scrollWidth") <= 360, address
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(browser, base, scheme):
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
-    for address in PAGES if scheme == "light" else PAGES[1:8:2]:
-        page.goto(base + address)
-        found = axe.Axe().run(page, options={"resultTypes": ["violations"]})
-        words = [(v["id"], v["nodes"][0]["html"][:120]) for v in found.response["violations"]]
-        assert words == [], address
-    context.close()
 
 
 def test_the_way_of_an_element_that_is_chosen(watched, base):

@@ -188,7 +188,7 @@ def against(path: str, cell: Cell, answer: Against) -> None:
 
 def verified(verdict: Verified) -> None:
     """`verify`: one multiply."""
-    mark = click.style("ok   ", fg="green") if verdict.good else click.style("WRONG", fg="red")
+    mark = click.style("ok   ", **wrapping.GOOD) if verdict.good else click.style("WRONG", **wrapping.BAD)
     words = [verdict.first] if not verdict.exact else []
     words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
     words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option(
     "--permute-k",
     is_flag=True,
-    help="Put k of TO in an order that spares all exchange; says which, and how the other factor is loaded with it.",
+    help="Reorder k of TO so that lanes exchange nothing; the answer has the order, and how to load the other factor.",
 )
 @click.option(
     "-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a complete header to this file."

@@ -27,7 +27,7 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
     "partner",
     type=Given(),
     metavar="MOVE",
-    help="How much of both is hidden when they overlap: ldmatrix.x4, fma.rn.f32.",
+    help="Show how far the multiply and MOVE overlap: ldmatrix.x4, fma.rn.f32.",
 )
 @click.option(
     "--table", "as_table", is_flag=True, help="List multiplies by rate, with their share of the best of their type."

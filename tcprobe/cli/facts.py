@@ -89,17 +89,17 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
     each.
 
-    Without --arch it takes the arch with the strongest method, then the newest, of those measured in ./results, or else
-    of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side. What nobody measured on an
-    arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table for each selector. An operand
-    in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given by --swizzle, --major, --lbo,
-    --sbo, --base-offset, --start. An operand in tensor memory, or all that an instruction has there, is shown for --m,
-    --n, --scale-vec, --multicast. --why lists the probe, the code, the anchor, the assumption, and how sure it is.
-    --json prints one object a line.
+    Without --arch it takes, of the archs measured in ./results or else of all, the one with the strongest method;
+    of several such the newest. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
+    What nobody measured on an arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table
+    for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
+    by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
+    instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
+    anchor, the assumption, and how sure it is. --json prints one object a line.
     """
     name, selector, explained = show["name"], show["selector"], show["why"]
     view = _drawings(show, "--json has everything" if as_json else "--why draws nothing" if explained else None)
-    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, show), as_json, show)
+    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, show), layers, as_json, show)
     if not patterns:
         return
     from tcprobe.ask import why
@@ -199,7 +199,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
-def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked) -> tuple[str, ...]:
+def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
     from tcprobe.isa.instruction import Instruction
 
@@ -209,7 +209,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked)
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])
-            tensor_memory_shown.shown(one, show, as_json)
+            tensor_memory_shown.shown(one, show, layers, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 

@@ -58,8 +58,9 @@ def numerics(
 ) -> None:
     """Say what a multiply computes: which products enter one sum, what is cut, and how D is rounded.
 
-    PTX leaves this open. It was measured on a GPU, or, for archs that were not, research codes publish it. --a and --b
-    give D of one dot product with every step. --bound says how far a dot product can be from the exact one.
+    PTX leaves this open. tcprobe measured it on a GPU; for an arch that it did not measure, it takes what published
+    research code says. --a and --b give D of one dot product with every step. --bound says how far a dot product can
+    be from the exact one.
     """
     from tcprobe.isa import names
 

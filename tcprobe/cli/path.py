@@ -35,7 +35,11 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
     "--ld", type=Number(1), metavar="ELEMENTS", help="Stride from line to line in global memory. Default: no gaps."
 )
 @click.option(
-    "--type", "kind", type=ElementType(), metavar="T", help="Its element type, which is FRAGMENT's; or s4, of s8."
+    "--type",
+    "kind",
+    type=ElementType(),
+    metavar="T",
+    help="The tile's element type: FRAGMENT's, or s4 where that is s8.",
 )
 @PLACE
 @SWIZZLE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.cli.wrapping import Style, line, stated_width
+from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, NAME, Style, line, stated_width
 from tcprobe.fit import Fit, Formula
 from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
@@ -32,12 +32,12 @@ if TYPE_CHECKING:  # brings NumPy along
 ERRATUM = "errata"
 
 STYLE: dict[str, Style] = {
-    CONFIRMED: {"fg": "green"},
-    DIFFERS: {"fg": "red"},
-    NOT_COVERED: {"dim": True},
-    "measured": {"fg": "green"},
-    "refused": {"fg": "yellow"},
-    "failed": {"fg": "red"},
+    CONFIRMED: GOOD,
+    DIFFERS: BAD,
+    NOT_COVERED: LESS,
+    "measured": GOOD,
+    "refused": DOUBT,
+    "failed": BAD,
 }
 
 
@@ -111,7 +111,7 @@ def run_summary(report: Report, results: Results) -> None:
         count = f"{len(report.beside)} {'tables' if report.kind == TABLE else 'findings'}"
         say(f"{count} measured before stay; the new outcome is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
-        click.echo(click.style("contradiction: ", fg="red") + escaped(contradiction), err=True)
+        click.echo(click.style("contradiction: ", **BAD) + escaped(contradiction), err=True)
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
     _documented(report.documented)
@@ -173,7 +173,7 @@ def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
         title = f"{saved.table.threads} threads x {saved.table.elements} elements, {fit.verdict}"
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
-            click.echo(click.style(f"  {name:<8}", fg="cyan") + text)
+            click.echo(click.style(f"  {name:<8}", **NAME) + text)
         named_parts(fit.formulas.values())
         if fit.contradiction:
             click.echo(f"  not linear: {fit.contradiction}")
@@ -240,7 +240,7 @@ def _explained(judged: Sequence[tuple[Fragment, Found, Verdict]]) -> None:
         if v.verdict == DIFFERS and v.erratum:
             by_erratum.setdefault((v.reference, v.detail.split(":")[0], v.erratum), []).append(fragment.id)
     for (reference, where, words), ids in by_erratum.items():
-        line(f"known erratum of {reference}, {where}: {words}: {', '.join(ids)}", "known erratum", fg="yellow")
+        line(f"known erratum of {reference}, {where}: {words}: {', '.join(ids)}", "known erratum", **DOUBT)
 
 
 def agreement(repetitions: Sequence[Repetition]) -> None:
@@ -251,7 +251,7 @@ def agreement(repetitions: Sequence[Repetition]) -> None:
         line(f"{first} against {other}: {same} fragments have the same table, {differ} another")
     for a in repetitions:
         if not a.same:
-            click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', fg='red')}")
+            click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', **BAD)}")
 
 
 def difference(both: Difference, everything: bool, changed_only: bool) -> None:
@@ -265,7 +265,7 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     line(f"{title}: {counts}; absent: {missing}", title, bold=True)
     line(f"tables: {'; '.join(dict.fromkeys(both.sources))}")
     for change in both.changed:
-        click.echo(click.style("  changed ", fg="red") + change.id)
+        click.echo(click.style("  changed ", **BAD) + change.id)
         for words in change.lines():
             line(f"    {words}")
     if changed_only:

@@ -63,7 +63,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
 
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        tensor_memory.located(placed, sought, as_json)
+        tensor_memory.located(placed, sought, (layers, name), as_json)
         return
     tensor_memory.require_none(sought)
     if meaning := shared_operand.in_shared_memory(fragment):
@@ -155,7 +155,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     from tcprobe.store import names
 
     if (form := tensor_memory.form(instruction)) and form.multiplies:
-        trace_tensor_memory.answer(form, name, sought, as_json)
+        trace_tensor_memory.answer(form, (layers, name), sought, as_json)
         return
     tensor_memory.require_none(sought)
     multiply, tables, note = names.multiply(instruction, name, layers)
@@ -215,10 +215,10 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
 
     NumPy gives D of whole numbers. The measured arithmetic (`tcprobe numerics`) gives D of random floats, bit by bit.
 
-    The CUDA header moves fragments. Factors in shared memory are written by the formula and the line of `tcprobe
-    descriptor`, with every swizzle and major; A is tried in registers and in shared memory. INSTRUCTION is a shortened
-    name or a pattern. Without one, every form that the GPU has is tried (warpgroup forms with N 8, 24, 64, 128 and
-    256), sparse forms under each selector with random metadata. It also shows which slots are never read, and that a
+    The CUDA header loads and stores fragments. Factors in shared memory are written with what `tcprobe descriptor`
+    prints, for every swizzle and major; A is tried in registers and in shared memory. INSTRUCTION is a shortened name
+    or a pattern. Without one, every form that the GPU has is tried (warpgroup forms with N 8, 24, 64, 128 and 256),
+    sparse forms under each selector with random metadata. It also shows which slots are never read, and that a
     wrong layout fails. Exit code 1 if something is wrong.
     """
     from tcprobe.cli import answers

@@ -43,7 +43,7 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
     "--fill",
     type=Given(),
     metavar="VALUE",
-    help="What the others become, or without --mask all: a number, 'row * 16 + col'.",
+    help="What the elements that --mask leaves out become; without --mask, all of them: a number, 'row * 16 + col'.",
 )
 @NAME
 @NAMESPACE

@@ -11,7 +11,7 @@ import click
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import notes
 from tcprobe.cli.printing import STYLE, bold, named_parts, verdict_line
-from tcprobe.cli.wrapping import line, width
+from tcprobe.cli.wrapping import NAME, line, width
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
@@ -132,7 +132,7 @@ def _formulas(cell: Cell, folds: bool = True) -> None:
     fit, say = fitted(cell.table), partial(line, folds=folds)
     for name in cell.table.outputs:
         formula, head = fit.formulas[name], f"  {name} = "
-        say(head + (str(formula) if formula else "no closed form"), head, fg="cyan")
+        say(head + (str(formula) if formula else "no closed form"), head, **NAME)
     named_parts(fit.formulas.values())
     if fit.contradiction:
         say(f"  not linear: {fit.contradiction}")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tcprobe.references.shared_memory.catalogue import Options
 
 MOST_IMAGES, MOST_CELLS_DRAWN = 1 << 20, 1 << 14
+INK = (17, 17, 17)  # on the light colours of banks, whatever the theme has as its black
 
 
 BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits in an element: 1, 2, 4, ... 128.")
@@ -79,7 +80,7 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
         wrapping.line(line)
 
 
-@swizzle.command(short_help="Where offsets go.")
+@swizzle.command(short_help="Where a swizzle moves offsets.")
 @click.argument("named", metavar="B,M,S", type=SwizzleType())
 @click.argument("offsets", metavar="A..B")
 @JSON
@@ -183,7 +184,7 @@ def draw(
         return
     click.echo(title)
     for pieces in bankdraw.lines(picture, shutil.get_terminal_size().columns):
-        click.echo("".join(text if c is None else click.style(text, fg="black", bg=c) for text, c in pieces))
+        click.echo("".join(text if c is None else click.style(text, fg=INK, bg=c) for text, c in pieces))
 
 
 @swizzle.command(short_help="What documents claim about these layouts.")

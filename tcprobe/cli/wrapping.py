@@ -18,9 +18,16 @@ USUAL = 80
 class Style(TypedDict, total=False):
     """How a word looks on a terminal."""
 
-    fg: str
+    fg: int
     bold: bool
-    dim: bool
+
+
+# of the 256 colours, which no theme changes: each has a contrast of at least 4.4 to white and to black
+GOOD: Style = {"fg": 28}
+BAD: Style = {"fg": 131, "bold": True}
+DOUBT: Style = {"fg": 130}
+NAME: Style = {"fg": 63}
+LESS: Style = {"fg": 243}
 
 
 def stated_width() -> int | None:

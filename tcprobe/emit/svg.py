@@ -43,12 +43,14 @@ def picture(cell: Cell) -> str:
 
 
 def captioned(cell: Cell) -> str:
-    """The matrix of one table below its name and its formulas."""
+    """The matrix of one table below its name and its formulas, on a ground of its own."""
     lines = [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
     named = manual_names(fitted(cell.table).formulas.values())
     head = drawing.heading([f"{cell.fragment.id} on {cell.arch}", *lines, *([named] if named else [])])
     drawings = [head, *_matrices(cell, drawing.lane_i, "lane:i of ", SMALL)]
-    return drawing.svg(drawing.below(drawings), f"{cell.fragment.id}: the lane and the number i of each element")
+    return drawing.svg(
+        drawing.grounded(drawing.below(drawings)), f"{cell.fragment.id}: the lane and the number i of each element"
+    )
 
 
 def pieces(cell: Cell) -> int:

@@ -2,7 +2,7 @@
 
 Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
 A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell has a title.
-Colours are classes, so that a page or a dark ground can change them; the ground is transparent.
+Colours are classes, so that a page or a dark ground can change them; the ground is transparent unless `grounded`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LIGHT = ("#ccd9fd", "#fee6b6", "#defeea", "#fdbbd7", "#8ea2d6", "#f3ba47", "#a8d
 DARK = ("#234975", "#624b22", "#24594c", "#822942", "#0b2038", "#2f2107", "#083127", "#511224")
 FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"  # some programs know no generic family
 INK, DARK_INK = "#111111", "#f4f4f4"
+GROUND, DARK_GROUND = "#fdfdfc", "#15161a"
 Label = Callable[[Stretch, str], str]
 
 
@@ -48,6 +49,13 @@ def style() -> str:
 def colour(thread: int) -> int:
     """0 to 7: the hue by thread & 3, the tone by (thread >> 2) & 1."""
     return (thread & 3) + 4 * (thread >> 2 & 1)
+
+
+def grounded(drawing: Drawing) -> Drawing:
+    """With a ground of its own: for where the page around it may be dark while the reader's system is light."""
+    ground = '<rect class="g" width="100%" height="100%"/>'
+    light_or_dark = f".g{{fill:{GROUND}}}@media (prefers-color-scheme:dark){{.g{{fill:{DARK_GROUND}}}}}"
+    return Drawing([f"<style>{light_or_dark}</style>", ground, *drawing.parts], drawing.width, drawing.height)
 
 
 def svg(drawing: Drawing, label: str) -> str:

@@ -108,25 +108,32 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
 def alike(wanted: Fragment) -> list[Fragment]:
     """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
     size = (wanted.rows, wanted.cols, wanted.elements)
-    others = {
+    lengths = frozenset(size[:2]) if wanted.role in WHOLE else frozenset[int]()
+    return [
+        fragment for fragment in _of_size(wanted.threads, lengths, wanted.products, size) if fragment.id != wanted.id
+    ]
+
+
+@cache
+def _of_size(threads: int, lengths: frozenset[int], products: int, size: tuple[int, int, int]) -> tuple[Fragment, ...]:
+    """All fragments of so many rows, columns and elements a thread, of instructions that have these lengths."""
+    by_id = {
         fragment.id: fragment
-        for row in _of_like_shape(wanted)
-        if row.products == wanted.products
+        for row in _of_like_shape(threads, lengths)
+        if row.products == products
         for operand in row.operands
         if (operand.rows, operand.cols, operand.elements) == size
         for fragment in (row.fragment(operand.name),)
-        if fragment.id != wanted.id
     }
-    return list(others.values())
+    return tuple(by_id.values())
 
 
-def _of_like_shape(wanted: Fragment) -> Iterator[Instruction]:
+def _of_like_shape(threads: int, lengths: frozenset[int]) -> Iterator[Instruction]:
     """The instructions that may have such an operand; those that cannot, by the shape in their id, are not made."""
-    sides = {wanted.rows, wanted.cols} if wanted.role in WHOLE else set()
-    for forms in (one for one in instructions().parts if one.threads == wanted.threads):
+    for forms in (one for one in instructions().parts if one.threads == threads):
         for id_ in forms:
             m, n, k = map(int, named.groups()) if (named := _SHAPE.search(id_)) else (0, 0, 0)
-            if not named or sides <= {m, n, k, k // 2}:
+            if not named or lengths <= {m, n, k, k // 2}:
                 yield forms[id_]
 
 

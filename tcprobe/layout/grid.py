@@ -120,6 +120,8 @@ def _row(cells: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
 
 def _continues(before: Stretch, piece: Stretch, size: int) -> bool:
     """Whether all holders go on in the same register."""
+    if piece.holders and not piece.holders[0][1] % size:
+        return False
     expected = tuple((thread, i + before.span) for thread, i in before.holders)
     return piece.holders == expected and all(i % size for _, i in piece.holders)
 

@@ -154,7 +154,7 @@ def scale_images(fragment: Fragment, turn: int) -> Bytes:
 def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
     """(D slots by A slot, bytes of scale_a and of scale_b by A slot and D slot met there).
 
-    ProbeError where an answer is none that one product with one scale of each operand can give.
+    ProbeError where one product with one scale of each operand cannot give an answer.
     """
     a, n = instruction.fragment("a"), instruction.shape.n
     answers = raw.reshape(IMAGES, 1 + a.slots, -1).astype(np.int64)

@@ -136,7 +136,7 @@ class ProvedNumbers:
 
     @property
     def spread(self) -> float:
-        """By how much two runs of a number agree at worst; ProbeError where there are no numbers."""
+        """The largest difference between two runs of a number; ProbeError where there are no numbers."""
         if not self._spreads:
             raise ProbeError(next(iter(self.refused.values()), "no loop gave a number."))
         return round(max(self._spreads), 4)

@@ -88,7 +88,7 @@ class TimedMove:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
     def _before(self) -> Lines:
-        """Shared memory of zeros; the lane's address: its number times word 0 of the plan, behind BASE."""
+        """Shared memory of zeros; a lane's address is BASE + its number * word 0 of the plan."""
         return [
             "and.b32 %address, %lane, 31;",
             "mul.lo.u32 %address, %address, %word0;",

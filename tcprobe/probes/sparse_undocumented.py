@@ -157,7 +157,7 @@ class NibblesExperiment(Dialogue):
 
 @dataclass(frozen=True)
 class SelectorExperiment(Dialogue):
-    """A selector that PTX does not give the instruction. That it is refused, or costs the device, is a finding."""
+    """A selector that PTX does not allow for the instruction. A refusal or a lost device is a finding, too."""
 
     instruction: Instruction
     selector: int

@@ -177,7 +177,7 @@ def images(count: int, rounded: bool) -> list[Bytes]:
 
 
 def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
-    """What four images of copied bytes spell, NOWHERE where nothing was copied."""
+    """What four images of copied bytes encode, NOWHERE where nothing was copied."""
     if not rounded:
         return _spelled(list(read), np.ones(len(read[0]), np.bool_))
     words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]

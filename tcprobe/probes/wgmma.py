@@ -160,7 +160,7 @@ def _ones_by_k(size: tuple[int, int, int], one: int, k_of_lines: tuple[int, ...]
 
 
 def spoken(instruction: Instruction, words: Words, images: int) -> Ints:
-    """The numbers that words of codes spell; ProbeError where an answer is none that a single one can give."""
+    """The numbers that words of codes encode; ProbeError where an answer is none that a single one can give."""
     wrong = words & (ODD | 1 | 1 << images - 1) != 1
     if wrong.any():
         at = np.argwhere(wrong)[0].tolist()

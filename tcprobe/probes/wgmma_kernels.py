@@ -1,6 +1,6 @@
 """PTX of warpgroup multiplies: one matrix in shared memory runs through images, D is packed or goes out raw.
 
-The *coded* matrix (B, or A behind a descriptor) is all one, then spells each bit of its elements' numbers, then is all
+The *coded* matrix (B, or A behind a descriptor) is all one, then encodes each bit of its elements' numbers, then is all
 zero. Three kinds of kernel:
 
 - registers: A in registers, of which the slot with the block's number alone is one; for every D slot that answers (FEW:
@@ -250,7 +250,7 @@ def _answers(instruction: Instruction) -> list[str]:
 
 
 def _meetings(instruction: Instruction) -> list[str]:
-    """By block (y, x) a count, then a word for every D slot that answered: its number, and what it spelled."""
+    """By block (y, x) a count, then a word for every D slot that answered: its number, and what it encoded."""
     slots = instruction.fragment("d").elements
     return [
         f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; mad.lo.u32 %count, %slots, {ANSWER_BYTES}, %count;",

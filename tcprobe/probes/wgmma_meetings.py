@@ -16,7 +16,7 @@ from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
 
 
 def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
-    """By A slot the `n` words that it gave; ProbeError where it gave another number of them."""
+    """By A slot the `n` words that it gave; ProbeError where it gave more or fewer."""
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
     counts = words[:, 0]
     if (counts != n).any():
@@ -29,7 +29,9 @@ def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
 
 
 def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
-    """(D slot, element of B) of every word; ProbeError where one is not an answer, or of what there is not."""
+    """(D slot, element of B) of every word; ProbeError where a word is no answer, or names a slot or an element that
+    does not exist.
+    """
     if (words & (ODD | BAD)).any():
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
     d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)

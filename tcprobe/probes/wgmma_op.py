@@ -168,7 +168,7 @@ def behind(instruction: Instruction, name: str) -> SharedOperand:
 
 
 def values(kind: str, raw: Array) -> Ints:
-    """Whole numbers from their bit patterns; 99 for one that is not among VALUES."""
+    """Whole numbers from their bit patterns; 99 for a pattern that is not among VALUES."""
     row = dtype(kind)
     known = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
     patterns = np.array(sorted(known))

@@ -41,7 +41,7 @@ class Load:
     from_code: bool = True
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Every used slot gets its element; an unused one holds something that is none."""
+        """Every used slot gets its element; an unused one holds something that is no element."""
         memory, table = unpack(launch.inputs[0], self.fragment.slot_bits), tables.table(self.fragment)
         places, used = positions(table, self.fragment, InMemory(self.layout, launch.ldm))
         registers = np.full((len(memory), table.points), 1, memory.dtype)
@@ -124,8 +124,8 @@ def experiments() -> list[MemoryExperiment]:
 def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
     """The table of element numbers row * cols + col by slot, -1 meaning unused.
 
-    Every element must be held as often as the slots allow: so it is on every GPU seen, and a probe that went
-    wrong rarely leaves it so. A GPU that needs less would have to be looked at before anything is published.
+    Every element must be held as often as the slots allow. That is so on every GPU seen, and rarely after a probe that
+    went wrong. A GPU where it is not so must be looked at before anything is published.
     """
     rows, cols = fragment.rows, fragment.cols
     held = Counter(numbers)

@@ -1,7 +1,7 @@
 """What others published, one module per source, in that source's own terms.
 
 A reference is a module of this package with NAME, SOURCE, ERRATA and
-`claim(fragment, device) -> Claim | str`, the string being the reason why it says nothing. PER_ARCH = False says that
+`claim(fragment, device) -> Claim | str`, where a string is the reason why it says nothing. PER_ARCH = False says that
 its claims are the same for every arch.
 """
 

@@ -64,7 +64,7 @@ def halved(row: int) -> int:
 
 
 def loaded(at: Landing, shape: str, number: int) -> Slot:
-    """The register that a tcgen05.ld of a shape leaves a cell in, loads following each other from column 0 on."""
+    """The register in which a tcgen05.ld of a shape leaves a cell; loads follow each other from column 0 on."""
     table = cute_tensor_memory.table(shape, number)
     warp, inside = divmod(at.lane, WARP_LANES)
     lane_base, row = divmod(inside, table.extent["row"])

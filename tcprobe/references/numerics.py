@@ -21,9 +21,8 @@ HALVES, TF32, BYTES = ("f16", "bf16"), ("tf32",), ("e4m3", "e5m2")
 
 
 class Published(NamedTuple):
-    """What is said of `types` on the archs of a chip; `families`: of which instructions; None: not said.
-
-    `depth`: of which k alone.
+    """What a source says of `types` on a chip's archs. `families` are the instructions it speaks of, None if it does
+    not say; `depth` is the only k.
     """
 
     chip: str
@@ -38,7 +37,7 @@ class Published(NamedTuple):
     depth: int | None = None
 
     def about(self, family: str) -> str:
-        """What the source adds, and of which instructions it speaks where an instruction's family is none of them."""
+        """What the source adds; where it does not name an instruction's family, which ones it does name."""
         other = "" if family in self.families else f"of {' and '.join(self.families)}"
         return "; ".join(filter(None, (other, self.words)))
 

@@ -247,5 +247,6 @@ def _checked(request: Request) -> Request:
     """The request; of findings that only a GPU shows, of GPUs. UsageError where it means nothing, or cannot be."""
     only_live = all(isinstance(one, Dialogue) for one in select(request.patterns, request.family))
     if only_live and request.method == "sass":
-        raise UsageError(f"findings of {request.family} are measured on a GPU, not read from machine code.")
+        asked_for = request.family or ", ".join(request.patterns)
+        raise UsageError(f"what is asked for, {asked_for}, is measured on a GPU, not read from machine code.")
     return Request(**(vars(request) | {"method": "live"})) if only_live else request

@@ -1,4 +1,4 @@
-"""One line of nvdisasm's output as an CodeLine: guard, opcode with modifiers, operands.
+"""One line of nvdisasm's output as a CodeLine: guard, opcode with modifiers, operands.
 
 >>> from tcprobe.sass.decode import instruction
 >>> instruction("@!P0 LDG.E.64 R4, desc[UR4][R2.64+0x10] ;", 0x30).opcode

@@ -87,7 +87,7 @@ def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], kn
     """What the code of multiplies shows on `arch`; `known` gives the wmma tables of the arch.
 
     For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
-    follows. Of a form whose code is not followed nothing is made. What contradicts the others, or what references
+    follows. A form whose code is not followed gives nothing. What contradicts the others, or what references
     state, has the status failed.
     """
     allowed = [i for i in instructions if i.target.on(arch) and i.target.name[-1].isdigit()]

@@ -35,7 +35,7 @@ computed = partial(registry.computed, into=EMULATION)
 
 @named("CALL.REL.NOINC")
 def call(m: Machine, target: Argument) -> None:
-    """Continue at a routine, all lanes together; RET comes back. As calls are few within each other, code ends."""
+    """Continue at a routine, all lanes together; RET comes back. Calls are nested only so deep, so the code ends."""
     must(target.kind == "immediate" and bool(m.active.all()), "a call on which lanes disagree")
     must(m.next is not None and len(m.returns) < DEPTH, "calls this deep within each other are not modelled")
     m.returns.append(m.next or 0)

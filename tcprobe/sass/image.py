@@ -1,7 +1,7 @@
 """A cubin of anybody: its arch, and of every function the code, registers, stack and linked routines.
 
 Unlike `sass.elf`, which takes what ptxas wrote just now, this reads what a stranger gives: every offset is held against
-the file before it is followed, and nothing is made room for that a header states.
+the file before it is followed, and no memory is reserved because a header asks for it.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class _Disassembler:
         return names
 
     def _some(self, words: Words) -> list[str | None]:
-        """Those that nvdisasm takes: without what it names as refused, or in halves where it names nothing."""
+        """The code that nvdisasm takes: without what it names as refused; if it names nothing, by halves."""
         if not len(words) or self._calls >= MOST_CALLS:
             return [None] * len(words)
         taken, refused = self._call(words)

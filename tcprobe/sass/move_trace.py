@@ -111,7 +111,9 @@ def follow_load(load: Load, code: Code, ldm: int) -> Followed:
 
 
 def opcode_of(instruction: Instruction, code: Code) -> str | None:
-    """The opcode that a form is, of what the lanes are given, registers in order; None if it is not just one."""
+    """The opcode that a form becomes when the lanes are given this, with registers in order; None if it is not a
+    single one.
+    """
     words, values = instruction.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
     images = [Image(IN, values.view(np.uint8)), Image(OUT, np.zeros(4 * words * WARP, np.uint8))]
     try:

@@ -146,7 +146,7 @@ def _holds(stored: Words, halves: Ints) -> bool:
 
 
 def _fits(witness: Witness, number: int) -> Bools:
-    """From where each half that a move made may be, (lanes, halves, sources): from anywhere if it is not stored."""
+    """Where each half that a move made may come from, (lanes, halves, sources); anywhere if it is not stored."""
     move, halves = witness.followed.moves[number], witness.halves
     sources = _sources(move).reshape(-1)
     fits = np.ones((WARP, 2 * move.words, len(sources)), bool)

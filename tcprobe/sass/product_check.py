@@ -1,4 +1,4 @@
-"""Whether the tensor-core instructions of a multiply amount to the whole product, by the tables of its operands.
+"""Whether the tensor-core instructions of a multiply form the whole product, by the tables of its operands.
 
 The words that an instruction takes hold a block of A and a block of B, each product of a warp its own; together the
 instructions must form every A[m][k] x B[k][n] once, start from C and end in D, all in the right places, in the types

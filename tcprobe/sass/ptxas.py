@@ -1,7 +1,7 @@
 """ptxas at work on a module of probes: a cubin of those that it takes, and why it refuses the others.
 
-A refusal belongs to a kernel: ptxas names its line, or stumbles over it (ends by a signal, or without a word) when
-given that kernel alone, though it assembles an empty one. All else is a failure of the tool.
+A refusal belongs to a kernel: ptxas names its line, or crashes on that kernel alone (ends by a signal, or without a
+message) although it assembles an empty one. Everything else is a failure of the tool.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def call(program: str, arch: Arch, text: str, cubin: Path) -> list[str]:
 
 @dataclass
 class Assembler:
-    """Assembles for `row`, each module into the file `cubin`. `stumbles` counts ends of ptxas without a reason."""
+    """Assembles for `row`, each module into the file `cubin`. `stumbles` counts how often ptxas ended for no reason."""
 
     tools: Toolchain
     row: Arch
@@ -106,7 +106,7 @@ class Assembler:
         return attempt(self.scratch, call(self.tools.ptxas, self.row, text, self.cubin), self.tools.limit)
 
     def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
-        """ptxas failed without naming a kernel: find out by halves over which, or that it is unfit."""
+        """ptxas failed without naming a kernel: find the kernel by halves, or that ptxas is unfit."""
         if not self.stumbles and not self.assemble_nothing():
             raise self.unfit(words)
         self.stumbles += 1

@@ -1,6 +1,6 @@
 """Forms that rest on another arch: a tensor-core opcode with the very same encoding, whose layout is known there.
 
-That is weaker than what an arch shows itself: it takes for granted that one encoding means one layout on all archs.
+That is weaker than what an arch shows itself: it assumes that one encoding means one layout on all archs.
 Known is what was measured live, through an mma form that is the opcode alone, and what is anchored through wmma. Where
 two archs know an encoding's layout otherwise, none counts.
 """

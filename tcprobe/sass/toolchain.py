@@ -142,7 +142,7 @@ def known_targets(ptxas: str, limit: float = LIMIT) -> frozenset[str]:
 
 
 def call(command: Sequence[str], limit: float = LIMIT) -> CompletedProcess[str]:
-    """Run a tool that is not expected to stumble; EnvironmentUnfitError as `attempt`, and if it crashes."""
+    """Run a tool that is not expected to crash; EnvironmentUnfitError as `attempt`, and if it crashes."""
     try:
         with Scratch() as scratch:
             return survived(attempt(scratch, command, limit))

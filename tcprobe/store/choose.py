@@ -87,6 +87,7 @@ class Layers:
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
+        self._layouts: dict[tuple[str, str, str], str | None] = {}  # by experiment, operand and arch
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
@@ -164,6 +165,12 @@ class Layers:
 
     def layout(self, fragment: Fragment, arch: str) -> str | None:
         """The layout id of the table that counts on an arch, None if there is none. Quick where it is published."""
+        key = (fragment.experiment, fragment.operand, arch)
+        if key not in self._layouts:
+            self._layouts[key] = self._layout(fragment, arch)
+        return self._layouts[key]
+
+    def _layout(self, fragment: Fragment, arch: str) -> str | None:
         for layer, name, method in self._places([arch]):
             if layer.name == PUBLISHED:
                 layout = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
@@ -256,6 +263,8 @@ class Layers:
         """Whether there can be such a file: a folder is listed once that many are looked for in it."""
         arch, method, experiment = key
         place = (layer.name, arch, method)
+        if place in self._listed:
+            return experiment in self._listed[place]
         self._looked[place] += 1
         if self._looked[place] == MANY:
             with suppress(DataError):  # which reading says again, of each file

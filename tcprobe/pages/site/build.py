@@ -60,7 +60,7 @@ STATIC = (
 
 
 def build(facts: Facts) -> dict[str, str]:
-    """Text by address; a second process makes the pages of fragments and the data, where it can."""
+    """Text by address; a second process makes the pages of fragments and layouts and the data, where it can."""
     fragments = beside(lambda: {**_rendered(fragment_views(facts)), **dict(_others(facts))})
     written = _rendered(other_views(facts))
     return {**fragments(), **written, **dict(search_table.files(facts, written))}
@@ -71,8 +71,9 @@ def _rendered(some_views: Iterable[View]) -> dict[str, str]:
 
 
 def fragment_views(facts: Facts) -> Iterator[View]:
-    """The pages of fragments, those that have moved among them."""
+    """The pages of fragments, those that have moved among them, and of layouts."""
     yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
+    yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
@@ -84,7 +85,6 @@ def other_views(facts: Facts) -> Iterator[View]:
     yield from made
     yield from index_view.shapes(facts)
     yield from (instruction_view.view(facts, name) for name in facts.instructions)
-    yield from (layout_view.view(facts, id_) for id_ in facts.tables)
     yield from (list_views.arch(facts, name) for name in facts.archs)
     yield from shared_views.views(facts)
     yield from guide_views.views(facts)

@@ -35,7 +35,7 @@ def view(facts: Facts, name: str) -> View:
         "every_n": every_n,
         "arch": arch,
         "axis": words.axis(row.fragments[0]),
-        "what": instruction_words.what(row),
+        "what": instruction_words.what(row, every_n),
         "targets": instruction_words.targets(row),
         "strip": [name for name in facts.archs if _there(by_operand, name)],
         "operands": [_operand(by_operand[o], cell, arch) for o, cell in at.items()],

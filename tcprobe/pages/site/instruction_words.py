@@ -10,7 +10,7 @@ from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 
 
-def what(instruction: Instruction) -> str:
+def what(instruction: Instruction, every_n: bool = False) -> str:
     """What an instruction does, in words, and where operands are that are in no registers."""
     beyond = [o.name for o in instruction.operands if o.place is not Place.REGISTERS and o.role is not Role.SOURCE]
     shared = f" Not in registers: {', '.join(beyond)}." if beyond and instruction.multiplies else ""
@@ -21,7 +21,7 @@ def what(instruction: Instruction) -> str:
     shape = instruction.shape
     if not shape.m:
         return f"D = A B + C; M and N are in a descriptor, K is {shape.k}.{shared}"
-    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {shape.n}.{shared}"
+    return f"D = A B + C: {products}{shape.m} x {shape.k} times {shape.k} x {'N' if every_n else shape.n}.{shared}"
 
 
 def targets(instruction: Instruction) -> str:

@@ -61,7 +61,7 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
 
 
 def pattern(name: str, options: Options) -> tuple[Pair, Options]:
-    """The extent after which the pattern of a layout repeats, and the options with a width: bytes where none is said.
+    """The extent after which the pattern of a layout repeats, and the options with a width: bytes where none is given.
 
     UsageError where a name has no such extent of its own, and for an unknown name.
     """

@@ -75,7 +75,7 @@ class CuteAtom(NamedTuple):
 def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
     """The atom that a name such as Layout_K_SW64_Atom<half_t> means, None if it is none of these.
 
-    UsageError where the width of elements is not known, from <T> or `bits`, is said twice and differs, or is more than
+    UsageError where neither <T> nor `bits` gives the width of elements, where the two differ, or where it is more than
     the atom swizzles as one piece.
     """
     text = re.sub(r"\s|(?:cute|GMMA|UMMA|SM90|SM100)::", "", name)

@@ -42,7 +42,7 @@ MANUAL, MEASURED = "CUDA driver API", "measured"
 class TensorMap(NamedTuple):
     """`dims`, `box`, `steps` of each coordinate, inner first; `strides` in bytes, of all but the inner one.
 
-    `address` and `place` are of the tensor and of the map itself, as far as their alignment goes.
+    `address` and `place` are those of the tensor and of the map itself; only their alignment counts.
     """
 
     type: int
@@ -89,9 +89,8 @@ class TensorMap(NamedTuple):
 
 
 class MapRule(NamedTuple):
-    """What the driver refuses: `name` begins with the argument that is to blame; `checked`: whether it really does.
-
-    It is a rule of archs from number `since` on and below `until`.
+    """What the driver refuses: `name` begins with the argument at fault; `checked` says whether the driver really
+    refuses it. The rule holds from arch number `since` on and below `until`.
     """
 
     name: str
@@ -280,7 +279,7 @@ def rules_on(number: int) -> list[MapRule]:
 
 
 def broken(made: TensorMap, number: int = 90) -> list[MapRule]:
-    """The rules of an arch that a map breaks; if the driver checks none of them, it takes the map all the same."""
+    """The rules of an arch that a map breaks; if the driver checks none of these, it accepts the map."""
     return [rule for rule in rules_on(number) if rule.breaks(made)]
 
 

@@ -6,7 +6,7 @@
  * @typedef {{rows: number, cols: number, bits: number, column: boolean, padding: number, swizzle: number[],
  *   block: number, access: string}} Tile
  */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const BANKS = 32, WORD = 4, WARP = 32, SHARED = 228 * 1024, PADDING = 1 << 16, MOST = 20, START = 128;
   const SIDE = 1e6, BANK_BITS = 7;
 
@@ -115,9 +115,9 @@
       at.slice(first, first + size).forEach((address, n) => {
         if (address === null) return;
         const bank = Math.floor(address / unit) % ((BANKS * WORD) / unit), word = rule.passes === "words" ? Math.floor(address / unit) : n;
-        if (!banks.has(bank)) banks.set(bank, new Map());
-        const words = banks.get(bank);
+        const words = banks.get(bank) || new Map();
         words.set(word, (words.get(word) || []).concat(first + n));
+        banks.set(bank, words);
       });
       found.push({ first, size, unit, banks, passes: Math.max(0, ...Array.from(banks.values(), (words) => words.size)) });
     }
@@ -198,7 +198,7 @@
           const line = make("tr"), head = make("th", `phase ${number}, pass ${pass}`);
           line.append(head);
           for (let bank = 0; bank < BANKS / wide; bank++) {
-            const words = phase.banks.get(bank), lanes = words ? Array.from(words.values())[pass] : undefined;
+            const words = phase.banks.get(bank) || new Map(), lanes = Array.from(words.values())[pass];
             const td = make("td", lanes ? lanes.join(" ") : "");
             td.colSpan = wide;
             if (lanes) td.className = "c" + colour(lanes[0]) + (words.size > 1 ? " met" : "");

@@ -52,7 +52,7 @@ globalThis.tcprobe.page = function comparePage() {
   /** A pasted table as a side. @returns {Side} */
   function pasted(/** @type {any} */ stated, /** @type {Side} */ like) {
     const { threads, elements, outputs, cells } = stated, nothing = outputs.map(() => null);
-    const layout = { id: "", in: [["lane", threads], ["i", elements]], out: outputs, values: outputs.map((_, at) => cells.map((cell) => (cell || nothing)[at])) };
+    const layout = /** @type {Layout} */ ({ id: "", in: [["lane", threads], ["i", elements]], out: outputs, values: outputs.map((_, at) => cells.map((cell) => (cell || nothing)[at])) });
     const size = sizeOf(like.id, layout, like.kind), room = (/** @type {number} */ own) => Math.max(MOST_ROWS, own);
     size.rows = Math.min(size.rows, room(like.size.rows));
     size.cols = Math.min(size.cols, room(like.size.cols));

@@ -13,9 +13,10 @@
  * @typedef {{agreed: number, given: number, notStated: number, first: string[], renumbered: boolean,
  *   diagnosis: string[], elsewhere: string[], holes: string[]}} Against
  * @typedef {Map<number, number>} Order
+ * @typedef {[Order, Order]} Orders of lanes, of elements
  * @typedef {Map<string, number[]>} Given by "thread,i"
  */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const NUMBER = /^-?[0-9]+$/, SHOWN = 60;
 
   /** A template of Python's format. @param {string} words @param {...unknown} values */
@@ -165,12 +166,13 @@
   const identity = (/** @type {number[]} */ of) => /** @type {Order} */ (new Map(of.map((number) => [number, number])));
   const fits = (cells, truth, [lanes, elements]) => cells.every(([lane, i, cell]) => same(truth.get(lanes.get(lane) + "," + elements.get(i)), cell));
 
+  /** @returns {Orders | null} */
   function asTheyAre(cells, truth) {
-    const orders = [identity(cells.map(([lane]) => lane)), identity(cells.map(([, i]) => i))];
+    const orders = /** @type {Orders} */ ([identity(cells.map(([lane]) => lane)), identity(cells.map(([, i]) => i))]);
     return fits(cells, truth, orders) ? orders : null;
   }
 
-  /** Which lanes and which elements are meant, one of the two reordered or both. */
+  /** Which lanes and which elements are meant, one of the two reordered or both. @returns {Orders | null} */
   function reordered(cells, truth, measured) {
     const lanes = identity(cells.map(([lane]) => lane)), elements = identity(cells.map(([, i]) => i));
     for (const which of [() => lanes, () => matched(cells, truth, 0, measured.threads), () => byContents(cells, truth)]) {
@@ -246,7 +248,7 @@
   function elementWords(/** @type {Order} */ elements, /** @type {Held} */ fragment, /** @type {Rules} */ rules) {
     const size = Math.max(1, Math.floor(fragment.register / fragment.bits)), { words } = rules, part = (i) => Math.floor(i / size);
     const registers = new Map(Array.from(elements, ([i, to]) => [part(i), part(to)])), all = Array.from(elements);
-    if (all.every(([i, to]) => registers.get(part(i)) * size + (i % size) === to)) {
+    if (all.every(([i, to]) => registers.get(part(i)) === part(to) && i % size === to % size)) {
       const moved = Array.from(registers).filter(([from, to]) => from !== to).sort(([a], [b]) => a - b);
       return moved.length === 2 ? filled(words["registers"], ...moved[0]) : filled(words["register order"], some(new Map(moved), rules));
     }

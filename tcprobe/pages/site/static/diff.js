@@ -17,7 +17,7 @@ globalThis.tcprobe.page = function diffPage() {
   };
   function show() {
     const names = boxes.map((box) => box.value), at = names.map((name) => data.archs.indexOf(name)), parts = [];
-    const folded = { "have the same table on both": [], ["have a table on " + names[0] + " only"]: [], ["have a table on " + names[1] + " only"]: [] };
+    const folded = /** @type {Record<string, string[]>} */ ({ "have the same table on both": [], ["have a table on " + names[0] + " only"]: [], ["have a table on " + names[1] + " only"]: [] });
     const kinds = Object.keys(folded);
     for (const [runs, cells] of data.groups) {
       const members = runs.flatMap(([first, count]) => ids.slice(first, first + count)), [x, y] = at.map((n) => cells[n]);

@@ -5,7 +5,7 @@
  * registers begin. Works on the grids of a page; what a picture is embedded by is in picture.js.
  * @typedef {{kind: string, number: number}} Group
  */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const { tcprobe } = root, { all, make, select, colour, holding, load } = tcprobe;
   const WARP = 32, QUAD = 4, SHADES = 8;
   /** The number of a slot's lane, register and so on. @type {Record<string, (thread: number, i: number, size: any) => number>} */

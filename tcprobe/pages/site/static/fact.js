@@ -1,12 +1,15 @@
 // @ts-check
 "use strict";
-/** The page of a fragment: another arch, another N, another warp; what is chosen in the matrix and in the registers. */
+/**
+ * The page of a fragment: another arch, another N, another warp; what is chosen in the matrix and in the registers.
+ * @typedef {{block: number, row?: any, col?: any, lane?: any, i?: any}} Chosen an element, or a slot
+ */
 globalThis.tcprobe.page = function factPage() {
   const { one, all, make, data, home, ARROWS, Grid, blocks, laneRows, holding, rowsOf, fill, clear, select, go, carry } = tcprobe;
-  const { cellOf, onCells, focusable, expand, archs, sized } = tcprobe;
+  const { cellOf, onCells, focusable, expand, archs, sized, onPaper } = tcprobe;
   const MOST = 5000; // cells of matrix and registers together
   const readout = one("#readout"), sizes = data.sizes || [], known = archs(data.archs), wide = data.threads > 32;
-  const state = { arch: data.main, chosen: null, size: sizes[0], warp: 0, first: 0 };
+  const state = { arch: data.main, chosen: /** @type {Chosen | null} */ (null), size: sizes[0], warp: 0, first: 0 };
   const choices = {};
   let grids = [];
 
@@ -266,7 +269,7 @@ globalThis.tcprobe.page = function factPage() {
 
   function read() {
     const query = new URLSearchParams(location.search), hash = new URLSearchParams(location.hash.slice(1));
-    const number = (name) => (hash.has(name) ? parseInt(hash.get(name), 10) : undefined), block = number("block") || 0;
+    const number = (name) => (hash.has(name) ? parseInt(hash.get(name) || "", 10) : undefined), block = number("block") || 0;
     const wanted = query.get("arch");
     state.arch = wanted !== null && Object.hasOwn(known, wanted) ? wanted : data.main;
     state.unknown = wanted !== null && wanted !== state.arch ? wanted.slice(0, 20) : "";
@@ -282,25 +285,7 @@ globalThis.tcprobe.page = function factPage() {
     if (state.chosen) all(".on").slice(0, 2).reverse().forEach((td) => td.scrollIntoView({ block: "center", inline: "center" }));
   }
 
-  /** On paper a wide table stands in parts, one below the other. */
-  function inParts(table, most) {
-    const whole = Array.from(table.tHead.rows[0].cells).slice(1).every((th) => th.colSpan === 1), count = table.tHead.rows[0].cells.length - 1;
-    if (!whole || count <= most) return;
-    for (let first = most; first < count; first += most) {
-      const part = table.cloneNode(true);
-      part.classList.add("part");
-      for (const line of part.rows) Array.from(line.cells).forEach((td, at) => { if (at && (at <= first || at > first + most)) td.remove(); });
-      if (part.caption) part.caption.remove();
-      table.parentNode.append(part);
-    }
-    for (const line of table.rows) Array.from(line.cells).slice(most + 1).forEach((td) => td.remove());
-  }
-
-  addEventListener("beforeprint", () => all(".block table").forEach((table) => inParts(table, 22)));
-  addEventListener("afterprint", () => {
-    all(".part").forEach((part) => part.remove());
-    draw();
-  });
+  onPaper(".block", draw);
   listen();
   read();
 };

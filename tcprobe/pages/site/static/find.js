@@ -4,8 +4,11 @@
  * The search: what the commands take as names, and answers in the list. Its table of words is words.js, search.json.
  * `whole`: of a fragment or instruction, whether it has all that is asked.
  * @typedef {{text: string, page: string, note?: string, whole?: boolean}} Found
+ * @typedef {{topics: number, topic?: string, wants: string[][], archs: string[], arch: string, gpu: string, n: string,
+ *   element: number[] | null, slot: number[] | null, words: string[], shaped?: boolean, had?: number}} Asked words as
+ *   parts of ids, an arch, an N, an element or a slot
  */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const TYPES = /^(tf32|bf16|f64|f32|f16|s32|u8|s8|u4|s4|b1|u1|e[2-5]m[1-3])$/;
   const MOST = 20, SHAPE = /^(?:m)?(\d+)[x*n](?:n)?(\d+)(?:[x*k](?:k)?(\d+))?$/;
   const FAMILIES = ["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"];
@@ -50,9 +53,9 @@
     return null;
   }
 
-  /** What is asked: words as parts of ids, an arch, an N, an element or a slot. */
+  /** What is asked. @returns {Asked} */
   function read(/** @type {string} */ text, /** @type {any} */ table) {
-    const asked = { topics: 0, wants: /** @type {string[][]} */ ([]), archs: /** @type {string[]} */ ([]), arch: "", n: "", element: null, slot: null, words: /** @type {string[]} */ ([]) };
+    const asked = /** @type {Asked} */ ({ topics: 0, wants: [], archs: [], arch: "", gpu: "", n: "", element: null, slot: null, words: [] });
     let rest = text.trim().slice(0, 200);
     const arch = (/** @type {string} */ name) => { asked.archs.push(asked.arch = name); };
     const take = (pattern, act) => { rest = rest.replace(pattern, (...of) => { act(of); return " "; }); };
@@ -66,7 +69,7 @@
     if (flat) return { ...asked, arch: flat[0], gpu: flat[1] };
     asked.shaped = /\dx\d|m\d+n\d/.test(rest);
     for (const word of rest.split(/[\s;,<>]+/).filter(Boolean)) {
-      if (/^sm_?\d+[af]?$/i.test(word)) { arch("sm_" + word.match(/\d+/)[0]); continue; }
+      if (/^sm_?\d+[af]?$/i.test(word)) { arch("sm_" + word.replace(/\D/g, "")); continue; }
       const gpu = table.gpus.find(([, , pattern]) => new RegExp(`^(?:${pattern})$`, "i").test(bare(word)) && /\d/.test(word));
       if (gpu && !SHAPE.test(word)) { arch(gpu[0]); continue; }
       const parts = atom(word) || [word];
@@ -269,8 +272,8 @@
     return found.id.includes("nNk") ? shrunk(layout, found.id, Number(n || 8)) : layout;
   }
 
-  const tcprobe = root.tcprobe = root.tcprobe || {};
-  tcprobe.search = Object.assign(tcprobe.search || {}, { find, entry, layoutOn });
+  const search = Object.assign(root.tcprobe ? root.tcprobe.search : {}, { find, entry, layoutOn });
+  root.tcprobe = Object.assign(root.tcprobe || {}, { search });
   if (typeof document === "undefined") return;
 
   /** The box on the page. */
@@ -299,6 +302,6 @@
       } else if (event.key === "Escape") list.hidden = true;
       else if (event.key === "Enter" && event.target === input && links[0]) location.href = links[0].href;
     });
-    (root.tcprobe.expand ? Promise.resolve() : load("maps.js")).then(show);
+    ("expand" in root.tcprobe ? Promise.resolve() : load("maps.js")).then(show);
   };
 })(globalThis);

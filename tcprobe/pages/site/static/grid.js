@@ -1,8 +1,8 @@
 // @ts-check
 "use strict";
 /** A matrix on the page: cells by element and the other way round; and keys and pointers on cells. */
-(function (/** @type {any} */ root) {
-  const tcprobe = root.tcprobe, { all } = tcprobe;
+(function (/** @type {typeof globalThis} */ root) {
+  const tcprobe = root.tcprobe, { all } = tcprobe, WIDEST = 22; // columns on paper
 
   const fill = (/** @type {any} */ table, /** @type {string} */ rows) => {
     const caption = table.caption;
@@ -12,10 +12,13 @@
   const clear = (/** @type {any} */ table, /** @type {string} */ of) => all("." + of, table).forEach((/** @type {any} */ td) => td.classList.remove(of));
 
   class Grid {
-    /** @param {any} table @param {any} block @param {any} size @param {number[]} [rows] those that are drawn */
+    /** @param {any} table @param {Block} block @param {Size} size @param {number[]} [rows] those that are drawn */
     constructor(table, block, size, rows) {
-      this.rows = rows || block.pieces.map((/** @type {any} */ _, /** @type {number} */ number) => number);
-      Object.assign(this, { table, block, size, axis: size.threads > 32 ? "thread " : "lane " });
+      this.table = table;
+      this.block = block;
+      this.size = size;
+      this.rows = rows || block.pieces.map((_, number) => number);
+      this.axis = size.threads > 32 ? "thread " : "lane ";
       fill(table, tcprobe.matrixRows(block, this.rows));
     }
     /** The cell of an element, null where its row is not drawn. */
@@ -74,5 +77,35 @@
     return n ? { ...layout, in: layout.in.map(([name, count]) => [name, name === "i" ? n[2] : count]) } : layout;
   }
 
-  Object.assign(tcprobe, { fill, clear, Grid, cellOf, onCells, focusable, archs, sized });
+  /** A wide table in parts, one below the other. Whether there is need. */
+  function inParts(/** @type {any} */ table, /** @type {number} */ most) {
+    const heads = Array.from(table.tHead.rows[0].cells).slice(1), count = heads.length;
+    if (count <= most || heads.some((th) => th.colSpan > 1)) return false;
+    all("colgroup", table).forEach((group) => group.remove());
+    table.style.width = "";
+    table.classList.remove("fixed");
+    for (let first = most; first < count; first += most) {
+      const part = table.cloneNode(true);
+      part.classList.add("part");
+      for (const line of part.rows) Array.from(line.cells).forEach((td, at) => { if (at && (at <= first || at > first + most)) td.remove(); });
+      if (part.caption) part.caption.remove();
+      table.parentNode.append(part);
+    }
+    for (const line of table.rows) Array.from(line.cells).slice(most + 1).forEach((td) => td.remove());
+    return true;
+  }
+
+  /** Tables of some places stand in parts while the page is printed, and are drawn again then. */
+  function onPaper(/** @type {string} */ places, /** @type {() => void} */ draw) {
+    addEventListener("beforeprint", () => all(places).forEach((place) => {
+      place.classList.toggle("parts", all("table", place).map((table) => inParts(table, WIDEST)).some(Boolean));
+    }));
+    addEventListener("afterprint", () => {
+      all(".part").forEach((part) => part.remove());
+      all(places).forEach((place) => place.classList.remove("parts"));
+      draw();
+    });
+  }
+
+  Object.assign(tcprobe, { onPaper, fill, clear, Grid, cellOf, onCells, focusable, archs, sized });
 })(globalThis);

@@ -4,8 +4,8 @@
 globalThis.tcprobe.page = function homePage() {
   const { one, all, make, data, home, Grid, blocks, rowsOf, select, load, go, onCells, focusable, search } = tcprobe;
   const input = one("#ask"), readout = one("#readout"), LETTERS = { scale_a: "scale A", scale_b: "scale B" };
-  const name = (/** @type {string} */ id) => { const last = id.startsWith("wmma.") ? id.split(".")[2] : id.split(".").pop(); return last.length === 1 ? last.toUpperCase() : LETTERS[last] || last; };
-  let grid = null, shown = data.first;
+  const name = (/** @type {string} */ id) => { const last = id.split(".").slice(id.startsWith("wmma.") ? 2 : -1)[0]; return last.length === 1 ? last.toUpperCase() : LETTERS[last] || last; };
+  let grid = /** @type {any} */ (null), shown = data.first;
 
   /** A fragment as the table of words has it: sizes follow from its layout. */
   function drawn(one_) {

@@ -2,7 +2,7 @@
 "use strict";
 /** The page of an instruction: A left, B above, D lower right; what meets what, on each arch, for each N. */
 globalThis.tcprobe.page = function instructionPage() {
-  const { one, all, make, data, ARROWS, Grid, blocks, cellOf, onCells, focusable, archs, sized, rowsOf, select, go, carry, texts } = tcprobe;
+  const { one, all, make, data, ARROWS, Grid, blocks, cellOf, onCells, focusable, archs, sized, rowsOf, select, go, carry, texts, onPaper } = tcprobe;
   const operands = data.operands, known = Object.fromEntries(Object.keys(operands).map((key) => [key, archs(operands[key].archs || {})]));
   const grown = Object.values(operands).find((operand) => operand.sizes), sizes = grown ? grown.sizes : [];
   const state = { arch: data.main, n: sizes[0], picks: {}, nibble: 0, warp: 0 };
@@ -201,7 +201,7 @@ globalThis.tcprobe.page = function instructionPage() {
       state.n = sizes[at];
       choices.n.box.selectedIndex = at;
     }
-    const key = data.drawn.find((name) => hash.has(name)), [row, col] = key ? hash.get(key).split(",").map(Number) : [];
+    const key = data.drawn.find((name) => hash.has(name)), [row, col] = key ? String(hash.get(key)).split(",").map(Number) : [];
     const number = Number(hash.get("block") || 0), operand = key && operands[key];
     state.chosen = key && number >= 0 && number < data.products && row >= 0 && row < operand.rows && col >= 0 && Number.isInteger(row) && Number.isInteger(col) ? { number, key, row, col } : null;
     const all_ = explored.read(hash, Math.max(...Object.values(operands).map((one_) => one_.threads)));
@@ -213,6 +213,7 @@ globalThis.tcprobe.page = function instructionPage() {
     if (td && state.chosen) sets[state.chosen.number][key].cell(row, col)?.scrollIntoView({ block: "center", inline: "center" });
   }
 
+  onPaper(".composite", redraw);
   listen();
   read();
 };

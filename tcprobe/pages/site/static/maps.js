@@ -1,16 +1,7 @@
 // @ts-check
 "use strict";
-/**
- * Maps: from GF(2) bases to tables, and tables as rows of HTML. Works without a page, too.
- * @typedef {{id: string, in: [string, number][], out: string[], bases?: Record<string, number[][]>, zero?: number[],
- *   unused?: [number, number][], values?: (number | null)[][]}} Layout
- * @typedef {{name: string, rows: number, cols: number, threads: number, elements: number, bits: number,
- *   register: number}} Size
- * @typedef {{col: number, span: number, holders: [number, number][]}} Piece
- * @typedef {{title: string, holders: Map<string, [number, number][]>, slots: Map<string, [number, number]>,
- *   flat: boolean, columns: number, pieces: Piece[][], lanes?: number[]}} Block
- */
-(function (/** @type {any} */ root) {
+/** Maps: from GF(2) bases to tables, and tables as rows of HTML. Works without a page, too. */
+(function (/** @type {typeof globalThis} */ root) {
   const WIDE = 64;
 
   // A point's value is the XOR of the images of the bits set in its inputs.

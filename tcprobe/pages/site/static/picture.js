@@ -1,7 +1,7 @@
 // @ts-check
 "use strict";
 /** A picture as it is drawn: its address, an SVG to download, a line to embed. */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const tcprobe = root.tcprobe, { one, all, make, texts } = tcprobe;
   const HIGH = 20, MARGIN = 34, LETTER = 6.25, NS = "http://www.w3.org/2000/svg"; // as the SVGs of `emit` have it
 

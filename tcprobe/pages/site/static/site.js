@@ -1,14 +1,13 @@
 // @ts-check
 "use strict";
 /** What every page needs: helpers, tabs, filters, and the box that loads the search when it is used. */
-(function (/** @type {any} */ root) {
-  const tcprobe = root.tcprobe = root.tcprobe || {};
-  tcprobe.search = {}; // find.js fills it
+(function (/** @type {typeof globalThis} */ root) {
+  const tcprobe = root.tcprobe = Object.assign(root.tcprobe || {}, { search: {} }); // find.js fills it
 
   /** @returns {any} */
-  const one = (/** @type {string} */ selector, /** @type {any} */ from) => (from || document).querySelector(selector);
+  const one = (/** @type {string} */ selector, /** @type {any} */ from = document) => from.querySelector(selector);
   /** @returns {any[]} */
-  const all = (/** @type {string} */ selector, /** @type {any} */ from) => Array.from((from || document).querySelectorAll(selector));
+  const all = (/** @type {string} */ selector, /** @type {any} */ from = document) => Array.from(from.querySelectorAll(selector));
   /** An element with text: nothing is read as markup. @returns {any} */
   const make = (/** @type {string} */ name, /** @type {string} */ content = "", /** @type {string} */ of = "") => {
     const element = document.createElement(name);

@@ -7,7 +7,7 @@
  * @typedef {{bytes: number, lines: string, steps: Part[][]}} Way
  * @typedef {{tile: number[], stages: number, ways: Record<string, Way>, command: string}} Kernel
  */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const MOST = 1 << 20;
 
   /** @returns {number} */

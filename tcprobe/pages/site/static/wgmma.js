@@ -6,7 +6,7 @@
  * @typedef {{lbo: number, sbo: number, swizzle: number, base_offset: number, start: number}} Fields in bytes
  * @typedef {{lines: number, k: number, type: string, major: string, swizzle: number, block: number}} Asked lines x k; a multiply takes `block` lines
  */
-(function (/** @type {any} */ root) {
+(function (/** @type {typeof globalThis} */ root) {
   const UNIT = 16, REACH = UNIT << 14, K_BYTES = 32, OF_A = 64, MOST_SHARED = 227 << 10, SHOWN = 16;
   const CODES = { 0: 0, 128: 1, 64: 2, 32: 3 }, WIDTHS = [0, 128, 64, 32];
   const refuse = (/** @type {string} */ words) => { throw new Error(words); };
