@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 SCHEDULER = """
 import asyncio, sys
@@ -31,27 +32,47 @@ WORKER = """
 import asyncio, os, sys
 from distributed import Worker
 async def serve():
-    os.sched_setaffinity(0, {int(sys.argv[2])})
-    async with Worker(sys.argv[1], nthreads=1, dashboard=False) as worker:
+    os.sched_setaffinity(0, map(int, sys.argv[3:]))
+    async with Worker(sys.argv[1], nthreads=int(sys.argv[2]), dashboard=False) as worker:
         print(worker.address, flush=True)
         await worker.finished()
 asyncio.run(serve())
 """
+CORES = sorted(os.sched_getaffinity(0))
+
+
+class Machine(NamedTuple):
+    """What a worker has: cores, runs at a time, and GPUs as CUDA_VISIBLE_DEVICES names them."""
+
+    cores: Sequence[int]
+    threads: int = 1
+    gpus: str = ""
+
+
+class Running(NamedTuple):
+    """A worker's address and process."""
+
+    address: str
+    process: subprocess.Popen[str]
 
 
 @contextlib.contextmanager
-def fleet(workers: int) -> Iterator[tuple[str, list[int]]]:
-    """The address of a scheduler with so many workers, and their processes."""
+def fleet(machines: Sequence[Machine]) -> Iterator[tuple[str, list[Running]]]:
+    """The address of a scheduler with a worker for each machine, and these."""
     with contextlib.ExitStack() as stack:
 
-        def started(program: str, *words: str) -> tuple[str, int]:
+        def started(program: str, *words: str, gpus: str = "") -> Running:
+            command, given = [sys.executable, "-c", program, *words], os.environ | {"CUDA_VISIBLE_DEVICES": gpus}
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", program, *words], text=True, **pipes))
+            process = stack.enter_context(subprocess.Popen(command, text=True, env=given, **pipes))
             stack.callback(process.kill)
-            return process.stdout.readline().strip(), process.pid
+            return Running(process.stdout.readline().strip(), process)
 
-        address, _ = started(SCHEDULER)
-        yield address, [started(WORKER, address, str(core))[1] for core in sorted(os.sched_getaffinity(0))[:workers]]
+        address = started(SCHEDULER).address
+        yield (
+            address,
+            [started(WORKER, address, str(m.threads), *map(str, m.cores), gpus=m.gpus) for m in machines],
+        )
 
 
 def used(process: int) -> float:
@@ -60,16 +81,23 @@ def used(process: int) -> float:
     return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
+def digest(folder: Path) -> str:
+    """How many files a folder has, and a hash of their names and bytes."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    content = b"".join(str(p.relative_to(folder)).encode() + p.read_bytes() for p in files)
+    return f"{len(files)} files, {hashlib.sha256(content).hexdigest()[:12]}"
+
+
 def run(workers: int, words: list[str]) -> tuple[float, float, str]:
     """Wall seconds, CPU seconds of the busiest worker, and a hash of what was found."""
-    with fleet(workers) as (address, processes), tempfile.TemporaryDirectory() as folder:
+    machines = [Machine([core]) for core in CORES[:workers]]
+    with fleet(machines) as (address, running), tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tcprobe", "run", "--method", "sass", "--scheduler", address, *words]
-        begun, before = time.perf_counter(), list(map(used, processes))
+        begun, before = time.perf_counter(), [used(one.process.pid) for one in running]
         subprocess.run([*command, "--results", folder], check=True, stdout=subprocess.DEVNULL)
-        wall, busiest = time.perf_counter() - begun, max(used(p) - b for p, b in zip(processes, before, strict=True))
-        files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-        content = b"".join(str(p.relative_to(folder)).encode() + p.read_bytes() for p in files)
-        return wall, busiest, f"{len(files)} files, {hashlib.sha256(content).hexdigest()[:12]}"
+        wall = time.perf_counter() - begun
+        busiest = max(used(one.process.pid) - b for one, b in zip(running, before, strict=True))
+        return wall, busiest, digest(Path(folder))
 
 
 def main(folders: list[str]) -> None:

@@ -2,12 +2,13 @@
 
     python examples/w4a16.py                       # writes w4a16.cu; assembles it where there is nvcc
     python examples/w4a16.py --run                 # on a GPU, with CuPy: compares with NumPy, times beside cuBLAS
-    python examples/w4a16.py --type u4 --group 32 --arch sm_90 -o mine.cu
+    python examples/w4a16.py --type u4 --zeros --group 32 --arch sm_90 -o mine.cu
 
-W (k x n) has a scale, of f16, for every `group` of k in each column. By hand stand the loop and the rounding at its
-end. The multiply and where D's elements are: `emit INSTRUCTION --to cuda`. A's way from memory through swizzled shared
-memory into registers: `path A --tile 64x128`. The order in which weights are stored, the loads of 8 k steps at once,
-the conversion to f16 and the scales: `load B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
+W (k x n) has a scale, of f16, for every `group` of k in each column, and with --zeros a zero point. By hand stand the
+loop, the copies of what lies in a row, and the rounding at the end. The multiply and where D's elements are: `emit
+INSTRUCTION --to cuda`. A's way from memory through swizzled shared memory into registers: `path A --tile 64x128`. The
+order in which weights are stored, the loads of 8 k steps at once, the conversion to f16, scales and zero points: `load
+B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
 Where there are few tiles, several blocks share one along k, and a second kernel adds up what they have.
 """
 
@@ -27,7 +28,7 @@ from typing import NamedTuple
 from tcprobe import emit
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import source as path_source
-from tcprobe.ask.repack import Repacking, cuda, python, repack
+from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
 from tcprobe.code.scope import renamed, scoped
 from tcprobe.emit.common import identifier
 from tcprobe.errors import TcprobeError
@@ -38,77 +39,103 @@ from tcprobe.store.results import published
 INSTRUCTION = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 M, N, K = 64, 128, 128  # of a block's tile
 WARPS, STAGES = 4, 3
+BLOCKS = 3  # that a processor has at once
 KERNEL = """
-constexpr int WARPS = @warps, THREADS = 32 * WARPS, STAGES = @stages;
+constexpr int M = @m, N = @n, WARPS = @warps, THREADS = 32 * WARPS, STAGES = @stages;
 
-// block (x, y, z) makes the tile of D at row 64 x, column 128 y, from part z of gridDim.z of k, at most k / 128;
+// block (x, y, z) makes the tile of D at row M x, column N y, from part z of gridDim.z of k, at most k / 128;
 // of several each goes to `parts`, [part][m][n] of f32, to be added up by w4a16_sum
-extern "C" __global__ void __launch_bounds__(THREADS)
-w4a16(const unsigned short* a, const void* weights, const void* scales, unsigned short* d, float* parts, int n, int k) {
+extern "C" __global__ void __launch_bounds__(THREADS, @blocks)
+w4a16(const unsigned short* a, const void* weights, const void* scales, const void* zeros, unsigned short* d,
+      float* parts, int n, int k) {
   using Mma = tcprobe::@arch::@mma;
   using A = w4a16_parts::A;
   using W = w4a16_parts::Weights;
-  constexpr int DOWN = @m / 16, ACROSS = @n / WARPS / W::LINES;  // fragments of a warp
+  constexpr int DOWN = M / 16, ACROSS = N / WARPS / W::LINES;  // fragments of a warp
+  // of a stage: rows of A, blocks of W, scales, zero points
+  constexpr int ROWS = A::BYTES, BLOCKS = N / W::LINES * W::BYTES, SCALES = W::GROUPS * N * 2;
+  constexpr int ZEROS = ROWS + BLOCKS + SCALES, STAGE = ZEROS + @zeros * W::GROUPS * N;
+  constexpr int APART = W::GROUP > W::K ? W::GROUP / W::K : 1;  // tiles that have scales in common
   extern __shared__ __align__(1024) unsigned char held[];
   const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(held));
-  const unsigned lane = threadIdx.x % 32;
-  const int row = blockIdx.x * @m, col = blockIdx.y * @n + threadIdx.x / 32 * (@n / WARPS);
+  __builtin_assume(threadIdx.x < THREADS);  // how often loops of copies go is known
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int row = blockIdx.x * M, col = blockIdx.y * N;
   const int tiles = k / W::K, from = tiles * blockIdx.z / gridDim.z, end = tiles * (blockIdx.z + 1) / gridDim.z;
-  const auto stage = [&](int tile) { return shared + tile % STAGES * A::BYTES; };
   const auto fill = [&](int tile) {
-    const unsigned short* const rows = a + static_cast<long long>(row) * k + tile * W::K;
-    if (tile < end) A::fill(stage(tile), rows, threadIdx.x, THREADS, 2ll * k);
-    asm volatile("cp.async.commit_group;" : : : "memory");
-  };
-  unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
-  const auto load = [&](int tile) {
+    if (tile >= end) return;
+    const unsigned stage = shared + tile % STAGES * STAGE;
+    const auto bring = [&](unsigned to, const void* source, long long first, int bytes) {  // bytes in a row
 #pragma unroll
-    for (int j = 0; j < ACROSS; ++j) {
-      const int line = col / W::LINES + j;
-      W::load(weights, static_cast<long long>(tile) * (n / W::LINES) + line, lane, words[j]);
-      W::load_scales(scales, n, tile, line, lane, factors[j]);
+      for (int done = 0; done < bytes; done += THREADS * 16) {
+        const int at = done + threadIdx.x * 16;
+        if (done + THREADS * 16 <= bytes || at < bytes)
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                       : : "r"(stage + to + at), "l"(static_cast<const char*>(source) + first + at) : "memory");
+      }
+    };
+    A::fill(stage, a + static_cast<long long>(row) * k + tile * W::K, threadIdx.x, THREADS, 2ll * k);
+    bring(ROWS, weights, (static_cast<long long>(tile) * n + col) / W::LINES * W::BYTES, BLOCKS);
+#pragma unroll
+    for (int group = 0; group < W::GROUPS; ++group) {
+      const long long first = static_cast<long long>(tile / APART * W::GROUPS + group) * n + col;
+      bring(ROWS + BLOCKS + group * N * 2, scales, 2 * first, N * 2);
+      if (@zeros) bring(ZEROS + group * N, zeros, first, N);
     }
   };
   float sum[DOWN][ACROSS][4] = {};
-  for (int tile = from; tile < from + STAGES - 1; ++tile) fill(tile);
-  load(from);
+  for (int tile = from; tile < from + STAGES - 1; ++tile) {
+    fill(tile);
+    asm volatile("cp.async.commit_group;" : : : "memory");
+  }
   for (int tile = from; tile < end; ++tile) {
     asm volatile("cp.async.wait_group %0;" : : "n"(STAGES - 2) : "memory");
     __syncthreads();
     fill(tile + STAGES - 1);
+    asm volatile("cp.async.commit_group;" : : : "memory");
+    const unsigned stage = tile % STAGES * STAGE;
+    unsigned words[ACROSS][W::WORDS], factors[ACROSS][W::GROUPS][W::SCALES];
+    @declared
+#pragma unroll
+    for (int j = 0; j < ACROSS; ++j) {
+      W::load_shared(shared + stage + ROWS + (warp * ACROSS + j) * W::BYTES, lane, words[j]);
+      W::load_scales(held + stage + ROWS + BLOCKS, N, 0, warp * ACROSS + j, lane, factors[j]);
+      @loaded
+    }
 #pragma unroll
     for (int w = 0; w < W::WORDS; ++w) {  // a word has two k steps of W
-      unsigned b[ACROSS][2][W::REGISTERS];
+      unsigned x[2][DOWN][4], b[2][2][W::REGISTERS];
 #pragma unroll
-      for (int j = 0; j < ACROSS; ++j) {
+      for (int i = 0; i < 2 * DOWN; ++i)
+        A::load_k_issue(shared + stage, lane, 2 * w + i / DOWN, i % DOWN, x[i / DOWN][i % DOWN]);
+      const auto convert = [&](int j) {
         unsigned made[W::MADE];
-        W::convert(words[j][w], made);
+        W::convert(words[j][w], @less made);
 #pragma unroll
         for (int r = 0; r < W::MADE; ++r)
-          b[j][r / W::REGISTERS][r % W::REGISTERS] =
+          b[j % 2][r / W::REGISTERS][r % W::REGISTERS] =
               W::scaled(made[r], factors[j][(2 * w + r / W::REGISTERS) * W::GROUPS / W::STEPS][0]);
+      };
+      convert(0);
+#pragma unroll
+      for (int j = 0; j < ACROSS; ++j) {  // a column of fragments is converted while the one before it is multiplied
+        if (j + 1 < ACROSS) convert(j + 1);
+#pragma unroll
+        for (int i = 0; i < 2 * DOWN; ++i)
+          Mma::mma(sum[i % DOWN][j], x[i / DOWN][i % DOWN], b[j % 2][i / DOWN], sum[i % DOWN][j]);
       }
-      if (w + 1 == W::WORDS && tile + 1 < end) load(tile + 1);  // while the last steps of this tile are multiplied
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-#pragma unroll
-        for (int i = 0; i < DOWN; ++i) {
-          unsigned x[4];
-          A::load_issue(stage(tile), lane, (2 * w + half) * DOWN + i, x);
-#pragma unroll
-          for (int j = 0; j < ACROSS; ++j) Mma::mma(sum[i][j], x, b[j][half], sum[i][j]);
-        }
     }
   }
-  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * @m * n;
+  const int first = col + warp * (N / WARPS);
+  float* const part = parts + static_cast<long long>(blockIdx.z) * gridDim.x * M * n;
 #pragma unroll
   for (int i = 0; i < DOWN; ++i)
 #pragma unroll
     for (int j = 0; j < ACROSS; ++j)
 #pragma unroll
       for (int slot = 0; slot < 4; slot += 2) {  // two columns next to each other
-        const long long at = static_cast<long long>(row + 16 * i + Mma::D::row(lane, slot)) * n + col + W::LINES * j +
-                             Mma::D::col(lane, slot);
+        const long long at = static_cast<long long>(row + 16 * i + Mma::D::row(lane, slot)) * n + first +
+                             W::LINES * j + Mma::D::col(lane, slot);
         const float low = sum[i][j][slot], high = sum[i][j][slot + 1];
         if (gridDim.z > 1) *reinterpret_cast<float2*>(part + at) = make_float2(low, high);
         else *reinterpret_cast<unsigned*>(d + at) = rounded(low, high);
@@ -127,6 +154,12 @@ extern "C" __global__ void w4a16_sum(const float* parts, unsigned short* d, int 
   if (at < count) *reinterpret_cast<unsigned*>(d + at) = rounded(low, high);
 }
 """
+# where there are zero points
+LESS_ZEROS = {
+    "declared": "unsigned zeros_of[ACROSS][W::GROUPS][W::SCALES][W::ZEROS];",
+    "loaded": "W::load_zeros(held + stage + ZEROS, N, 0, warp * ACROSS + j, lane, zeros_of[j]);",
+    "less": "w, zeros_of[j],",
+}
 ROUNDED = """
 __device__ __forceinline__ unsigned rounded(float low, float high) {
   unsigned both;
@@ -137,16 +170,18 @@ __device__ __forceinline__ unsigned rounded(float low, float high) {
 
 
 class Asked(NamedTuple):
-    """What the weights are, `group` elements of k with a scale in common, and the arch whose tables are taken."""
+    """What the weights are, `group` elements of k with a scale in common, whose tables; `zeros`: with zero points."""
 
     type: str
     group: int
     arch: str
+    zeros: bool = False
 
 
 def weights(asked: Asked) -> Repacking:
     """The order of the weights."""
-    return repack(load(f"{INSTRUCTION}.b", asked.arch), asked.type, "f16", asked.group)
+    found = repack(load(f"{INSTRUCTION}.b", asked.arch), asked.type, "f16", asked.group)
+    return with_zeros(found) if asked.zeros else found
 
 
 def source(asked: Asked) -> str:
@@ -163,7 +198,8 @@ def source(asked: Asked) -> str:
         )
     ]
     kernel = KERNEL
-    sizes = {"m": M, "n": N, "warps": WARPS, "stages": STAGES}
+    sizes = {"m": M, "n": N, "warps": WARPS, "stages": STAGES, "blocks": BLOCKS, "zeros": int(asked.zeros)}
+    sizes |= LESS_ZEROS if asked.zeros else dict.fromkeys(LESS_ZEROS, "")
     for name, value in {"arch": asked.arch, "mma": identifier(row.id), **sizes}.items():
         kernel = re.sub(rf"@{name}\b", str(value), kernel)
     return "\n".join(["#define TCPROBE_ANY_ARCH", emit.emit("cuda", tables), *parts, ROUNDED, kernel])
@@ -174,9 +210,9 @@ def struct(text: str) -> str:
     return text.split("\nstruct ", 1)[1].split(" ", 1)[0]
 
 
-def shared_bytes() -> int:
+def shared_bytes(asked: Asked) -> int:
     """Dynamic shared memory of a block."""
-    return STAGES * M * K * 2
+    return STAGES * (M * K * 2 + N * K // 2 + max(1, K // asked.group) * N * (2 + asked.zeros))
 
 
 def packer(asked: Asked) -> ModuleType:
@@ -217,12 +253,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--type", choices=("s4", "u4"), default="s4")
     parser.add_argument("--group", type=int, default=128, help="elements of k that have a scale in common")
+    parser.add_argument("--zeros", action="store_true", help="a zero point for each scale, as of AWQ and GPTQ")
     parser.add_argument("--arch", default="sm_80", help="whose tables to take; --run takes the GPU's")
     parser.add_argument("--run", action="store_true", help="on a GPU: compare with NumPy, and time")
     parser.add_argument("--untimed", action="store_true", help="with --run: compare alone")
     parser.add_argument("-o", "--output", type=Path, default=Path("w4a16.cu"))
     given = parser.parse_args(arguments)
-    asked = Asked(given.type, given.group, given.arch)
+    asked = Asked(given.type, given.group, given.arch, given.zeros)
     try:
         if given.run:
             import w4a16_run

@@ -13,25 +13,29 @@ COLD = 200 << 20  # bytes of weights, more than any cache holds
 
 
 class Problem(NamedTuple):
-    """A of small whole numbers, W, and scales that are powers of two, so that products are exact."""
+    """A of small whole numbers, W, scales that are powers of two, so that products are exact, and zero points."""
 
     a: np.ndarray
     w: np.ndarray
     scales: np.ndarray
     group: int
+    zeros: np.ndarray
 
     @property
     def dense(self) -> np.ndarray:
-        """W times its scales, which f16 holds exactly."""
-        return self.w * np.repeat(self.scales, self.group, 0)[: len(self.w)]
+        """W less its zero points, times its scales, which f16 holds exactly."""
+        scales, zeros = (np.repeat(one, self.group, 0)[: len(self.w)] for one in (self.scales, self.zeros))
+        return (self.w - zeros) * scales
 
 
 def problem(asked: w4a16.Asked, size: tuple[int, int, int], seed: int) -> Problem:
     """One of a size m, n, k."""
     (m, n, k), rng = size, np.random.default_rng(seed)
-    w = rng.integers(*((-8, 8) if asked.type == "s4" else (0, 16)), (k, n))
-    scales = 2.0 ** rng.integers(-4, 1, (-(-k // asked.group), n))
-    return Problem(rng.integers(-3, 4, (m, k)), w, scales, asked.group)
+    least, groups = (-8 if asked.type == "s4" else 0), -(-k // asked.group)
+    w = rng.integers(least, least + 16, (k, n))
+    scales = 2.0 ** rng.integers(-4, 1, (groups, n))
+    zeros = rng.integers(least, least + 17, (groups, n)) if asked.zeros else np.zeros((groups, n), int)
+    return Problem(rng.integers(-3, 4, (m, k)), w, scales, asked.group, zeros)
 
 
 class OnGpu:
@@ -46,27 +50,27 @@ class OnGpu:
         self.asked = asked._replace(arch=gpu.devices()[0].arch)
         gpu.open(0)
         self.processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-        text, at = w4a16.source(self.asked), self.asked.arch
-        self.function = gpu.compiled(text, "w4a16", at, w4a16.shared_bytes())
+        text, at, self.shared_bytes = w4a16.source(self.asked), self.asked.arch, w4a16.shared_bytes(self.asked)
+        self.function = gpu.compiled(text, "w4a16", at, self.shared_bytes)
         self.sum = gpu.compiled(text, "w4a16_sum", at, 0)
         self.module = w4a16.packer(self.asked)
 
     def splits(self, size: tuple[int, int, int]) -> int:
-        """How many parts k is cut into: so many that every processor has four blocks, at most 8."""
+        """How many parts k is cut into: so many that every processor has two blocks, at most 8."""
         m, n, k = size
-        return max(1, min(4 * self.processors * w4a16.M * w4a16.N // (m * n), k // w4a16.K, 8))
+        return max(1, min(2 * self.processors * w4a16.M * w4a16.N // (m * n), k // w4a16.K, 8))
 
-    def launched(self, a, words, scales, d, splits: int) -> None:
-        """One product, on CuPy's arrays."""
+    def launched(self, held, d, splits: int) -> None:
+        """One product, on CuPy's arrays: `held` are A, words, scales and zero points."""
         import cupy
 
-        (m, k), n = a.shape, d.shape[1]
+        (m, k), n = held[0].shape, d.shape[1]
         parts = cupy.empty((splits, m, n) if splits > 1 else 1, np.float32)
         self.function(
             (m // w4a16.M, n // w4a16.N, splits),
             (32 * w4a16.WARPS, 1, 1),
-            (a, words, scales, d, parts, np.int32(n), np.int32(k)),
-            shared_mem=w4a16.shared_bytes(),
+            (*held, d, parts, np.int32(n), np.int32(k)),
+            shared_mem=self.shared_bytes,
         )
         if splits > 1:
             self.sum((-(-d.size // 512), 1, 1), (256, 1, 1), (parts, d, np.int32(splits), np.int64(d.size)))
@@ -78,12 +82,17 @@ class OnGpu:
         given = problem(self.asked, size, seed)
         held = [
             cupy.asarray(one)
-            for one in (given.a.astype(np.float16), self.module.repack(given.w), given.scales.astype(np.float16))
+            for one in (
+                given.a.astype(np.float16),
+                self.module.repack(given.w),
+                given.scales.astype(np.float16),
+                self.module.pack_zeros(given.zeros) if self.asked.zeros else np.zeros(1, np.uint8),
+            )
         ]
         wanted, wrong, most = (given.a @ given.dense).astype(np.float16), 0, 0.0
         for splits in range(1, min(3, size[2] // w4a16.K) + 1):
             d = cupy.full(size[:2], np.nan, np.float16)
-            self.launched(*held, d, splits)
+            self.launched(held, d, splits)
             wrong += int((d.get() != wanted).sum())
             most = max(most, float(abs(d.get().astype(float) - wanted).max()))
         return wrong, most
@@ -98,11 +107,13 @@ class OnGpu:
         (m, n, k), rng = size, cupy.random.default_rng(0)
         a, dense = (rng.standard_normal(shape, dtype=np.float32).astype(np.float16) for shape in ((m, k), (k, n)))
         words = cupy.random.randint(0, 1 << 31, (k // w4a16.K, n // 8, 32, 4), dtype=np.uint32)
-        scales, d = cupy.full((-(-k // self.asked.group), n), 0.01, np.float16), cupy.empty((m, n), np.float16)
+        groups = -(-k // self.asked.group), n
+        scales, d = cupy.full(groups, 0.01, np.float16), cupy.empty((m, n), np.float16)
+        zeros = cupy.full(groups, 8, np.uint8)
         packed, whole = ([one.copy() for _ in range(1 + COLD // one.nbytes)] for one in (words, dense))
         splits, ours, theirs = self.splits(size), [], []
         for _ in range(rounds):
-            ours.append(_timed(lambda j: self.launched(a, packed[j % len(packed)], scales, d, splits)))
+            ours.append(_timed(lambda j: self.launched((a, packed[j % len(packed)], scales, zeros), d, splits)))
             theirs.append(_timed(lambda j: cupy.matmul(a, whole[j % len(whole)], out=d)))
         return min(ours), min(theirs)
 
@@ -126,7 +137,7 @@ def run(asked: w4a16.Asked, timed: bool) -> int:
         count, most = gpu.differing(size, seed)
         wrong += count
         print(
-            f"{asked.type}, group {asked.group}, {'x'.join(map(str, size))}: "
+            f"{asked.type}{', zero points' * asked.zeros}, group {asked.group}, {'x'.join(map(str, size))}: "
             f"{f'{count} elements differ, by at most {most}' if count else 'equal to NumPy'}"
         )
     for size in TIMED if timed else ():

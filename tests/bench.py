@@ -1,10 +1,12 @@
 """Machines that answer for a GPU, and a bench around them in this process: what a dialogue concludes there."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from tcprobe.fit.boxes import BoxRule
+from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout import banks as model
@@ -26,6 +28,7 @@ from tcprobe.store import findings
 from tcprobe.store.documents import seal
 from tcprobe.store.finding import PROVENANCE, Finding
 from tcprobe.store.results import Results, published
+from tcprobe.store.stated import stated
 
 MOST = 232448  # bytes of shared memory of a block on sm_90
 DEVICE = Device(0, "a machine", "sm_90", "1", "13.0", "none")
@@ -102,6 +105,23 @@ class Machine:
 
     def run(self, launches):
         return [self.one(launch) for launch in launches]
+
+
+class Live:
+    """A machine that says of itself what a GPU does."""
+
+    def devices(self):
+        return [replace(one, method="live") for one in super().devices()]
+
+
+class TensorMemoryCore(Live, Emulator):
+    """A GPU with tensor memory, where everything is as it is documented."""
+
+    def __init__(self):
+        super().__init__({}, name="sm_103")
+
+    def table(self, fragment):
+        return stated(fragment, arch("sm_103"))[1].meant
 
 
 class Clock(Machine):

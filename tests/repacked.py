@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tcprobe.ask.repack import cuda, python, repack
+from tcprobe.ask.repack import cuda, python, repack, with_zeros
 from tcprobe.code import dequantize
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
@@ -59,13 +59,15 @@ def module(plan, packer, folder):
     return found
 
 
-def plans(cells, group=False):
-    """Every stored type for each fragment."""
+def plans(cells, group=False, zeros=False):
+    """Every stored type for each fragment, where there are zero points those that have them."""
     for cell, stored in itertools.product(cells, dequantize.STORED):
         try:
             plan = repack(cell, stored)
             if not group or cell.fragment.type in ("f16", "bf16"):
-                yield repack(cell, stored, None, plan.k // 2 if plan.steps > 1 else plan.k) if group else plan
+                size = plan.k // 2 if plan.steps > 1 else plan.k
+                plan = repack(cell, stored, None, size) if group else plan
+                yield with_zeros(plan) if zeros else plan
         except UsageError:
             continue
 
@@ -98,10 +100,15 @@ def seen_by_threads(plan, values):
 BODY = """for (int b = 0; b < {blocks}; ++b) {{
     unsigned words[{name}::WORDS], registers[{name}::STEPS][{name}::REGISTERS];
     {name}::load(input, b, running, words);
-    {name}::convert(words, registers);
+    {convert}
     {scale}
     memcpy(output + (b * {threads} + running) * sizeof registers, registers, sizeof registers);
   }}"""
+CONVERT = "{name}::convert(words, registers);"
+CONVERT_LESS_ZEROS = """unsigned zeros_of[{name}::GROUPS][{name}::SCALES][{name}::ZEROS];
+    {name}::load_zeros(input + {at}, {lines}, b, 0, running, zeros_of);
+    {name}::convert(words, zeros_of, registers);"""
+CONVERT_OF = re.compile(r"(?:unsigned zeros_of.*?)?\w+::\w+::convert\(words,[^;]*;", re.DOTALL)
 SCALE_OF = re.compile(r"unsigned held.*?scale\(held, registers\);", re.DOTALL)
 SCALE = """unsigned held[{name}::GROUPS][{name}::SCALES];
     {name}::load_scales(input + {at}, {lines}, b, 0, running, held);
@@ -109,12 +116,13 @@ SCALE = """unsigned held[{name}::GROUPS][{name}::SCALES];
 
 
 def case(plan, folder):
-    """All blocks loaded and converted, with scales where the plan has them."""
+    """All blocks loaded and converted, with scales and zero points where the plan has them."""
     codes, threads, target = every_code(plan), plan.cell.fragment.threads, plan.conversion.target
     given = as_given(plan.conversion.source, codes)
-    words = module(plan, "numpy", folder).repack(given.T if plan.cell.fragment.operand == "a" else given)
+    packer = module(plan, "numpy", folder)
+    words = packer.repack(given.T if plan.cell.fragment.operand == "a" else given)
     name = f"{plan.cell.arch}::{cuda.name(plan)}"
-    data, scale = words.tobytes(), ""
+    data, scale, convert = words.tobytes(), "", CONVERT.format(name=name)
     if plan.conversion.source == target:
         elements = seen_by_threads(plan, codes)
         wanted = emitted.packed(elements, dtype(target).bits, np.uint32).tobytes()
@@ -123,12 +131,19 @@ def case(plan, folder):
         if plan.group:
             kind = np.float16 if target == "f16" else ml_dtypes.bfloat16
             factor = np.random.default_rng(4).uniform(0.01, 2, (len(codes) // plan.group, plan.lines)).astype(kind)
+            if plan.zeros:
+                convert = CONVERT_LESS_ZEROS.format(name=name, at=len(data), lines=plan.lines)
+                least, most = plan.zero_range
+                zeros = np.random.default_rng(5).integers(least, most + 1, factor.shape)
+                zeros[:, 0] = np.arange(len(zeros)) % (most + 1 - least) + least
+                values = values - np.repeat(zeros, plan.group, 0)
+                data += packer.pack_zeros(zeros).tobytes()
             values = (values.astype(kind) * np.repeat(factor, plan.group, 0)).astype(float)
             scale = SCALE.format(name=name, at=len(data), lines=plan.lines)
             data += factor.tobytes()
         wanted = patterns(seen_by_threads(plan, values), target).tobytes()
-    body = BODY.format(blocks=len(codes) // plan.k, name=name, threads=threads, scale=scale)
-    what = f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}"
+    body = BODY.format(blocks=len(codes) // plan.k, name=name, threads=threads, convert=convert, scale=scale)
+    what = f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}{', zeros' * plan.zeros}"
     # the guard is of the text: two archs with the same code have it twice here
     text = re.sub(r"\bTCPROBE_[0-9a-f]{12}\b", rf"\g<0>_{plan.cell.arch}", cuda.source(plan))
     code = f"namespace {plan.cell.arch} {{ {text} }}"

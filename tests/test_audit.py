@@ -214,6 +214,8 @@ def test_tensor_layouts(tmp_path):
     assert slots["SM80_16x8x32_S32S4S4S32_TN"] == (192, 256)
     assert {name for name in slots if name.startswith("SM120_16x8x64")} == set(slots) - {"SM80_16x8x32_S32S4S4S32_TN"}
     assert found["version"] == ask_package.version("tensor-layouts")
+    assert {(f["since"], f["before"]) for f in found["findings"]} == {("0.1.0", None)}
+    assert all("so since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
     assert found["of"] == found["agree"] + found["differ"] > 150
     page = "\n".join(errata_page.page(errata.load(tmp_path)))
     assert "192 of 256 slots are stated otherwise" in page
@@ -223,7 +225,7 @@ def test_tensor_layouts(tmp_path):
 
 def run_reproductions(package):
     """Each report's program, in a Python of its own, counts what the audit counts."""
-    given = ask_package.statements(package, 300)
+    given = ask_package.asked(package, 300)[1]
     rulings = judged(given, layers(None))
     for ruling in [r for r in rulings if r.verdict == "differs" and not r.refused]:
         text = report(PackageAudit(package, "1", tuple(rulings)), ruling)
@@ -257,7 +259,7 @@ def test_packages(name, tmp_path):
     assert found["agree"] > 4
     assert len(list(run_reproductions(name))) <= found["differ"]
     of_each = {}
-    for ruling in judged(ask_package.statements(name, 300), layers(None)):
+    for ruling in judged(ask_package.asked(name, 300)[1], layers(None)):
         if ruling.verdict == "confirmed":
             of_each[ruling.statement.code.split("{")[0][:200], ruling.statement.fragment[-1]] = ruling
     for ruling in list(of_each.values())[:6]:

@@ -19,7 +19,9 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
+from tcprobe.probes.cost_warpgroups import COPIES, flown
 from tcprobe.probes.experiment import Context, TimedCode
+from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, stated
 from tcprobe.run.conclude import conclude
@@ -51,6 +53,26 @@ FORMS = [
     "wgmma.mma_async.sp.m64n64k64.s32.u8.u8",
     "mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc",
 ]
+
+
+def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
+    """Each call may bring one store; one more in a round, or one where a single copy has none, is no such argument."""
+    call = {"CALL.ABS.NOINC": 1, "STL": 1}
+    loop = {opcode: 16 * n for opcode, n in call.items()}
+    prove("c1", Seen(loop, {}), loop)
+    with pytest.raises(ProbeError, match="STL x 17"):
+        prove("c1", Seen({**loop, "STL": 17}, {}), loop)
+    for around in ({}, {"STL": 16}):
+        with pytest.raises(ProbeError, match="spills"):
+            prove("c1", Seen(loop, {}), {"CALL.ABS.NOINC": 16}, around)
+
+
+def test_a_round_has_few_copies_where_compilers_take_long():
+    """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
+    for row in inventory.executed_by(WARPGROUP):
+        for one in flown(row) if row.described else ():
+            assert one.copies == COPIES or row.shape.n >= 96
+            assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 
 
 @pytest.mark.full

@@ -1,7 +1,10 @@
 """A fleet: each kind of GPU once; lost, failing and lying machines."""
 
 import json
+import os
 import random
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +13,12 @@ from test_merge import MMA, WMMA, measured, tree
 
 from tcprobe import __version__
 from tcprobe.cli import main
-from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.run import merge, report
+from tcprobe.errors import DataError, EnvironmentUnfitError
+from tcprobe.run import fleet_worker, merge, report
 from tcprobe.run.campaign import Request
 from tcprobe.run.fleet import Fleet, LostMachineError
-from tcprobe.run.fleet_worker import offer
+from tcprobe.run.fleet_jobs import decoded
+from tcprobe.run.fleet_worker import RunAnswer, offer, single_run
 from tcprobe.store import documents
 from tcprobe.store.results import Results, published
 
@@ -32,7 +36,7 @@ class Machine:
     """One with GPUs, by their names, that answers with what was measured of them."""
 
     def __init__(self, *names, tcprobe=__version__):
-        self.names, self.tcprobe, self.asked = names, tcprobe, []
+        self.names, self.tcprobe, self.asked, self.before = names, tcprobe, [], []
 
     def offer(self):
         devices = [device(name, index) for index, name in enumerate(self.names)]
@@ -80,6 +84,8 @@ class Machines:
         for ticket, address, work, arguments in given:
             try:
                 machine = self.machines[address]
+                if work is single_run:
+                    machine.before.append(arguments[1])
                 yield ticket, machine.offer() if work is offer else machine.run(arguments[0], self.folder)
             except (LostMachineError, KeyError) as error:
                 self.machines.pop(address, None)
@@ -120,6 +126,59 @@ def test_what_is_known_is_no_mistake(tmp_path):
     for known in (0, 1):
         outcomes, _, _ = fleet(tmp_path, a=Machine("NVIDIA H100"))
         assert outcomes["NVIDIA H100"].known == known
+
+
+def opened(path, text):
+    """The findings of a report."""
+    path.write_text(text)
+    with report.opened(path) as source:
+        return merge.own(source)
+
+
+def test_what_the_folder_has_of_the_very_gpu_goes_along(tmp_path):
+    """Of that GPU alone, and nothing where all is to be measured again."""
+    machine = Machine(*GPUS)
+    fleet(tmp_path, a=Machine("NVIDIA H100"))
+    outcomes, _, _ = fleet(tmp_path, a=machine)
+    sent = dict(zip(GPUS, machine.before, strict=True))
+    assert sent.pop("NVIDIA H100")
+    assert set(sent.values()) == {""}
+    known = machine.before[sorted(GPUS).index("NVIDIA H100")]
+    assert opened(tmp_path / "known", known) == [measured(MMA, "NVIDIA H100")]
+    new = {name: [one["id"] for one in outcome.to_json()["experiments"]] for name, outcome in outcomes.items()}
+    assert new == {"NVIDIA H100": [], "NVIDIA H200": [MMA], "NVIDIA GH200": [MMA]}
+    fleet(tmp_path, Request((MMA,), method="live", force=True), a=machine)
+    assert machine.before[3:] == ["", "", ""]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(os.name != "posix", reason="starts processes as POSIX does")
+def test_a_machine_continues_what_goes_along(tmp_path, monkeypatch):
+    """What it is given comes back as it was, also what nobody asks for now; what is missing is measured."""
+    monkeypatch.setattr(fleet_worker, "PROGRAM", (sys.executable, str(HERE / "fleet_gpu.py"), "program", "sm_80"))
+
+    def run(*patterns, before=""):
+        words = ["--method", "live", "--", *patterns]
+        done = decoded(single_run(words, before), RunAnswer)
+        assert done.code == 0, done.words
+        return {one.experiment: one for one in opened(tmp_path / "answer", done.report)}
+
+    first = run("wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.b.row.f16")
+    earlier = {name: replace(one, provenance=one.provenance | {"tcprobe": "0.0.1"}) for name, one in first.items()}
+    both = run("wmma.m16n16k16.a.*.f16", before=report.text(list(earlier.values())))
+    assert set(both) == {*first, "wmma.m16n16k16.a.col.f16"}
+    assert {name: both[name] for name in first} == earlier
+    assert both["wmma.m16n16k16.a.col.f16"].provenance["tcprobe"] == __version__
+
+
+def test_a_folder_that_cannot_be_trusted_is_said_before_anything_is_measured(tmp_path):
+    fleet(tmp_path, a=Machine("NVIDIA H100"))
+    (place,) = (tmp_path / "ours").rglob(f"{MMA}.json")
+    place.write_text(place.read_text().replace("H100", "H101"))
+    machine = Machine("NVIDIA H200")
+    with pytest.raises(DataError):
+        fleet(tmp_path, a=machine)
+    assert machine.asked == []
 
 
 def test_a_lost_machine_costs_nothing_where_there_is_another(tmp_path):
@@ -230,7 +289,7 @@ def tcprobe(*words, code=0):
     return done
 
 
-@pytest.mark.parametrize("option", [("--device", "1"), ("--force",), ("--stages",), ("--report", "r")])
+@pytest.mark.parametrize("option", [("--device", "1"), ("--stages",), ("--report", "r")])
 def test_options_of_one_machine_are_refused(option):
     assert f"{option[0]} is of one machine" in tcprobe("run", "--scheduler", "tcp://h:1", *option, code=2).stderr
 

@@ -78,14 +78,17 @@ def test_gpus_of_four_archs_of_which_one_dies_one_is_slow_and_one_lies(tmp_path)
 
 @pytest.mark.skipif(not TOOLS, reason="no ptxas or nvdisasm for this platform")
 def test_compilers_times_archs_survive_a_machine_that_dies(tmp_path):
-    """By machines of which one dies with its first run; byte for byte what single runs give."""
+    """By machines of which one dies with its first run; byte for byte what single runs give, also when continued."""
     words = ("wmma.m8n8k4.*", "--method", "sass")
     with fleet(("sm_80", "dying"), ("sm_80", "fine")) as (address, at):
         common = ["run", *words, "--arch", "sm_80", "--results", tmp_path / "ours"]
         done = tcprobe(*common, "--scheduler", address, "--json")
+        again = tcprobe(*common, "--scheduler", address, "--json")
     (one,) = map(json.loads, done.stdout.splitlines())
     assert one["machine"] == at["fine"]
     assert len(one["experiments"]) >= 5
+    (continued,) = map(json.loads, again.stdout.splitlines())
+    assert (continued["experiments"], continued["kept"]) == ([], len(one["experiments"]))
     tcprobe("run", *words, "--arch", "sm_80", "--results", tmp_path / "one", "--report", tmp_path / "r")
     tcprobe("merge", tmp_path / "r", "--results", tmp_path / "merged")
     assert tree(tmp_path / "ours") == tree(tmp_path / "merged")

@@ -13,7 +13,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
 from tcprobe.isa.target import Target
-from tcprobe.probes.experiment import kernels
+from tcprobe.probes.experiment import Dialogue, kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
 from tcprobe.probes.wmma import MemoryExperiment, memory_table
 from tcprobe.run import runner, selection
@@ -67,11 +67,16 @@ def random_kernel(name):
     )
 
 
+def tables(patterns=()):
+    """The experiments that conclude tables."""
+    return [one for one in selection.select(patterns) if not isinstance(one, Dialogue)]
+
+
 def run(root, worker=Worker(), patterns=()):  # noqa: B008
     results = Results(root)
     with runner.Session(worker) as session:
         device = runner.choose(session.devices)
-        items = list(runner.measure(session, device, selection.select(patterns), results))
+        items = list(runner.measure(session, device, tables(patterns), results))
     return device, {m.experiment: m for m in items if not isinstance(m, runner.Done)}
 
 
@@ -89,11 +94,11 @@ def too_new(measurement):
 
 def test_everything_is_measured_or_refused_for_a_reason(whole):
     _, device, found = whole
-    assert set(found) == {e.id for e in selection.select(())}
+    assert set(found) == {e.id for e in tables()}
     assert Counter(m.status for m in found.values())["failed"] == 0
     here = arch(device.arch)
     for m in found.values():
-        allowed = all(f.target.on(here) for e in selection.select(()) if e.id == m.experiment for f in e.fragments)
+        allowed = all(f.target.on(here) for e in tables() if e.id == m.experiment for f in e.fragments)
         assert (m.status == "measured") == (allowed and not too_new(m)), (m.experiment, m.words)
         assert m.status == "measured" or "not supported" in m.words or "Unsupported .version" in m.words
 
@@ -191,7 +196,7 @@ def test_opcodes_against_the_gpu(name):
 def test_machine_code_of_this_gpu_gives_the_live_tables(whole):
     _, device, found = whole
     backend = Sass(device.arch, TOOLS)
-    for experiment in selection.select(()):
+    for experiment in tables():
         if isinstance(experiment, MemoryExperiment) and found[experiment.id].status == "measured":
             launches = experiment.launches()
             assert backend.load(kernels(experiment)) == {}

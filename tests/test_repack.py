@@ -11,9 +11,21 @@ import host_cuda
 import numpy as np
 import nvrtc
 import pytest
-from repacked import ARCHITECTURES, F16, NAN, SCALE_OF, case, factors, needs_compiler, patterns, plans, worth
+from repacked import (
+    ARCHITECTURES,
+    CONVERT_OF,
+    F16,
+    NAN,
+    SCALE_OF,
+    case,
+    factors,
+    needs_compiler,
+    patterns,
+    plans,
+    worth,
+)
 
-from tcprobe.ask.repack import cuda, repack
+from tcprobe.ask.repack import cuda, repack, with_zeros
 from tcprobe.code import dequantize
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
@@ -23,11 +35,11 @@ from tcprobe.store.cell import load as table
 
 @pytest.mark.full
 @needs_compiler
-@pytest.mark.parametrize("group", [False, True])
-def test_every_thread_gets_every_code_in_every_slot(tmp_path, sample, group):
-    cases = [case(plan, tmp_path) for plan in plans(sample(factors(), 6, emitted.spread), group)]
+@pytest.mark.parametrize(("group", "zeros"), [(False, False), (True, False), (True, True)])
+def test_every_thread_gets_every_code_in_every_slot(tmp_path, sample, group, zeros):
+    cases = [case(plan, tmp_path) for plan in plans(sample(factors(), 6, emitted.spread), group, zeros)]
     found = emitted.tried(tmp_path, cases)
-    print(f"load --repack, groups {group}: {found}")
+    print(f"load --repack, groups {group}, zero points {zeros}: {found}")
     assert found.wrong == []
     assert found.functions >= (15 if group else 40)
 
@@ -100,6 +112,16 @@ def test_scales_of_sums(tmp_path):
 def test_a_spoilt_word_is_noticed(tmp_path):
     right = case(repack(table(f"{F16}.b", "sm_80"), "s4"), tmp_path)
     wrong = right._replace(code=right.code.replace("0x64086408u", "0x64096409u"))
+    assert emitted.tried(tmp_path, [right]).wrong == []
+    assert emitted.tried(tmp_path, [wrong]).wrong == [wrong.of]
+
+
+@needs_compiler
+@pytest.mark.parametrize("constant", ["0x64006400u;", "0x63806380u", "0x2c002c00u"])
+def test_a_spoilt_zero_point_is_noticed(tmp_path, constant):
+    right = case(with_zeros(repack(table(f"{F16}.b", "sm_80"), "u4", None, 32)), tmp_path)
+    spoilt = f"{int(constant[:10], 16) + 1:#010x}{constant[10:]}"
+    wrong = right._replace(code=right.code.replace(constant, spoilt))
     assert emitted.tried(tmp_path, [right]).wrong == []
     assert emitted.tried(tmp_path, [wrong]).wrong == [wrong.of]
 
@@ -179,7 +201,7 @@ def of_every_kind(name):
 def kernels(name):
     """A kernel for every family, operand, type and stored type of an arch, and scales where there are."""
     cells = of_every_kind(arch(name).name)
-    for number, plan in enumerate(itertools.chain(plans(cells), plans(cells, group=True))):
+    for number, plan in enumerate(itertools.chain(plans(cells), plans(cells, True), plans(cells, True, True))):
         struct = cuda.name(plan)
         scale = (
             f"unsigned h[{struct}::GROUPS][{struct}::SCALES]; {struct}::load_scales(w, 64, 1, 2, t, h); "
@@ -187,6 +209,11 @@ def kernels(name):
             if plan.group
             else ""
         )
+        convert = f"{struct}::convert(words, r);"
+        if plan.zeros:
+            convert = f"""unsigned z[{struct}::GROUPS][{struct}::SCALES][{struct}::ZEROS];
+  {struct}::load_zeros(w, 64, 1, 2, t, z);
+  {struct}::convert(words, z, r);"""
         yield (
             cuda.source(plan)
             + f"""
@@ -194,7 +221,7 @@ extern "C" __global__ void kernel{number}(const void* w, unsigned (*out)[{struct
   const unsigned t = threadIdx.x;
   unsigned words[{struct}::WORDS], r[{struct}::STEPS][{struct}::REGISTERS];
   {struct}::load(w, 3, t, words);
-  {struct}::convert(words, r);
+  {convert}
   {scale}
   for (int s = 0; s < {struct}::STEPS; ++s)
     for (int j = 0; j < {struct}::REGISTERS; ++j) out[t][s][j] = r[s][j];
@@ -220,7 +247,7 @@ extern "C" __global__ void on_gpu{number}(const unsigned char* input, unsigned* 
   const unsigned t = threadIdx.x, b = blockIdx.x;
   unsigned words[P::WORDS], registers[P::STEPS][P::REGISTERS];
   P::load(input, b, t, words);
-  P::convert(words, registers);
+  {convert}
   {scale}
   for (int s = 0; s < P::STEPS; ++s)
     for (int j = 0; j < P::REGISTERS; ++j)
@@ -231,19 +258,21 @@ extern "C" __global__ void on_gpu{number}(const unsigned char* input, unsigned* 
 
 def on_gpu(number, plan, one):
     scale = re.sub("running", "t", SCALE_OF.findall(one.body)[0]) if plan.group else ""
-    return ON_GPU.format(number=number, name=f"{plan.cell.arch}::{cuda.name(plan)}", threads=one.threads, scale=scale)
+    convert = re.sub("running", "t", CONVERT_OF.findall(one.body)[0])
+    name = f"{plan.cell.arch}::{cuda.name(plan)}"
+    return ON_GPU.format(number=number, name=name, threads=one.threads, scale=scale, convert=convert)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("group", [False, True])
-def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group):
+@pytest.mark.parametrize(("group", "zeros"), [(False, False), (True, False), (True, True)])
+def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group, zeros):
     """Of a fragment of each family, operand and type that the GPU has, all stored types."""
     from tcprobe.run.gpu import Gpu
 
     gpu = Gpu()
     device = arch(gpu.devices()[0].arch)
     gpu.open(0)
-    tried = list(plans(of_every_kind(device.name), group))
+    tried = list(plans(of_every_kind(device.name), group, zeros))
     cases = [case(plan, tmp_path) for plan in tried]
     texts = [one.code + on_gpu(number, plan, one) for number, (plan, one) in enumerate(zip(tried, cases, strict=True))]
     gpu.compile_cuda("\n".join(texts), [f"on_gpu{number}" for number in range(len(cases))], device.targets[-1])
@@ -252,5 +281,5 @@ def test_the_gpu_gets_every_code_in_every_slot(tmp_path, group):
         blocks = len(one.wanted) // (4 * one.threads * plan.steps * plan.cell.fragment.registers)
         gpu.call(f"on_gpu{number}", blocks, [np.frombuffer(one.given, np.uint8)], output, (one.threads, 0))
         assert output.tobytes() == one.wanted, one.of
-    print(f"on the GPU, groups {group}: {len(cases)} fragments with stored types, all right")
+    print(f"on the GPU, groups {group}, zero points {zeros}: {len(cases)} fragments with stored types, all right")
     assert len(cases) >= 10

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from repacked import F16, NAN, as_given, factors, module, plans
 
-from tcprobe.ask.repack import repack
+from tcprobe.ask.repack import repack, with_zeros
 from tcprobe.cli import main
 from tcprobe.isa.dtypes import dtype
 from tcprobe.store.cell import load as table
@@ -68,6 +68,38 @@ def test_what_cannot_be_packed(tmp_path, stored, weights, words):
         packer.repack(weights)
 
 
+def zeroed():
+    """A fragment of each kind that has zero points: B and A, f16 and bf16, stored in 4 and in 8 bits."""
+    for kind, operand, stored in (("f16", "b", "u4"), ("bf16", "b", "s8"), ("bf16", "a", "s4"), ("f16", "a", "s8")):
+        name = f"mma.m16n8k16.row.col.f32.{kind}.{kind}.f32.{operand}"
+        yield with_zeros(repack(table(name, "sm_80"), stored, None, 32))
+
+
+@pytest.mark.parametrize("packer", ["numpy", "torch"])
+def test_zero_points_are_packed_and_lead_back(tmp_path, packer):
+    if packer == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed: its packer cannot be run")
+    for plan in zeroed():
+        (least, most), code = plan.zero_range, module(plan, packer, tmp_path)
+        given = np.arange(least, most + 1).reshape(1, -1)
+        packed = code.pack_zeros(given)
+        assert np.asarray(packed).dtype == np.uint8
+        assert np.array_equal(np.asarray(packed), given + plan.conversion.flip)
+        assert np.array_equal(np.asarray(code.unpack_zeros(packed)), given)
+        for wrong, words in (
+            (given + 1, f"from {least} to {most}"),
+            (given / 2, "whole numbers"),
+            (given[0], "matrix"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                code.pack_zeros(wrong)
+
+
+def test_no_zero_points_unasked(tmp_path):
+    plan = repack(table(f"{F16}.b", "sm_80"), "u4", None, 32)
+    assert not hasattr(module(plan, "numpy", tmp_path), "pack_zeros")
+
+
 # the command
 
 
@@ -82,6 +114,13 @@ def asked(*arguments, code=0):
     [
         ([f"{F16}.b", "--repack"], "say what the weights are stored as"),
         ([f"{F16}.b", "--type", "s4"], "give --repack too"),
+        ([f"{F16}.b", "--zeros"], "give --repack too"),
+        ([f"{F16}.b", "--repack", "--type", "u4", "--zeros"], "a zero point comes with a scale; give --group too"),
+        ([f"{F16}.b", "--repack", "--type", "e2m1", "--group", "64", "--zeros"], "s4, u4 and s8 have zero points"),
+        (
+            ["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "u4", "--group", "64", "--zeros"],
+            "sums of the other factor. The nearest that does: mma.m16n8k16.row.col",
+        ),
         ([f"{F16}.b", "--repack", "--type", "s4", "--ld", "64"], "an order of their own"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--global", "row"], "an order of their own"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--as", "bf16"], "that does: mma.m16n8k16.row.col.f32.bf16"),
@@ -110,6 +149,20 @@ def test_the_answer():
     ):
         assert words in text
     assert "ldmatrix" not in text
+
+
+def test_the_answer_with_zero_points():
+    given = (f"{F16}.b", "--repack", "--type", "s4", "--group", "64", "--zeros", "--arch", "sm_80")
+    text = asked(*given)
+    for words in (
+        "zero points: -8 to 8, as bytes, 8 added, [k / 64][n]",
+        "1.125 an element",
+        "each has its zero point",
+    ):
+        assert words in text
+    assert json.loads(asked(*given, "--json"))["zeros"] == {"type": "u8", "add": 8, "least": -8, "most": 8}
+    assert "load_zeros" in asked(*given, "--code")
+    assert "pack_zeros" in asked(*given, "--packer", "numpy")
 
 
 def test_ldmatrix_as_the_other_way():

@@ -13,12 +13,14 @@ from emulation import shuffled
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.probes.experiment import Context
-from tcprobe.probes.tensor_moves import COLUMNS, NUMBERING, experiments
+from tcprobe.probes.tensor_moves import NUMBERING, columns, experiments
 from tcprobe.references import cute, cute_tensor_memory, ptx_isa
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
 
-MOVES = {e.id: e for e in experiments()}
+EVERY = {e.id: e for e in experiments()}
+MOVES = {id_: e for id_, e in EVERY.items() if len(e.instruction.stated["num"]) > 1}
+REPEATED = [id_ for id_ in EVERY if id_ not in MOVES]
 CONTEXT = Context(arch("sm_103"), lambda _: None)
 
 
@@ -46,13 +48,28 @@ def claimed(held):
 def test_every_shape_has_its_probes():
     moves = {f"tcgen05.{op}.{shape}" for op in ("ld", "st") for shape in cute_tensor_memory.ATOMS}
     assert set(MOVES) == moves | {"tcgen05.ld.red.32x32b", "tcgen05.ld.red.16x32bx2"}
-    assert not any(e.instruction.unprobed for e in MOVES.values())
+    numbers = {"32x32b": 8, "16x64b": 8, "16x32bx2": 8, "16x128b": 7, "16x256b": 6}
+    repeated = {f"{id_}.x{1 << j}" for id_ in moves for j in range(numbers[id_.rpartition(".")[2]])}
+    repeated |= {f"tcgen05.ld.red.{shape}.x{1 << j}" for shape in ("32x32b", "16x32bx2") for j in range(1, 8)}
+    assert set(REPEATED) == repeated
+    assert not any(e.instruction.unprobed for e in EVERY.values())
+    assert {columns(EVERY[id_].instruction) for id_ in REPEATED} == {32, 64, 128, 256}
 
 
 @pytest.mark.parametrize("id_", MOVES)
 @pytest.mark.parametrize("seed", range(20))
 def test_any_layout_is_measured_back(id_, seed):
-    experiment = MOVES[id_]
+    measured_back(MOVES[id_], seed)
+
+
+@pytest.mark.parametrize("id_", REPEATED)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.sampled(9)
+def test_any_layout_of_repetitions_is_measured_back(id_, seed):
+    measured_back(EVERY[id_], seed)
+
+
+def measured_back(experiment, seed):
     tables = laid_out(experiment, seed)
     found = experiment.conclude(experiment.decode(*outputs(experiment, *tables)), CONTEXT)
     assert found.tables == {held.operand: table for held, table in zip(experiment.fragments, tables, strict=True)}
@@ -67,7 +84,12 @@ def test_spoilt_answers_are_noticed(id_):
     launches, raw = outputs(experiment, *laid_out(experiment, 1))
     words = raw[0].view(np.uint32)
     at = np.flatnonzero(words)[:2]
-    for spoil in (0, int(words[at[1]]), COLUMNS * 32 + 7, (held.cols + 1) if experiment.loads else 0xEEEEEEEE):
+    for spoil in (
+        0,
+        int(words[at[1]]),
+        columns(experiment.instruction) * 32 + 7,
+        (held.cols + 1) if experiment.loads else 0xEEEEEEEE,
+    ):
         spoilt = words.copy()
         spoilt[at[0]] = spoil
         with pytest.raises(ProbeError):
@@ -101,16 +123,16 @@ def test_they_are_assembled_for_every_arch():
     wanted = [row for row in ARCHS if row in tools.archs and next(iter(MOVES.values())).instruction.target.on(row)]
     assert wanted
     for row in wanted:
-        there = [e for e in MOVES.values() if e.instruction.target.on(row)]
+        there = [e for e in EVERY.values() if e.instruction.target.on(row)]
         kernels = [launch.kernel for e in there for launch in e.launches()]
         made, refused = assemble(tools, kernels, row)
         assert not refused
-        assert len(made) == len(kernels) >= 10
+        assert len(made) == len(kernels) >= 84
 
 
 def test_the_probe_writes_before_it_reads():
     """Stores are waited for before loads, loads before their registers are used, and all that is allocated is freed."""
-    for launch in (launch for experiment in MOVES.values() for launch in experiment.launches()):
+    for launch in (launch for experiment in EVERY.values() for launch in experiment.launches()):
         lines = [line.strip() for line in launch.kernel.text.splitlines()]
         stores, loads = (
             [n for n, line in enumerate(lines) if line.startswith(f"tcgen05.{op}.")] for op in ("st", "ld")

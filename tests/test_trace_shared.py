@@ -2,20 +2,25 @@
 
 import json
 import random
+from dataclasses import replace
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask.behind import behind
+from tcprobe.ask.table_confidence import least
 from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot, traced
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
+from tcprobe.store import findings
 from tcprobe.store.cell import operands
-from tcprobe.store.choose import alone
-from tcprobe.store.results import published
+from tcprobe.store.choose import alone, over_published
+from tcprobe.store.results import Results, published
 
 LAYERS = alone(published())
+CASE = "wgmma.mma_async.m64n128k16.f32.f16.f16.b_smem.k.128"
 CASES = [
     ("wgmma.m64n24k16.f32.bf16.bf16", "mn", 128, {}),
     ("wgmma.m64n8k32.s32.s8.u8", "k", 64, {"base_offset": 2}),
@@ -172,3 +177,40 @@ def test_where_on_the_command_line():
     assert CliRunner().invoke(main, ["show", name, "--arch", "h100"]).exit_code == 0
     register = ["where", name.replace("b_smem", "d"), "--row", "0", "--col", "0", "--swizzle", "32"]
     assert "--swizzle goes with an operand in shared memory" in CliRunner().invoke(main, register).output
+
+
+def found_otherwise(folder, device, agree):
+    """A layer with another GPU's finding of 16 bits, k and 128 bytes, of which so many elements agree."""
+    finding = LAYERS.finding("descriptors", "sm_90", CASE).finding
+    body = msgspec.structs.replace(finding.body, case=msgspec.structs.replace(finding.body.case, agree=agree))
+    changed = replace(finding, body=body, provenance={**finding.provenance, "device": device})
+    findings.save_all(Results(folder), [changed])
+    return over_published(folder)
+
+
+def test_how_sure_a_descriptors_map_is(tmp_path):
+    """Another kind of GPU that agrees makes it surer; one that does not contradicts it; without any it is stated."""
+    one = resolve("wgmma.m64n64k16.f32.bf16.bf16").instruction.described[-1]
+    sure = behind(one, LAYERS, "k", 128).confidence
+    assert (sure.word, sure.methods, sure.devices, sure.otherwise, sure.confirmed) == ("strong", 1, 1, 0, 2)
+    every = LAYERS.finding("descriptors", "sm_90", CASE).finding.body.case.elements
+    more = behind(one, found_otherwise(tmp_path / "alike", "NVIDIA H100", every), "k", 128).confidence
+    assert (more.word, more.devices, more.otherwise) == ("strong", 2, 0)
+    less = behind(one, found_otherwise(tmp_path / "other", "NVIDIA H100", every - 1), "k", 128).confidence
+    assert (less.word, less.devices, less.otherwise) == ("contradicted", 1, 1)
+    assert behind(one, alone(Results(tmp_path / "none")), "k", 128).confidence.word == "documented only"
+
+
+def test_answers_say_how_sure_they_are():
+    """`where` as sure as the map behind the descriptor, `trace` as the least sure table or map; text and JSON alike."""
+    for words, found in (
+        (["where", "wgmma.m64n24k16.f32.bf16.bf16.b_smem", "--byte", "7"], lambda m: m.b.confidence),
+        (["trace", "wgmma.m64n24k16.f32.bf16.bf16", "--row", "3", "--col", "5"], lambda m: m.confidence),
+    ):
+        sure = found(memory("wgmma.m64n24k16.f32.bf16.bf16", "k", 0, {}, a_too=False))
+        text = CliRunner().invoke(main, words).stdout.splitlines()
+        plain = CliRunner().invoke(main, [*words, "--json"]).stdout.splitlines()
+        assert text[-1] == f"confidence: {sure}"
+        assert {json.dumps(json.loads(line)["confidence"]) for line in plain} == {json.dumps(sure.to_json())}
+    by_register = memory("wgmma.m64n24k16.f32.bf16.bf16", "k", 0, {}, a_too=False)
+    assert by_register.confidence == least([by_register.tables["a"]])

@@ -83,6 +83,44 @@ def test_swizzled_bytes():
             assert offsets == (byte ^ (byte >> 7 & 7) << 4,)
 
 
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize("majors", [("mn", "k"), ("k", "mn"), ("mn", "mn")])
+def test_lines_contiguous(swizzle, majors):
+    """Rows of the pattern, or 16 bytes, hold lines; k follows k; 8 of them are together. By hand, of bf16."""
+    form = inventory.instructions()["tcgen05.mma.cta_group::2.kind::f16"]
+    found = traced(form, TensorTraceRequest(m=256, n=128, swizzle=swizzle, majors=majors), 171, 77)
+    assert (found.a_cta, found.b_cta) == (1, 1)
+    for k, one in enumerate(found.meetings):
+        for (byte,), line, major in (((one.a_byte,), 171 - 128, majors[0]), (one.b_bytes, 77 - 64, majors[1])):
+            assert byte == (lines_contiguous(line, k, swizzle) if major == "mn" else k_contiguous(line, k, swizzle))
+    assert found.to_json()["majors"] == list(majors)
+
+
+def lines_contiguous(line, k, swizzle):
+    width = swizzle or 16
+    row, inside = divmod(2 * line, width)
+    within = k % 8 * width + inside
+    at = row * width * 16 + k // 8 * 8 * width + within  # 16 k of a row of lines, then the next row
+    return at ^ (at >> 7 & swizzle // 16 - 1) << 4 if swizzle else at
+
+
+def k_contiguous(line, k, swizzle):
+    at = line * swizzle + 2 * k
+    return at ^ (at >> 7 & swizzle // 16 - 1) << 4 if swizzle else core(line, 2 * k, 32)
+
+
+def test_the_register_that_a_load_leaves_d_in():
+    form, load = "tcgen05.mma.cta_group::1.kind::f16", ("--ld", "16x256b.x4")
+    code, output = asked(form, "--row", 45, "--col", 77, *load, "--json")
+    assert code == 0
+    done = CliRunner().invoke(main, ["where", f"{form}.d", "--row", "45", "--col", "77", *load, "--json"])
+    said = json.loads(done.output)
+    loaded = json.loads(output)["loaded"]
+    assert loaded == {name: said[name] for name in ("warp", "lane", "register", "column_base", "lane_base")}
+    code, output = asked(form, "--row", 45, "--col", 77, *load)
+    assert f"loaded: warp {said['warp']}, lane {said['lane']}, register {said['register']}" in output
+
+
 def test_a_in_tensor_memory():
     code, output = asked("tcgen05.mma.cta_group::1.kind::f16", "--row", 3, "--col", 5, "--a-in", "tensor", "--json")
     assert code == 0
@@ -107,7 +145,12 @@ def test_in_words():
         ("tcgen05.mma.cta_group::1.kind::f16 --row 200 --col 0", "it has no element 200, 0"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --m 96", "has no M 96"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --selector 1", "no selector changes"),
-        ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --major mn", "leave --major out"),
+        ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --a-in tensor --a-major k", "A in shared memory"),
+        ("tcgen05.mma.cta_group::1.kind::tf32 --row 0 --col 0 --b-major mn", "B of tf32 with lines contiguous takes"),
+        ("tcgen05.mma.cta_group::1.kind::mxf4 --row 0 --col 0 --major mn", "takes A with k contiguous only"),
+        ("tcgen05.mma.cta_group::1.kind::f16 --n 8 --row 0 --col 0 --major mn --swizzle 64", "the 8 lines of B are 16"),
+        ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --ld 32x32b.x3", "expected SHAPE.xN of tcgen05.ld"),
+        ("wgmma.m64n8k16.f32.bf16.bf16 --row 3 --col 5 --b-major mn", "--b-major goes with"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --a-in registers", "--a-in shared or tensor"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --lbo 16", "--lbo is for others"),
         ("tcgen05.mma.cta_group::1.kind::f16 --operand a --byte 3", "--operand is for others"),

@@ -14,20 +14,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tcprobe.ask.confidence import UNMEASURED, Confidence, witnesses
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import whence
+from tcprobe.store.finding import Finding, whence
+from tcprobe.store.findings import every
 from tcprobe.values import Json
 
-ARCH = "sm_90"
-STATED = "PTX ISA, section 9.7.15.5.1.2, and CUTLASS, mma_sm90_desc.hpp"
+ARCH, KIND = "sm_90", "descriptors"
+STATED = ("PTX ISA, section 9.7.15.5.1.2", "CUTLASS, mma_sm90_desc.hpp")
 
 
 class Lying(NamedTuple):
@@ -56,6 +58,7 @@ class Behind:
     descriptor: Descriptor
     measured: Json | None
     source: str
+    layers: Layers
 
     @property
     def offsets(self) -> list[list[int]]:
@@ -111,12 +114,23 @@ class Behind:
     def evidence(self) -> str:
         """What the map rests on, in words."""
         if self.measured is None:
-            return f"documented only, by {STATED}; not measured"
+            return f"documented only, by {', and '.join(STATED)}; not measured"
         case, of = self.measured["case"], self.measured["provenance"]
         counted = f"{case['agree']} of {case['elements']} elements behind {case['descriptors']} descriptors"
         counted += "" if case["instruction"] == self.operand.instruction.id else f" of {case['instruction']}"
         made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
         return f"measured: {made}: {counted} lie where the formula says, {whence(self.source)}"
+
+    @property
+    def confidence(self) -> Confidence:
+        """In the map: counted over all findings of descriptors that cover it; what is STATED is the formula."""
+        found = [finding for finding, _ in _covering(self.operand, self.major, self.descriptor.swizzle, self.layers)]
+        alike = [finding for finding in found if _agrees(finding)]
+        devices, compilers = witnesses(alike, live=True), witnesses(alike, live=False)
+        said = (len(STATED), 0) if alike else (0, len(STATED))
+        methods = len({finding.method for finding in alike})
+        otherwise = len(found) - len(alike)
+        return Confidence(methods, len(devices), len(compilers), otherwise, *said) if found else UNMEASURED
 
     def to_json(self) -> Json:
         """The object that `show --json` prints."""
@@ -184,7 +198,7 @@ def behind(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: in
         )
     chosen = filled(operand, major, swizzle)._replace(**given)
     case, source = evidence(operand, major, swizzle, layers)
-    return Behind(operand, major, chosen.check(), case, source)
+    return Behind(operand, major, chosen.check(), case, source, layers)
 
 
 def filled(operand: SharedOperand, major: str, swizzle: int) -> Descriptor:
@@ -203,11 +217,26 @@ def filled(operand: SharedOperand, major: str, swizzle: int) -> Descriptor:
 
 def evidence(operand: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[Json | None, str]:
     """The measured case that covers an operand, with method and provenance, and where it is saved."""
-    wanted = {"operand": operand.held.name, "bits": operand.held.slot_bits, "major": major, "swizzle": swizzle}
-    for finding, source in layers.findings("descriptors", ARCH).values():
-        case = finding.plain.get("case")
-        if case is None or case["agree"] != case["elements"] or not wanted.items() <= case.items():
-            continue
-        if inventory.instructions()[case["instruction"]].family == operand.instruction.family:
+    for finding, source in _covering(operand, major, swizzle, layers):
+        if _agrees(finding):
+            case = finding.plain["case"]
             return {"case": case, "method": finding.method, "provenance": finding.provenance}, source
     return None, "published"
+
+
+def _agrees(finding: Finding) -> bool:
+    """Whether all elements of a case lie where the formula says."""
+    case = finding.plain["case"]
+    return bool(case["agree"] == case["elements"])
+
+
+def _covering(operand: SharedOperand, major: str, swizzle: int, layers: Layers) -> Iterator[tuple[Finding, str]]:
+    """Findings of descriptors of a family's operands of one width, major and swizzle, the nearest layer's first."""
+    wanted = {"operand": operand.held.name, "bits": operand.held.slot_bits, "major": major, "swizzle": swizzle}
+    for found, source in layers.documents(ARCH, KIND, lambda results: list(every(results, KIND, ARCH))):
+        for finding in (one for one in found if one.status == "measured"):
+            case = finding.plain.get("case")
+            if case is None or not wanted.items() <= case.items():
+                continue
+            if inventory.instructions()[case["instruction"]].family == operand.instruction.family:
+                yield finding, source

@@ -190,9 +190,10 @@ def numbered(fragment: Fragment) -> bool:
 
 
 def conventional(fragment: Fragment) -> bool:
-    """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them."""
+    """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them, in
+    registers, shared or tensor memory."""
     row = inventory.instructions().get(fragment.experiment)
-    return row is not None and not row.of_role(Role.ADDRESS) and not row.described
+    return row is not None and not row.of_role(Role.ADDRESS) and not row.elsewhere
 
 
 def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:

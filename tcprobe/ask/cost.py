@@ -127,8 +127,22 @@ def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) 
     ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
     ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
     if not ids:
-        raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}.", "no cost")
+        why = _unrun(wanted, layers)
+        raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}{why}.", "no cost")
     return ids
+
+
+def _unrun(wanted: str, layers: Layers) -> str:
+    """Of what no arch with costs has: that its loops are written, and for which target."""
+    from tcprobe.probes import dialogues
+
+    known = [arch.arch(name) for name in archs(layers)]
+    loops = {id_: one for id_, one in dialogues(KIND).items() if not any(one.target.on(row) for row in known)}
+    meant = names.matching(wanted, loops) or [id_ for id_ in loops if id_.startswith(f"{wanted}.")]
+    if not meant:
+        return ""
+    more = f" and {len(meant) - 1} more" if len(meant) > 1 else ""
+    return f"; its loops are written and assemble for {loops[meant[0]].target.name}, but have not run: {meant[0]}{more}"
 
 
 # in words
@@ -190,6 +204,8 @@ def _others(body: Body) -> Iterator[str]:
         yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
     for clock in body.clocks:
         yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles an SM"
+    if body.mhz and body.interval is None and body.round_trip:
+        yield f"by an SM's clock of {body.mhz:g} MHz: L2 has its own, so a slower clock counts fewer cycles"
     if body.random:
         yield f"random inputs take {body.random:g} times the cycles of zeros"
     for variant, why in body.refused.items():

@@ -9,7 +9,6 @@ from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import short
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
@@ -194,7 +193,7 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
 
     Those by the method of the fragment's own measurement count, and among them those that found the same table.
     """
-    rows = [inventory.instructions()[short(name)] for name in inventory.users(fragment.id)]
+    rows = [inventory.instructions()[id_] for id_ in inventory.user_ids(fragment.id)]
     measurements = [layers.multiply(row.id, measured) for row in rows if row.multiplies]
     table = measured.tables[fragment.operand]
     multiplies = [m for m in measurements if m and m.tables[fragment.operand] == table]

@@ -30,4 +30,9 @@ def confidence(cell: Cell) -> Confidence:
 
 def least(cells: Iterable[Cell]) -> Confidence:
     """In what rests on several tables: that in the one which the least speaks for."""
-    return min(map(confidence, cells), key=lambda one: (ORDER.index(one.word), sum(one[:3])))
+    return least_sure(map(confidence, cells))
+
+
+def least_sure(confidences: Iterable[Confidence]) -> Confidence:
+    """Of several, that for which the least speaks."""
+    return min(confidences, key=lambda one: (ORDER.index(one.word), sum(one[:3])))

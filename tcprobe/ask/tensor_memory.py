@@ -7,15 +7,16 @@
 >>> {name: str(formula) for name, formula in d.formulas.items()}
 {'row': '(lane & 15) + ((lane & 96) >> 1)', 'col': 'column'}
 
-Nothing of it is measured: sources state it, and where they contradict each other both are given.
+What was measured counts; without, sources state it, and where they contradict each other both are given.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, measured, same_places, statement
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
@@ -28,6 +29,8 @@ from tcprobe.layout.table import Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
 from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
+from tcprobe.store.choose import Layers, Sourced
+from tcprobe.store.kinds.tensor_memory import Subject, measured_as, subject
 from tcprobe.values import Json
 
 USUAL = {"m": 128, "n": 256}
@@ -58,13 +61,34 @@ class MemoryOperand(NamedTuple):
 
 @dataclass(frozen=True)
 class InTensorMemory:
-    """An operand of M x N; `statements` are what sources say, the answer first. `letter` is the layout of PTX ISA."""
+    """An operand of M x N; `statements` are what sources say, the answer first: that of `measured_places` where there
+    is one. `letter` is the layout of PTX ISA."""
 
     operand: MemoryOperand
     m: int
     n: int
     letter: str | None
     statements: tuple[CellStatement, ...]
+    measured_places: MeasuredPlaces | None = None
+
+    @property
+    def status(self) -> str:
+        """Whether the answer is measured."""
+        return "measured" if self.measured_places else "documented"
+
+    @property
+    def evidence(self) -> str:
+        """What the answer rests on, in words."""
+        if self.measured_places is None:
+            return f"documented only, by {self.statement.source}"
+        by = "; ".join(one.source for one in self.measured_places.agreeing)
+        return f"{self.statement.source}" + (f"; documented likewise by {by}" if by else "")
+
+    @property
+    def agreed(self) -> Json:
+        """Of what is measured, the arch, and who documents the same."""
+        found = self.measured_places
+        return {"arch": found.arch, "agrees": [one.source for one in found.agreeing]} if found else {}
 
     @property
     def statement(self) -> CellStatement:
@@ -140,7 +164,8 @@ class InTensorMemory:
             "formula": {name: formula and str(formula) for name, formula in self.formulas.items()},
             "source": said.source,
             "differs": [other.source for other in self.statements[1:]],
-            "status": "documented",
+            "status": self.status,
+            **self.agreed,
         }
 
 
@@ -169,13 +194,15 @@ def operands(instruction: Instruction) -> list[MemoryOperand]:
 
 class Wanted(NamedTuple):
     """What an operand is asked for with: M and N (128 and 256 or the largest by default), selector, scales of a row,
-    multicast of a copy (the first by default)."""
+    multicast of a copy (the first by default); with `layers` what they have of archs (`name`) counts first."""
 
     m: int | None = None
     n: int | None = None
     selector: int = 0
     vector: int = 0
     multicast: str | None = None
+    layers: Layers | None = None
+    name: str | None = None
 
 
 USUALLY = Wanted()
@@ -187,7 +214,7 @@ def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InT
         raise UsageError("name an operand in tensor memory.")
     form, name = in_memory
     if not form.multiplies:
-        return _copied(in_memory, asked_with.multicast)
+        return _copied(in_memory, asked_with)
     known = memory_operand.selectors(form, name, asked_with.vector)
     if asked_with.selector not in known:
         raise UsageError(f"{in_memory.id} has no selector {asked_with.selector}: it has {', '.join(map(str, known))}.")
@@ -195,9 +222,25 @@ def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InT
         extent(form, "m", asked_with.m), extent(form, "n", asked_with.n), asked_with.selector, asked_with.vector
     )
     said = memory_operand.stated(form, name, size)
-    if isinstance(said, str):
+    documented = () if isinstance(said, str) else said
+    whole = InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
+    scales = asked_with.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0
+    found = _with_measured(whole, measured_as(form, name, (size.m, size.n), (scales, asked_with.selector)), asked_with)
+    if not found.statements:
         raise UsageError(f"{in_memory.id}: {said}")
-    return InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), said)
+    return found
+
+
+def _with_measured(documented: InTensorMemory, finding_subject: Subject, asked_with: Wanted) -> InTensorMemory:
+    """What was measured before what is documented, as far as that says otherwise."""
+    if asked_with.layers is None:
+        return documented
+    found = measured(
+        documented.operand.form, finding_subject, documented.statements, (asked_with.layers, asked_with.name)
+    )
+    if found is None:
+        return documented
+    return replace(documented, statements=(found.statement, *found.differing), measured_places=found)
 
 
 def extent(instruction: Instruction, name: str, value: int | None) -> int:
@@ -209,8 +252,21 @@ def extent(instruction: Instruction, name: str, value: int | None) -> int:
     return value
 
 
-def _copied(in_memory: MemoryOperand, multicast: str | None) -> InTensorMemory:
+def agreeing(sourced: Sourced) -> bool:
+    """Whether somebody documents the very places of a finding."""
+    said = subject(sourced.finding.subject)
+    assert said is not None
+    in_memory = MemoryOperand(inventory.instructions()[said.form], said.operand)
+    try:
+        known = placed(in_memory, Wanted(said.m, said.n, said.selector, said.vector, said.multicast or None))
+    except UsageError:  # nobody states it
+        return False
+    return any(same_places(one, statement(sourced)) for one in known.statements)
+
+
+def _copied(in_memory: MemoryOperand, asked_with: Wanted) -> InTensorMemory:
     """What tcgen05.cp writes, of rows and words of the source."""
+    multicast = asked_with.multicast
     if not in_memory.copied:
         raise UsageError(f"{in_memory.form.id}: {SHIFTED}")
     known = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
@@ -227,4 +283,5 @@ def _copied(in_memory: MemoryOperand, multicast: str | None) -> InTensorMemory:
         in_memory.form.shape.n,
         lambda row, col: tuple(TensorCell(0, lane, col, 0) for lane in lanes[row]),
     )
-    return InTensorMemory(in_memory, said.rows, said.cols, None, (said,))
+    whole = InTensorMemory(in_memory, said.rows, said.cols, None, (said,))
+    return _with_measured(whole, Subject(in_memory.form.id, "memory", multicast=chosen), asked_with)

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tcprobe.ask.behind import Behind
+from tcprobe.ask.confidence import Confidence
+from tcprobe.ask.table_confidence import confidence, least_sure
 from tcprobe.ask.trace import Holder, held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import holder_name
@@ -82,6 +84,12 @@ class SharedMultiply:
         """Bytes of A, m x stored k; None where it is in registers."""
         return self.a.offsets if self.a else None
 
+    @property
+    def confidence(self) -> Confidence:
+        """In what is said of it: that in the table or descriptor for which the least speaks."""
+        held = [cell for name, cell in self.tables.items() if name != "a" or self.a is None]
+        return least_sure([*map(confidence, held), self.b.confidence, *([self.a.confidence] if self.a else [])])
+
     def meeting(self, element: tuple[int, int], stored: int) -> SharedMeeting:
         """What A[m][stored] meets for the element D[m][n]."""
         m, n = element
@@ -132,6 +140,7 @@ class SharedTrace:
             "descriptor": f"{b.descriptor.encode():#018x}",
             "major": b.major,
             "evidence": b.evidence,
+            "confidence": self.memory.confidence.to_json(),
             "a_descriptor": f"{a.descriptor.encode():#018x}" if a else None,
         }
 

@@ -6,7 +6,8 @@
 >>> found.d[0], found.meetings[9].a_byte, found.meetings[9].b_bytes, found.b_cta
 (TensorCell(cta=1, lane=70, column=72, bit=0), 226, (2434,), 1)
 
-Bytes count from the start addresses of the descriptors, k contiguous. Nothing is measured. Each of two CTAs has half of
+Bytes count from the start addresses of the descriptors. Cells are those that were measured, where they were, else what
+is documented; bytes behind descriptors are documented. Each of two CTAs has half of
 the rows of A and half of the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
 """
 
@@ -18,8 +19,10 @@ from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, pla
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor as smem
-from tcprobe.layout.descriptor import Descriptor, offsets, packed
+from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed
+from tcprobe.references.accumulator import Landing, Slot, loaded
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
+from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
 BYTE = 8
@@ -29,7 +32,9 @@ OTHER_CHUNK = (2, 4)
 
 
 class TensorTraceRequest(NamedTuple):
-    """M and N, the usual by default; the swizzle of A and B; A in tensor memory; selector and scales of a row."""
+    """M and N, the usual by default; the swizzle of A and B; A in tensor memory; selector and scales of a row; what of
+    A and of B is contiguous, k or mn; the shape and repetitions of the tcgen05.ld that reads D; what is known, and of
+    which archs (`Wanted`)."""
 
     m: int | None = None
     n: int | None = None
@@ -37,6 +42,10 @@ class TensorTraceRequest(NamedTuple):
     a_in_tensor: bool = False
     selector: int | None = None
     vector: int | None = None
+    majors: tuple[str, str] = ("k", "k")
+    load: tuple[str, int] | None = None
+    layers: Layers | None = None
+    name: str | None = None
 
 
 class TensorMeeting(NamedTuple):
@@ -57,7 +66,7 @@ class TensorMeeting(NamedTuple):
 class TensorTrace(NamedTuple):
     """D[row][col] of M x N in its cells; the CTAs whose shared memory A and B are in; products in the order of A.
 
-    `descriptors` are those of A and B.
+    `descriptors` are those of A and B, with what is contiguous; `loaded` is the register that a load leaves D in.
     """
 
     form: Instruction
@@ -69,6 +78,14 @@ class TensorTrace(NamedTuple):
     b_cta: int
     meetings: tuple[TensorMeeting, ...]
     sources: tuple[str, ...]
+    majors: tuple[str, str] = ("k", "k")
+    loaded: Slot | None = None
+    is_measured: bool = False
+
+    @property
+    def status(self) -> str:
+        """That of the cells."""
+        return "measured" if self.is_measured else "documented"
 
     @property
     def d(self) -> tuple[TensorCell, ...]:
@@ -79,12 +96,14 @@ class TensorTrace(NamedTuple):
         """Plain data."""
         return {
             "instruction": self.form.id,
-            "status": "documented",
+            "status": self.status,
             "m": self.placed_d.m,
             "n": self.placed_d.n,
             "row": self.row,
             "col": self.col,
             "d": _plain(self.d),
+            **({"loaded": dict(self.loaded._asdict())} if self.loaded else {}),
+            "majors": list(self.majors),
             "descriptors": [f"{smem.encode(one):#018x}" for one in self.descriptors],
             "a_cta": self.a_cta,
             "b_cta": self.b_cta,
@@ -115,7 +134,22 @@ def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, c
                 whole.scales(row, col, k[0]),
             )
         )
-    return TensorTrace(instruction, whole.d, row, col, whole.descriptors, a_cta, b_cta, tuple(meetings), whole.sources)
+    first = whole.d.places(row, col)[0]
+    landing = Landing(first.cta, first.lane, first.column)
+    return TensorTrace(
+        instruction,
+        whole.d,
+        row,
+        col,
+        whole.descriptors,
+        a_cta,
+        b_cta,
+        tuple(meetings),
+        whole.sources,
+        asked_with.majors,
+        loaded(landing, *asked_with.load) if asked_with.load else None,
+        all(one.measured_places for one in whole.there),
+    )
 
 
 class _Placed:
@@ -132,27 +166,37 @@ class _Placed:
 
         def operand(name: str, vector: int = 0) -> InTensorMemory:
             selector = selected if selected in selectors(instruction, name, vector) or name == self._chosen else 0
-            return placed(MemoryOperand(instruction, name), Wanted(asked_with.m, asked_with.n, selector, vector))
+            size = (asked_with.m, asked_with.n, selector, vector)
+            return placed(
+                MemoryOperand(instruction, name), Wanted(*size, layers=asked_with.layers, name=asked_with.name)
+            )
 
         self._chosen = self.scaled[0] if self.scaled else "e"
         self.d = operand("d")
         self.a = operand("a") if asked_with.a_in_tensor else None
         self.e = operand("e") if "e" in names else None
         self._scales = {name: operand(name, self.vector) for name in self.scaled}
-        a, b = (
-            (o.cols if o.name == "a" else o.rows) * self.bits // 8 for o in instruction.operands if o.name in ("a", "b")
+        self.majors = asked_with.majors
+        a, b = (o.cols if o.name == "a" else o.rows for o in instruction.operands if o.name in ("a", "b"))
+        ctas = 1 + ("cta_group::2" in instruction.id)
+        self.descriptors = (
+            _descriptor(instruction, "A", (self.d.m // ctas, a), asked_with),
+            _descriptor(instruction, "B", (self.d.n // ctas, b), asked_with),
         )
-        self.descriptors = (_descriptor(a, asked_with.swizzle), _descriptor(b, asked_with.swizzle))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Whom it rests on."""
-        there = (self.d, self.a, self.e, *self._scales.values())
-        return tuple(dict.fromkeys([*(one.statement.source for one in there if one), smem.SOURCE]))
+        return tuple(dict.fromkeys([*(one.statement.source for one in self.there), smem.SOURCE]))
+
+    @property
+    def there(self) -> list[InTensorMemory]:
+        """What is in tensor memory."""
+        return [one for one in (self.d, self.a, self.e, *self._scales.values()) if one]
 
     def byte(self, which: int, line: int, k: int) -> int:
         """Where an element of A (0) or B (1) begins in shared memory, from the start address on."""
-        return int(offsets(self.descriptors[which], "k", line, k, self.bits))
+        return int(offsets(self.descriptors[which], self.majors[which], line, k, self.bits))
 
     def scales(self, row: int, col: int, k: int) -> dict[str, tuple[int, int, tuple[TensorCell, ...]]]:
         """Row, column and cells of the factors that scale k, by operand."""
@@ -161,11 +205,24 @@ class _Placed:
         return {name: (*elements[name], one.places(*elements[name])) for name, one in self._scales.items()}
 
 
-def _descriptor(k_bytes: int, swizzle: int) -> Descriptor:
-    """Of lines of so many bytes of k, one after the other, or each in a row of a pattern.
+def _descriptor(
+    instruction: Instruction, matrix: str, size: tuple[int, int], asked_with: TensorTraceRequest
+) -> Descriptor:
+    """Of `size` lines x k of A or B, as one multiply of one CTA takes them.
 
-    UsageError where such a row is shorter than the k of one multiply.
+    With k contiguous lines follow each other, or each is in a row of a pattern; with mn contiguous rows of the pattern
+    hold lines, k by k. UsageError where no row is long enough, or PTX has no such major.
     """
+    (lines, k), bits, swizzle = size, WIDTHS.get(instruction.kind or "", BYTE), asked_with.swizzle
+    if asked_with.majors["AB".index(matrix)] == "mn":
+        _check_mn(instruction, matrix)
+        if lines * bits // 8 % (swizzle or UNIT):
+            raise UsageError(
+                f"`swizzle` {swizzle or 'none'}: the {lines} lines of {matrix} are {lines * bits // 8} bytes, not "
+                f"whole rows of {swizzle or UNIT}; take a narrower `swizzle`."
+            )
+        return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(8 * UNIT, UNIT * k)
+    k_bytes = k * bits // 8
     if not swizzle:
         return packed(k_bytes)
     if k_bytes > swizzle:
@@ -173,7 +230,17 @@ def _descriptor(k_bytes: int, swizzle: int) -> Descriptor:
         raise UsageError(
             f"`swizzle` {swizzle}: the {k_bytes} bytes of k of one multiply are not a row; take `swizzle` {wide}."
         )
-    return Descriptor(16, 8 * swizzle, swizzle)
+    return Descriptor(UNIT, 8 * swizzle, swizzle)
+
+
+def _check_mn(instruction: Instruction, matrix: str) -> None:
+    if instruction.kind == "tf32":
+        raise UsageError(
+            f"{matrix} of tf32 with lines contiguous takes 128-byte swizzle in atoms of 32 bytes only (PTX ISA 9.1, "
+            "section 9.7.16.4.2), whose bytes tcprobe does not describe: take `major` k."
+        )
+    if WIDTHS.get(instruction.kind or "", BYTE) < BYTE:
+        raise UsageError(f"kind::{instruction.kind} takes {matrix} with k contiguous only: take `major` k.")
 
 
 def _vector(instruction: Instruction, asked_for: int | None) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import metadata
+from pathlib import Path
 
 import msgspec
 
+import tcprobe
 from tcprobe.audit.adapters import adapters
 from tcprobe.audit.statement import MOST_BYTES, MOST_STATEMENTS, Statement
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
@@ -14,6 +16,15 @@ from tcprobe.system.children import HungError, Scratch, lived, one_line
 from tcprobe.text import escaped
 
 MOST_NAME, MOST_CODE = 200, 4_000
+ABSENT = "No module named"
+# runs `audit.child` of the tcprobe whose `__init__` is the first argument, beside which nothing of its folder is seen
+ELSEWHERE = """
+import importlib.util, runpy, sys
+spec = importlib.util.spec_from_file_location("tcprobe", sys.argv.pop(1))
+sys.modules["tcprobe"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["tcprobe"])
+runpy.run_module("tcprobe.audit.child", run_name="__main__", alter_sys=True)
+"""
 
 
 def known(package: str) -> str:
@@ -33,27 +44,35 @@ def version(package: str) -> str | None:
         return None
 
 
-def statements(package: str, limit: float) -> list[Statement]:
-    """All that an installed package states.
+def asked(package: str, limit: float, python: Path | None = None) -> tuple[str, list[Statement]]:
+    """The version of a package and all that it states, as this Python imports it, or another, `python`.
 
     EnvironmentUnfitError where it does not run within `limit` seconds and the bounds of `audit.child`; DataError where
     what it gives is not a list of statements.
     """
     module, _ = adapters()[package]
     with Scratch() as scratch:
-        answer = scratch.folder / "answer.json"
-        command = worker.command("tcprobe.audit.child", module, str(int(limit) + 1), str(answer))
+        answer, named = scratch.folder / "answer.json", scratch.folder / "version"
+        words = (module, str(int(limit) + 1), str(answer), str(named))
         try:
-            done = scratch.call(command, limit)
+            done = scratch.call(_command(python, *words), limit)
         except HungError as error:
             raise EnvironmentUnfitError(f"{package} {error}; give it longer with `limit`.") from None
         if lived(done.returncode):
-            last = done.stderr.strip().rpartition("\n")[2]
-            raise EnvironmentUnfitError(f"{package} cannot be asked: {one_line(last) or f'exit {done.returncode}'}.")
-        raw = files.read(answer, MOST_BYTES)
-    if raw is None:
+            last = one_line(done.stderr.strip().rpartition("\n")[2]) or f"exit {done.returncode}"
+            lacks = f" It needs: {python} -m pip install {package} msgspec." if python and ABSENT in last else ""
+            raise EnvironmentUnfitError(f"{package} cannot be asked: {last}.{lacks}")
+        raw, version_text = files.read(answer, MOST_BYTES), files.read(named, MOST_NAME)
+    if raw is None or version_text is None:
         raise DataError(f"{package} gave no answer.")
-    return _checked(package, raw)
+    return escaped(version_text.decode(errors="replace")), _checked(package, raw)
+
+
+def _command(python: Path | None, *arguments: str) -> tuple[str, ...]:
+    """What asks; another Python takes this tcprobe, and all else from its own environment."""
+    if python is None:
+        return worker.command("tcprobe.audit.child", *arguments)
+    return (str(python.absolute()), "-c", ELSEWHERE, str(Path(tcprobe.__file__)), *arguments)
 
 
 def _checked(package: str, raw: bytes) -> list[Statement]:

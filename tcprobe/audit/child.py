@@ -1,4 +1,4 @@
-"""The process that imports a package and writes down what it states: `child ADAPTER SECONDS FILE`.
+"""The process that imports a package and writes down what it states: `child ADAPTER SECONDS FILE VERSION_FILE`.
 
 The package is outside code: its time and memory are bounded, its home is a folder that goes away, and it sees no GPU.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from importlib import metadata
 from pathlib import Path
 
 MOST_MEMORY = 12 << 30  # of address space; PyTorch takes 4 GB
@@ -15,7 +16,7 @@ MOST_MEMORY = 12 << 30  # of address space; PyTorch takes 4 GB
 
 def main() -> None:
     """Write the statements of an adapter as JSON."""
-    name, seconds, path = sys.argv[1:]
+    name, seconds, path, named = sys.argv[1:]
     _bound(int(seconds))
     home = str(Path(path).parent)
     os.environ.update(HOME=home, XDG_CACHE_HOME=home, CUDA_VISIBLE_DEVICES="", TVM_FFI_DISABLE_TORCH_C_DLPACK="1")
@@ -28,6 +29,15 @@ def main() -> None:
     adapter = load("tcprobe.audit.adapters", name, NAMES)
     statements = list(itertools.islice(adapter.stated(), MOST_STATEMENTS + 1))
     Path(path).write_bytes(msgspec.json.encode(statements))
+    Path(named).write_text(_version(adapter.PACKAGE), encoding="utf-8")
+
+
+def _version(package: str) -> str:
+    """The version that the index names, "?" where nobody says."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "?"
 
 
 def _bound(seconds: int) -> None:

@@ -15,7 +15,9 @@ from tcprobe.audit.statement import Statement
 from tcprobe.errors import DataError
 from tcprobe.fit import fitted
 from tcprobe.layout.csv import read_csv
+from tcprobe.store import errata
 from tcprobe.store.choose import Layers
+from tcprobe.store.errata import EarlierAudit, Since, StatedOtherwise, since
 from tcprobe.text import escaped
 from tcprobe.values import Json
 
@@ -24,11 +26,12 @@ UNREPORTED = "no report is known"
 
 @dataclass(frozen=True)
 class PackageAudit:
-    """The rulings on a package's layouts, in order."""
+    """The rulings on a package's layouts, in order; `earlier` has what earlier versions of it differ in."""
 
     package: str
     version: str
     rulings: tuple[Ruling, ...]
+    earlier: tuple[EarlierAudit, ...] = ()
 
     def count(self, verdict: str) -> int:
         """How many layouts a verdict is on."""
@@ -53,8 +56,19 @@ class PackageAudit:
             "layouts": [ruling.to_json() for ruling in self.rulings],
         }
 
+    def since(self, ruling: Ruling) -> Since:
+        """Since which version a layout differs."""
+        one = ruling.statement
+        return since(StatedOtherwise(one.name, one.fragment, ruling.differ, ruling.of), self.version, self.earlier)
+
     def _finding(self, ruling: Ruling) -> Json:
-        return {**ruling.to_json(), "reported": reported(self.package, ruling), "report": report(self, ruling)}
+        return {
+            **ruling.to_json(),
+            "since": self.since(ruling).version,
+            "before": self.since(ruling).before,
+            "reported": reported(self.package, ruling),
+            "report": report(self, ruling),
+        }
 
     @property
     def reasons(self) -> Counter[str]:
@@ -62,10 +76,11 @@ class PackageAudit:
         return Counter(ruling.words for ruling in self.rulings if ruling.verdict == NOT_COVERED)
 
 
-def audit(package: str, layers: Layers, limit: float) -> PackageAudit:
-    """What an installed package states against the tables; errors as `ask_package.statements`."""
-    given = ask_package.statements(package, limit)
-    return PackageAudit(package, ask_package.version(package) or "?", tuple(judged(given, layers)))
+def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
+    """What an installed package states against the tables; errors as `ask_package.asked`."""
+    version, given = ask_package.asked(package, limit, python)
+    known = next((found for layer in layers.layers if (found := errata.load(layer.results.root))), [])
+    return PackageAudit(package, version, tuple(judged(given, layers)), tuple(errata.before(known, package, version)))
 
 
 def of_files(path: Path, layers: Layers) -> PackageAudit:
@@ -105,16 +120,24 @@ def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
     if ruling.refused:
         yield f"It is the layout of `{form}`, and there is no such instruction in PTX."
         yield f"Evidence: {ruling.refused}."
+        yield from _since(audited, ruling)
         yield from ("", "Reproduction: assemble this with ptxas.", "", "```", *_refused_text(form), "```")
         return
     yield f"It is not the layout of operand {operand.upper()} of `{form}`: {ruling.words}."
     yield from (f"- {line}" for line in ruling.first)
     yield ""
     yield from _evidence(ruling)
+    yield from _since(audited, ruling)
     program = reproduction(ruling)
     if program:
         lines = program.rstrip("\n").split("\n")
         yield from ("", "Reproduction, with the package alone:", "", "```python", *lines, "```")
+
+
+def _since(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
+    """Since which version it is so, where others were audited."""
+    if audited.earlier:
+        yield f"It has been so {audited.since(ruling)}."
 
 
 def _evidence(ruling: Ruling) -> Iterator[str]:

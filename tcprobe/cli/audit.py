@@ -12,11 +12,14 @@ import click
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Named, Seconds, read_results
-from tcprobe.errors import EnvironmentUnfitError, TcprobeError
+from tcprobe.errors import EnvironmentUnfitError, TcprobeError, UsageError
 from tcprobe.text import escaped, message
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from tcprobe.audit.package_audit import PackageAudit
+    from tcprobe.cli.requests import AuditAsked
     from tcprobe.store.choose import Layers
 
 
@@ -30,20 +33,30 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Seconds after which a package that gives no answer is stopped.",
 )
+@click.option(
+    "--python",
+    type=Named(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The Python of another environment, which has the packages and msgspec.",
+)
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @read_results
 @JSON
-def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: Layers, as_json: bool) -> None:
+def audit(
+    packages: tuple[str, ...], save: Path | None, layers: Layers, as_json: bool, **asked: Unpack[AuditAsked]
+) -> None:
     """Compare every layout that installed packages state with the measured tables.
 
     PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file,
     FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col; or a folder of them. Without one it takes all
-    packages that are installed. Each is imported in its own process. Every difference is printed as a report for the
-    package's maintainers, and makes the exit code 1; a package that is not installed makes it 3. --json prints one
-    object a package.
+    packages that are installed. Each is imported in its own process, with --python in another environment. Every
+    difference is printed as a report for the package's maintainers, and makes the exit code 1; a package that is not
+    installed makes it 3. --json prints one object a package.
     """
     differs, fault = False, None
-    for answer in _audits(packages, layers, limit):
+    if asked["python"] and not packages:
+        raise UsageError("--python needs PACKAGE: nobody looks for packages in another environment.")
+    for answer in _audits(packages, layers, **asked):
         if isinstance(answer, TcprobeError):
             fault = fault or answer
             click.echo(message(str(answer)), err=True)
@@ -60,7 +73,9 @@ def audit(packages: tuple[str, ...], limit: float, save: Path | None, layers: La
     sys.exit(1 if differs else fault.exit_code if fault else 0)
 
 
-def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator[PackageAudit | TcprobeError]:
+def _audits(
+    packages: tuple[str, ...], layers: Layers, limit: float, python: Path | None
+) -> Iterator[PackageAudit | TcprobeError]:
     """What came of each package, in order; while one is read, a terminal says which, and how many there are."""
     from tcprobe.audit import ask_package
     from tcprobe.audit.adapters import adapters
@@ -70,7 +85,7 @@ def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
     names = [package if package in files else ask_package.known(package) for package in packages]
-    installed = [name for name in adapters() if ask_package.version(name)]
+    installed = names if python else [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"none is installed: pip install {' '.join(adapters())}")
     asked = list(dict.fromkeys(names or installed))
@@ -79,7 +94,7 @@ def _audits(packages: tuple[str, ...], layers: Layers, limit: float) -> Iterator
             if name not in files and name not in installed:
                 raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
             with terminal.working(f"reading layouts of {name}: {number} of {len(asked)}"):
-                answer = of_files(files[name], layers) if name in files else audited(name, layers, limit)
+                answer = of_files(files[name], layers) if name in files else audited(name, layers, limit, python)
             yield answer
         except TcprobeError as error:
             yield error

@@ -99,7 +99,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     """
     name, selector, explained = show["name"], show["selector"], show["why"]
     view = _drawings(show, "--json has everything" if as_json else "--why draws nothing" if explained else None)
-    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, show), as_json, show)
+    patterns = _in_tensor_memory(_behind(patterns, layers, as_json, show), layers, as_json, show)
     if not patterns:
         return
     from tcprobe.ask import why
@@ -199,7 +199,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
-def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked) -> tuple[str, ...]:
+def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
     from tcprobe.isa.instruction import Instruction
 
@@ -209,7 +209,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], as_json: bool, show: ShowAsked)
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])
-            tensor_memory_shown.shown(one, show, as_json)
+            tensor_memory_shown.shown(one, show, layers, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 

@@ -61,6 +61,11 @@ if TYPE_CHECKING:
     metavar="K",
     help="With --repack: one scale for each K elements along k, in each column of B or row of A.",
 )
+@click.option(
+    "--zeros",
+    is_flag=True,
+    help="With --group: a zero point for each scale; weights are (code - zero point) scale, as of AWQ and GPTQ.",
+)
 @click.option("--packer", type=click.Choice(["numpy", "torch"]), help="With --repack: print the Python that repacks.")
 @click.option("--code", "code", is_flag=True, help="Print a CUDA header instead.")
 @OUTPUT
@@ -84,6 +89,7 @@ def load(fragment: str, name: str | None, layers: Layers, **asked: Unpack[LoadAs
         "--type": asked["stored"],
         "--as": asked["wanted"],
         "--group": asked["group"],
+        "--zeros": asked["zeros"] or None,
         "--packer": asked["packer"],
     }
     if given := [option for option, value in others.items() if value is not None]:
@@ -105,7 +111,7 @@ def _straight(cell: Cell, load_asked: LoadAsked) -> None:
 
 
 def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
-    from tcprobe.ask.repack import cuda, python, repack
+    from tcprobe.ask.repack import cuda, python, repack, with_zeros
 
     major = click.get_current_context().get_parameter_source("contiguous")
     if load_asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
@@ -113,6 +119,8 @@ def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
     if load_asked["stored"] is None:
         raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
     plan = repack(cell, load_asked["stored"], load_asked["wanted"], load_asked["group"], layers)
+    if load_asked["zeros"]:
+        plan = with_zeros(plan)
     if load_asked["packer"]:
         _packer_alone(load_asked)
         write(python.source(plan, load_asked["packer"]), load_asked)

@@ -103,7 +103,7 @@ def run(
     cuda, limit = next(iter(toolkits), None), asked["limit"]
     name = None if asked["name"] == "all" else asked["name"]
     if scheduler:
-        of_one = {"--report": report, "--stages": show_stages, "--device": asked["index"], "--force": asked["force"]}
+        of_one = {"--report": report, "--stages": show_stages, "--device": asked["index"]}
         _check_fleet(scheduler, of_one)
         from tcprobe.cli import fleet
 
@@ -167,7 +167,7 @@ def _check(toolkits: Sequence[Path], run_asked: RunAsked) -> None:
 def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
     """UsageError for options, by name, that mean one machine."""
     for option in (name for name, value in set_options.items() if value not in (None, False)):
-        raise UsageError(f"{option} is of one machine; {scheduler} asks many, and measures anew.")
+        raise UsageError(f"{option} is of one machine; {scheduler} asks many.")
 
 
 def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:

@@ -63,7 +63,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
 
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        tensor_memory.located(placed, sought, as_json)
+        tensor_memory.located(placed, sought, (layers, name), as_json)
         return
     tensor_memory.require_none(sought)
     if meaning := shared_operand.in_shared_memory(fragment):
@@ -155,7 +155,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     from tcprobe.store import names
 
     if (form := tensor_memory.form(instruction)) and form.multiplies:
-        trace_tensor_memory.answer(form, name, sought, as_json)
+        trace_tensor_memory.answer(form, (layers, name), sought, as_json)
         return
     tensor_memory.require_none(sought)
     multiply, tables, note = names.multiply(instruction, name, layers)

@@ -102,6 +102,9 @@ class TraceAsked(DescriptorAsked, SizesAsked):
     element: list[int] | None
     byte: list[int] | None
     a_in: str | None
+    a_major: str | None
+    b_major: str | None
+    ld: str | None
     selector: int | None
 
 
@@ -149,6 +152,7 @@ class LoadAsked(CodeAsked):
     stored: str | None
     wanted: str | None
     group: int | None
+    zeros: bool
     packer: str | None
 
 
@@ -284,6 +288,13 @@ class RunAsked(TypedDict):
     force: bool
     limit: float
     as_json: bool
+
+
+class AuditAsked(TypedDict):
+    """How packages are asked: in how many seconds, by which Python."""
+
+    limit: float
+    python: Path | None
 
 
 class EmitAsked(TypedDict):

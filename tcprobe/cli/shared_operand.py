@@ -144,6 +144,8 @@ def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceAsk
 
 def meetings(answer: SharedTrace) -> None:
     """What meets, and what that rests on."""
+    from tcprobe.ask.confidence import line
+
     memory = answer.memory
     held = f", held by {answer.d[0]}" if answer.d else ""
     wrapping.line(f"{answer.about} in {memory.instruction.id}{held}", answer.about, bold=True)
@@ -156,11 +158,13 @@ def meetings(answer: SharedTrace) -> None:
     for name, one in (("A", memory.a), ("B", memory.b)):
         if one:
             wrapping.line(f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}")
+    click.echo(line(memory.confidence))
 
 
 def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
+    from tcprobe.ask.confidence import line
 
     one = behind.operand
     rows, cols, byte = where["rows"], where["cols"], where["byte"]
@@ -181,6 +185,7 @@ def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
                     "arch": ARCH,
                     "source": behind.source,
                     "evidence": behind.evidence,
+                    "confidence": behind.confidence.to_json(),
                     "descriptor": f"{behind.descriptor.encode():#018x}",
                     "major": behind.major,
                     "elements": said,
@@ -191,6 +196,7 @@ def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
     for element in lying:
         click.echo(f"{one.held.name[0].upper()}{element} from the start address")
     wrapping.line(f"behind {behind.descriptor.encode():#018x}: {behind.evidence}")
+    click.echo(line(behind.confidence))
 
 
 def shown(behind: Behind, as_json: bool) -> None:

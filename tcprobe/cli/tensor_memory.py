@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tcprobe.cli.requests import MemoryAsked, WhereAsked
     from tcprobe.isa.fragment import Fragment
     from tcprobe.isa.instruction import Instruction
+    from tcprobe.store.choose import Layers
     from tcprobe.values import Json
 
 SIZES = (
@@ -36,16 +37,17 @@ SIZES = (
         "--multicast", type=Given(), help="With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first."
     ),
 )
+LOAD = click.option("--ld", type=Given(), metavar="SHAPE.xN", help="The tcgen05.ld that reads D, such as 32x32b.x32.")
 CELLS = (
     click.option("--cta", type=Number(), help="In tensor memory: which CTA of the pair. Default: 0."),
     click.option(
         "--column", "columns", type=Numbers(), help="In tensor memory, with --lane: say what this cell holds."
     ),
     click.option("--bit", type=Number(), help="With --column: which of the cell's 32 bits. Default: 0."),
-    click.option("--ld", type=Given(), metavar="SHAPE.xN", help="The tcgen05.ld that reads D, such as 32x32b.x32."),
+    LOAD,
     click.option("--warp", type=Number(), help="With tcgen05.ld and .st: the warp whose lanes are counted."),
 )
-ONLY = ("m", "n", "vector", "multicast", "cta", "columns", "bit", "ld")
+ONLY = ("m", "n", "vector", "multicast", "cta", "columns", "bit", "ld", "a_major", "b_major")
 ELSEWHERE = ("elements", "byte", "swizzle", "major", "lbo", "sbo", "base_offset", "start", "warp")
 
 
@@ -62,7 +64,7 @@ def options(command: Command) -> Command:
 def require_none(params: Mapping[str, object]) -> None:
     """UsageError for an option that goes with tensor memory alone."""
     if wrong := [name for name in ONLY if params.get(name) is not None]:
-        option = {"vector": "scale-vec", "columns": "column"}.get(wrong[0], wrong[0])
+        option = {"vector": "scale-vec", "columns": "column"}.get(wrong[0], wrong[0].replace("_", "-"))
         raise UsageError(
             f"--{option} goes with D of tcgen05.mma and what else is in tensor memory, such as "
             "tcgen05.mma.cta_group::1.kind::f16.d."
@@ -94,7 +96,7 @@ def check_arch(instruction: Instruction, name: str | None) -> None:
             raise UsageError(f"{at} does not have {instruction.id}: `tcprobe why-not` says why.")
 
 
-def located(in_memory: MemoryOperand, where: WhereAsked, as_json: bool) -> None:
+def located(in_memory: MemoryOperand, where: WhereAsked, known_by: tuple[Layers, str | None], as_json: bool) -> None:
     """Answers for every element, or cell, that is asked about, one after the other."""
     if where["ld"] and in_memory.name != "d":
         raise UsageError("--ld goes with D: tcgen05.ld reads words, which hold several elements of other operands.")
@@ -105,7 +107,7 @@ def located(in_memory: MemoryOperand, where: WhereAsked, as_json: bool) -> None:
             f"--{wrong[0]} is for others."
         )
     for selector in selectors(in_memory, where, where["selector"]):
-        placed = placed_by(in_memory, where, selector)
+        placed = placed_by(in_memory, where, selector, known_by)
         for answer in _answers(placed, where):
             picked = answer | ({} if selector is None else {"selector": selector})
             if as_json:
@@ -145,12 +147,14 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
     return sizes["vector"]
 
 
-def placed_by(in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None) -> InTensorMemory:
-    """Where it lies, by the sizes that the options say."""
+def placed_by(
+    in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None, known_by: tuple[Layers, str | None]
+) -> InTensorMemory:
+    """Where it lies, by the sizes that the options say; what was measured on the named archs counts."""
     from tcprobe.ask.tensor_memory import Wanted, placed
 
     vector = vector_of(in_memory, sizes)
-    return placed(in_memory, Wanted(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"]))
+    return placed(in_memory, Wanted(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"], *known_by))
 
 
 def _answers(held_there: InTensorMemory, where: WhereAsked) -> Iterator[Json]:
@@ -213,7 +217,7 @@ def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None
         answer["copies"] = [other._asdict() for other in others]
     if load:
         landing = accumulator.Landing(first.cta, first.lane, first.column)
-        answer |= accumulator.loaded(landing, *_load(load))._asdict()
+        answer |= accumulator.loaded(landing, *load_named(load))._asdict()
     return answer | _tail(held_there, (row, col))
 
 
@@ -229,7 +233,7 @@ def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) ->
         if element
     ]
     said = {"differs": differs} if differs else {}
-    return {"status": "documented", "source": held_there.statement.source, **said}
+    return {"status": held_there.status, "source": held_there.statement.source, **held_there.agreed, **said}
 
 
 def _print(held_there: InTensorMemory, described: Json) -> None:
@@ -238,7 +242,7 @@ def _print(held_there: InTensorMemory, described: Json) -> None:
     element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
     layout = f"layout {held_there.letter}, " if held_there.letter else ""
     picked = f", selector {described['selector']}" if "selector" in described else ""
-    click.echo(f"{element}: tensor memory {'; '.join(map(_cell, cells))} ({layout}documented{picked})")
+    click.echo(f"{element}: tensor memory {'; '.join(map(_cell, cells))} ({layout}{_how(held_there)}{picked})")
     if "register" in described:
         read = ", ".join(
             f"{name} {described[name]}" for name in ("warp", "lane", "register", "column_base", "lane_base")
@@ -246,6 +250,11 @@ def _print(held_there: InTensorMemory, described: Json) -> None:
         click.echo(f"  loaded: {read}")
     for other in described.get("differs", ()):
         click.echo(f"  otherwise by {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
+
+
+def _how(held_there: InTensorMemory) -> str:
+    """The status, and where it was measured."""
+    return f"measured on {held_there.measured_places.arch}" if held_there.measured_places else "documented"
 
 
 def _cell(cell: dict[str, int]) -> str:
@@ -278,7 +287,8 @@ def reached(holders: Sequence[Holder], reached_cells: Sequence[Json], warp: int 
             click.echo(f"{holder}: tensor memory lane {at['lane']}, column {at['column']} {whose}")
 
 
-def _load(words: str) -> tuple[str, int]:
+def load_named(words: str) -> tuple[str, int]:
+    """The shape and repetitions of a tcgen05.ld; UsageError where there is no such load."""
     from tcprobe.isa import inventory
 
     read = re.fullmatch(r"(\w{1,9})\.x(\d{1,3})", words)

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
     from tcprobe.cli.requests import ShowAsked
     from tcprobe.isa.instruction import Instruction
+    from tcprobe.store.choose import Layers
 
 
-def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, as_json: bool) -> None:
+def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, layers: Layers, as_json: bool) -> None:
     """`show` of an operand, or of all that a form has in tensor memory."""
     from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
 
     if isinstance(asked_for, MemoryOperand):
-        _show(asked_for, show, as_json)
+        _show(asked_for, show, layers, as_json)
         return
     if not as_json:
         click.echo(click.style(asked_for.name, bold=True))
@@ -32,10 +33,10 @@ def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, as_json: bool
                 json.dumps({"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}) if as_json else SHIFTED
             )
         else:
-            _show(operand, show, as_json, alone=False)
+            _show(operand, show, layers, as_json, alone=False)
 
 
-def _show(in_memory: MemoryOperand, show: ShowAsked, as_json: bool, alone: bool = True) -> None:
+def _show(in_memory: MemoryOperand, show: ShowAsked, layers: Layers, as_json: bool, alone: bool = True) -> None:
     """Every selector's and every count of scales; of a whole form what nobody states is said, no error."""
     from tcprobe.references import memory_operand
 
@@ -45,7 +46,7 @@ def _show(in_memory: MemoryOperand, show: ShowAsked, as_json: bool, alone: bool 
         number = None if not alone and in_memory.name in ("a", "d") else show["selector"]
         for selector in selectors(in_memory, sizes, number):
             try:
-                placed = placed_by(in_memory, sizes, selector)
+                placed = placed_by(in_memory, sizes, selector, (layers, show["name"]))
             except UsageError as error:
                 if alone and selector in (None, 0, show["selector"]):
                     raise
@@ -83,6 +84,6 @@ def _describe(held_there: InTensorMemory, picked: dict[str, int]) -> None:
     )
     for name, text in facts["formula"].items():
         line(f"  {name} = {text or 'no closed form'}")
-    line(f"  documented only, by {held_there.statement.source}")
+    line(f"  {held_there.evidence}")
     for other in held_there.statements[1:]:
         line(f"  otherwise by {other.source}")

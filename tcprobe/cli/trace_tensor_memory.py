@@ -10,7 +10,7 @@ import click
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import Command, together
-from tcprobe.cli.tensor_memory import SIZES, check_arch
+from tcprobe.cli.tensor_memory import LOAD, SIZES, check_arch, load_named
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,33 +20,50 @@ if TYPE_CHECKING:
     from tcprobe.cli.requests import TraceAsked
     from tcprobe.isa.instruction import Instruction
     from tcprobe.references.memory_operand import TensorCell
+    from tcprobe.store.choose import Layers
 
+MAJOR = click.Choice(["k", "mn"])
+MAJORS = (
+    click.option("--a-major", type=MAJOR, help="With tcgen05.mma: what of A is contiguous. Default: --major, or k."),
+    click.option("--b-major", type=MAJOR, help="With tcgen05.mma: what of B is contiguous. Default: --major, or k."),
+)
 ELSEWHERE = ("product", "operand", "lane", "element", "byte", "lbo", "sbo", "base_offset", "start")
 
 
 def options(command: Command) -> Command:
-    """The options that say which sizes and scales are meant."""
-    return together(SIZES[:3], command)
+    """The options that say which sizes and scales are meant, what is contiguous, and how D is read."""
+    return together((*SIZES[:3], *MAJORS, LOAD), command)
 
 
-def answer(instruction: Instruction, name: str | None, trace: TraceAsked, as_json: bool) -> None:
+def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace: TraceAsked, as_json: bool) -> None:
     """Answers for every element that is asked about; UsageError for what a tcgen05.mma does not have."""
     from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
 
-    check_arch(instruction, name)
+    check_arch(instruction, known_by[1])
     options: Mapping[str, object] = trace
     if wrong := [option for option in ELSEWHERE if options[option] is not None]:
         raise UsageError(f"{instruction.id}: give --row and --col of D; --{wrong[0].replace('_', '-')} is for others.")
     rows, cols = trace["row"], trace["col"]
     if rows is None or cols is None:
         raise UsageError(f"{instruction.id}: give --row and --col of D.")
-    if trace["major"] == "mn":
-        raise UsageError("trace of tcgen05.mma has A and B with k contiguous: leave --major out.")
     if trace["a_in"] == "registers":
         raise UsageError(f"{instruction.id} has A in shared or in tensor memory: --a-in shared or tensor.")
     span = trace["swizzle"].span if trace["swizzle"] else 0
     in_tensor = trace["a_in"] == "tensor"
-    asked = TensorTraceRequest(trace["m"], trace["n"], span, in_tensor, trace["selector"], trace["vector"])
+    if in_tensor and trace["a_major"]:
+        raise UsageError("--a-major goes with A in shared memory.")
+    a, b = (trace[name] or trace["major"] or "k" for name in ("a_major", "b_major"))
+    asked = TensorTraceRequest(
+        trace["m"],
+        trace["n"],
+        span,
+        in_tensor,
+        trace["selector"],
+        trace["vector"],
+        ("k" if in_tensor else a, b),
+        load_named(trace["ld"]) if trace["ld"] else None,
+        *known_by,
+    )
     for row, col in product(rows, cols):
         found = traced(instruction, asked, row, col)
         if as_json:
@@ -58,6 +75,8 @@ def answer(instruction: Instruction, name: str | None, trace: TraceAsked, as_jso
 def _print(tensor_trace: TensorTrace) -> None:
     at, size = f"D[{tensor_trace.row}][{tensor_trace.col}]", tensor_trace.placed_d
     wrapping.line(f"{at} in {tensor_trace.form.id}, M {size.m}, N {size.n}: {_cells(tensor_trace.d)}", at, bold=True)
+    if tensor_trace.loaded:
+        click.echo(f"  loaded: {', '.join(f'{name} {at}' for name, at in tensor_trace.loaded._asdict().items())}")
     two_ctas = "cta_group::2" in tensor_trace.form.id
     for one in tensor_trace.meetings:
         a = f"at byte {one.a_byte}{_of(tensor_trace.a_cta, two_ctas)}" if one.a_byte is not None else _cells(one.a)
@@ -67,8 +86,11 @@ def _print(tensor_trace: TensorTrace) -> None:
         )
     a, b = tensor_trace.to_json()["descriptors"]
     shared = f"B behind {b}" if tensor_trace.meetings[0].a else f"A behind {a}, B behind {b}"
-    wrapping.line(f"{shared} with start addresses added, k contiguous")
-    wrapping.line(f"documented only, by {'; '.join(tensor_trace.sources)}")
+    a, b = (major.replace("mn", name) for major, name in zip(tensor_trace.majors, "mn", strict=True))
+    contiguous = f"{a} of A and {b} of B" if a != b else a
+    wrapping.line(f"{shared} with start addresses added, {contiguous} contiguous")
+    by = "; ".join(tensor_trace.sources)
+    wrapping.line(f"cells {by}" if tensor_trace.is_measured else f"documented only, by {by}")
 
 
 def _of(cta: int, two_ctas: bool) -> str:

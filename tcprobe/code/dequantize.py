@@ -16,7 +16,7 @@ kept) and 9.7.9.21 (cvt). The exponent trick: bits below a fixed exponent are a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
@@ -53,7 +53,9 @@ class Decoding(NamedTuple):
     """`lines` make `registers` registers, the array `to`, from a `word` whose codes are at `places`.
 
     A code is stored with the bits of `flip` inverted. `words` say how it is done; `needs` is the target of an
-    instruction that not every arch has.
+    instruction that not every arch has. `zeroed` are the lines where a zero point is taken off too, in place of the
+    offset: {j:c} stands for register j's constant number c, and `zeros` make the constants from `zero`, which has the
+    zero points, counted from the least code, in its halves. Both are empty where codes are no whole numbers.
     """
 
     source: str
@@ -64,6 +66,8 @@ class Decoding(NamedTuple):
     words: str
     flip: int = 0
     needs: Target | None = None
+    zeroed: tuple[str, ...] = ()
+    zeros: tuple[str, ...] = ()
 
     @property
     def codes(self) -> int:
@@ -110,6 +114,13 @@ def targets(source: str) -> list[str]:
     return [source, *(to for of, to in _WAYS if of == source)]
 
 
+def _offset(lines: Iterable[str], *constants: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Lines with {c} for constant c: with the constants, and as `zeroed` has them."""
+    given = tuple(lines)
+    apart = tuple(re.sub(r"\{(\d)\}", rf"{{{j}:\1}}", line) for j, line in enumerate(given))
+    return tuple(line.format(*constants) for line in given), apart
+
+
 def scaling(target: str) -> str:
     """A register times a register of scales, `x` and `y`: one instruction, rounded to nearest even."""
     return "times_f16(x, y)" if target == "f16" else f"fma_bf16(x, y, {MINUS_ZERO:#010x}u)"
@@ -141,47 +152,53 @@ def _shifted(left: int) -> str:
 def _nibbles_f16(source: str, target: str, device: Arch) -> Decoding:
     offset = 8 if source == "s4" else 0
     ends = (
-        f"subtract_f16({{}}, {_twice(0x6400 + offset)});",  # 1024 + code
-        f"fma_f16({{}}, {_twice(0x2C00)}, {_twice(0xD400 + 16 * offset)});",  # (1024 + 16 code) / 16 - 64
+        "subtract_f16({}, {{0}});",  # 1024 + code
+        f"fma_f16({{}}, {_twice(0x2C00)}, {{{{1}}}});",  # (1024 + 16 code) / 16 - 64
     )
     masks = (0x000F, 0x00F0)
-    lines = ["const unsigned top = word >> 8;"]
-    for j in range(4):
-        held = f"lop3({'top' if j > 1 else 'word'}, {_twice(masks[j % 2])}, {_twice(0x6400)})"
-        lines.append(f"to[{j}] = " + ends[j % 2].format(held))
+    held = [f"lop3({'top' if j > 1 else 'word'}, {_twice(masks[j % 2])}, {_twice(0x6400)})" for j in range(4)]
+    made = (f"to[{j}] = " + ends[j % 2].format(one) for j, one in enumerate(held))
+    lines, zeroed = _offset(made, _twice(0x6400 + offset), _twice(0xD400 + 16 * offset))
+    top = "const unsigned top = word >> 8;"
     words = "nibbles interleaved for the exponent trick: lop3 makes 1024 + code, or 1024 + 16 code, of two at once"
-    return Decoding(source, target, 4, _halves(), tuple(lines), words, offset)
+    zeros = (f"zero | {_twice(0x6400)}", f"subtract_f16({_twice(0x6380)}, zero | {_twice(0x6400)})")  # 960 - (1024 + z)
+    return Decoding(source, target, 4, _halves(), (top, *lines), words, offset, zeroed=(top, *zeroed), zeros=zeros)
 
 
 def _nibbles_bf16(source: str, target: str, device: Arch) -> Decoding:
     offset = 8 if source == "s4" else 0
-    lines = tuple(
-        f"to[{j}] = fma_bf16(lop3({_shifted(-4 * j)}, {_twice(0x000F)}, {_twice(0x4300)}), {_twice(0x3F80)}, "
-        f"{_twice(0xC300 + offset)});"
+    made = (
+        f"to[{j}] = fma_bf16(lop3({_shifted(-4 * j)}, {_twice(0x000F)}, {_twice(0x4300)}), {_twice(0x3F80)}, {{0}});"
         for j in range(4)
     )
+    lines, zeroed = _offset(made, _twice(0xC300 + offset))
     words = "nibbles interleaved for the exponent trick: lop3 makes 128 + code of two at once"
-    return Decoding(source, target, 4, _halves(), lines, words, offset)
+    zeros = (f"zero | {_twice(0xC300)}",)
+    return Decoding(source, target, 4, _halves(), lines, words, offset, zeroed=zeroed, zeros=zeros)
 
 
 def _bytes_f16(source: str, target: str, device: Arch) -> Decoding:
-    lines = tuple(
-        f"to[{j}] = subtract_f16(bytes(word, {_twice(0x6464)}, {order}), {_twice(0x6480)});"
+    made = (
+        f"to[{j}] = subtract_f16(bytes(word, {_twice(0x6464)}, {order}), {{0}});"
         for j, order in enumerate(("0x4140u", "0x4342u"))
     )
+    lines, zeroed = _offset(made, _twice(0x6480))
     words = "prmt puts the exponent of 1024 above a code: 1024 + code of two at once"
-    return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80)
+    zeros = (f"zero | {_twice(0x6400)}",)
+    return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80, zeroed=zeroed, zeros=zeros)
 
 
 def _bytes_bf16(source: str, target: str, device: Arch) -> Decoding:
     """The low 8 bits of bf16, one of the exponent among them, count in 2^-133; times 2^127 they count in 2^-6."""
-    lines = tuple(
-        f"to[{j}] = fma_bf16(fma_bf16(bytes(word, 0u, {order}), {_twice(0x7F00)}, {_twice(0xC000)}), {_twice(0x4280)}, "
+    made = (
+        f"to[{j}] = fma_bf16(fma_bf16(bytes(word, 0u, {order}), {_twice(0x7F00)}, {{0}}), {_twice(0x4280)}, "
         f"{MINUS_ZERO:#010x}u);"
         for j, order in enumerate(("0x4140u", "0x4342u"))
     )
+    lines, zeroed = _offset(made, _twice(0xC000))
     words = "prmt leaves a code in the low byte, code / 2^133; fma makes code / 64 - 2 of it, and 64 times that"
-    return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80)
+    zeros = (f"fma_bf16(zero, {_twice(0xFF00)}, {MINUS_ZERO:#010x}u)",)  # -z / 64
+    return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80, zeroed=zeroed, zeros=zeros)
 
 
 class _Float(NamedTuple):

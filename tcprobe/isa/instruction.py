@@ -114,13 +114,13 @@ class Instruction:
 
     @property
     def unprobed(self) -> str | None:
-        """Why tcprobe cannot measure it, in words; None where it can."""
+        """Why there is nothing of it to measure but places in tensor memory, in words; None where there is."""
         remote = any(operand.place is Place.TENSOR_MEMORY for operand in self.operands)
-        if not remote or (self.fragments and len(self.stated.get("num", ())) > 1):
+        if not remote or self.fragments:
             return None
-        if self.fragments:
-            return "tcprobe measures loads and stores of tensor memory at the least number of repetitions only"
-        return "tcprobe has no probe of multiplies and copies in tensor memory"
+        if not any(operand.role in (Role.FACTOR, Role.SOURCE) for operand in self.operands):
+            return "tcprobe has no probe of it"
+        return "tcprobe measures where its operands are in tensor memory, and nothing else of it"
 
     @property
     def named_apart(self) -> bool:

@@ -31,15 +31,23 @@ __device__ inline const char* first_$operand(const char* global, long long ld) {
   asm("" : "+l"(global));  // one register pair: no part of the address is computed again
   return global;
 }
+// and where it goes, from where the tile begins in shared memory
+__device__ inline unsigned place_$operand() {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  $place
+  asm("" : "+r"(place));
+  return place;
+}
 // lines, bytes: what there is of the matrix from where the tile begins
 template <bool whole>
-__device__ inline void fill_$operand(unsigned shared, const char* first, long long ld, int lines, int bytes) {
+__device__ inline void fill_$operand(unsigned shared, unsigned place, const char* first, long long ld, int lines,
+                                          int bytes) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll(whole ? $rounds : 1)
   for (int round = 0; round < $rounds; ++round) {
     $issue
     const int line = $line, byte = $byte;
-    copy<whole>(shared + $shared, first + $on, line < lines ? bytes - byte : 0);
+    copy<whole>(shared + $in_shared, first + $on, line < lines ? bytes - byte : 0);
   }
 }
 """)
@@ -93,7 +101,11 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     """`fill_a` or `fill_b`; UsageError where addresses have no closed form."""
     count, tile, there = len(all_.line), plan.asked.tile, int((all_.line != IDLE).sum())
     number = f"round * {all_.warps} + warp"
-    line, byte, shared = (f"{own}{on}" for own, on in _addresses(operand, all_))
+    (own_shared, shared_on), found = _addresses(operand, all_)[2], _addresses(operand, all_)
+    line, byte, shared = (f"{own}{on}" for own, on in found)
+    place = "unsigned place = 0;\n  (void)lane, (void)warp;"
+    if all_.moves:
+        place = f"const unsigned issue = warp;\n  unsigned place = {own_shared};"
     own, on = _apart(all_, *_addresses(operand, all_)[:2])
     issue = [f"const unsigned issue = {'warp' if all_.moves else number};"]
     if there < WARP * count:
@@ -110,7 +122,8 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
         rounds=all_.rounds,
         line=line,
         byte=byte,
-        shared=shared,
+        in_shared=f"place{shared_on}" if all_.moves else shared,
+        place=place,
         first=own,
         on=on,
         issue="\n    ".join(issue),

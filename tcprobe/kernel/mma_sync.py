@@ -55,13 +55,16 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
   const int tiles = (k + TILE_K - 1) / TILE_K;
   const char* next_a = first_a($from_a, lda);
   const char* next_b = first_b($from_b, ldb);
+  const unsigned to_a = place_a(), to_b = place_b();
+  const auto after = [&](unsigned stage) { return stage == shared + (STAGES - 1) * STAGE ? shared : stage + STAGE; };
   // into a stage of shared memory, one tile after the other: the parts of A, then those of B
+  unsigned into = shared;
   const auto fill = [&](int tile) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
     const int k0 = tile * TILE_K;
     if (tile >= tiles) return;
-    fill_a<whole>(stage, next_a, lda, $left_a);
-    fill_b<whole>(stage + BYTES_A, next_b, ldb, $left_b);
+    fill_a<whole>(into, to_a, next_a, lda, $left_a);
+    fill_b<whole>(into + BYTES_A, to_b, next_b, ldb, $left_b);
+    into = after(into);
     next_a += $on_a;
     next_b += $on_b;
   };
@@ -71,25 +74,26 @@ __device__ inline void multiply_all($word (&d)[DOWN][ACROSS][$d_registers], unsi
   }
   // fragments of two k steps: those of the next are loaded while those of this one are multiplied
   unsigned fa[2][DOWN * $a_registers], fb[2][ACROSS * $b_registers];
-  const auto load = [&](int tile, int step) {
-    const unsigned stage = shared + tile % STAGES * STAGE;
+  const auto load = [&](unsigned stage, int step) {
     A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
     B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
   };
   $wait
   __syncthreads();
-  load(0, 0);
+  unsigned stage = shared;
+  load(stage, 0);
   for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
       if (step + 1 < STEPS) {
-        load(tile, step + 1);
+        load(stage, step + 1);
         if (step == 0) fill(tile + STAGES - 1);  // into the stage of the tile before this one
       } else {
         $commit
         $wait
         __syncthreads();  // the next tile is there for all, and all have read this one
-        load(tile + 1, 0);
+        stage = after(stage);
+        load(stage, 0);
       }
 #pragma unroll
       for (int i = 0; i < DOWN; ++i)

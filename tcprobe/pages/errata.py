@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from tcprobe.pages.tables import MADE, grid
-from tcprobe.store.errata import SavedAudit
+from tcprobe.store.errata import SavedAudit, since
 from tcprobe.text import markdown
 
 
@@ -16,18 +16,23 @@ def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
     yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands"
     yield "of a multiply by its structure tensor. Layouts that nothing here could prove wrong are not covered."
     yield ""
-    heads = ["package", "version", "agree", "differ", "not covered"]
-    yield from grid(
-        heads,
-        ([one.package, markdown(one.version), str(one.agree), str(one.differ), str(one.not_covered)] for one in audits),
-    )
+    heads = ["package", "version", "agree", "differ", "not covered", "earlier ones audited"]
+    yield from grid(heads, map(_row, audits))
     for one in audits:
         for finding in one.findings:
             yield from ("", f"## {one.package} {markdown(one.version)}: {markdown(finding.name)}", "")
             yield from _lines(f"Of `{finding.fragment}`: {markdown(finding.words)}.")
             yield from (f"- {markdown(line)}" for line in finding.first)
             yield from ("", *_lines(f"Evidence: {markdown(finding.evidence)}."))
+            yield from ("", *_lines(f"It has been so {markdown(str(since(finding, one.version, one.earlier)))}."))
             yield from ("", *_lines(f"Reported: {markdown(finding.reported)}."))
+
+
+def _row(saved_audit: SavedAudit) -> list[str]:
+    one = saved_audit
+    counts = [str(one.agree), str(one.differ), str(one.not_covered)]
+    earlier = f"{len(one.earlier)}, from {markdown(one.earlier[0].version)} on" if one.earlier else "none"
+    return [one.package, markdown(one.version), *counts, earlier]
 
 
 def _lines(text: str) -> list[str]:

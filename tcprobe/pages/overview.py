@@ -51,7 +51,7 @@ PAGES = {
 def render(results: Results) -> dict[Path, str]:
     """Text of every page by path."""
     facts, archs = cells_of(results), results.archs()
-    texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page()}
+    texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page(results)}
     if lowering.there(results):
         texts["lowering.md"] = lowering.page(results)
     if costs.there(results):

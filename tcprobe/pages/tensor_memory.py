@@ -1,11 +1,11 @@
-"""The page of tensor memory: what references state of tcgen05's loads, stores and copies. Nothing of it is measured."""
+"""The page of tensor memory: what references state of tcgen05's loads, stores and copies, and what was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 
-from tcprobe.ask.tensor_memory import Wanted, operands, placed
+from tcprobe.ask.tensor_memory import Wanted, agreeing, operands, placed
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
@@ -14,6 +14,11 @@ from tcprobe.layout.table import Table
 from tcprobe.pages.tables import MADE, grid, row_and_col
 from tcprobe.references import cute_tensor_memory, newer_forms, tensor_memory
 from tcprobe.references.accumulator import layout
+from tcprobe.store import findings
+from tcprobe.store.choose import Layers, alone
+from tcprobe.store.kinds.tensor_memory import KIND
+from tcprobe.store.lookup import some
+from tcprobe.store.results import Results
 
 # forms whose operands are shown, and how many scales a row has
 PLACED = (
@@ -32,18 +37,46 @@ PLACED = (
 )
 
 
+def page(results: Results) -> list[str]:
+    """The page's lines."""
+    found = list(_measured(results))
+    return [*_head(bool(found)), *_stated(), *found]
+
+
 @cache
-def page() -> tuple[str, ...]:
-    """The page's lines: no results change them."""
+def _stated() -> tuple[str, ...]:
+    """What is stated: no results change it."""
     return tuple(_lines())
+
+
+def _head(is_measured: bool) -> Iterator[str]:
+    yield from (MADE, "# Tensor memory", "")
+    yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
+    if is_measured:
+        yield "and columns are columns, both from the address on. This is what is stated; what was measured stands"
+        yield "last. [lowering.md](lowering.md) has its opcodes."
+        return
+    yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
+    yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
+
+
+def _measured(results: Results) -> Iterator[str]:
+    """By arch how many operands were measured, and which of them nobody documents like that."""
+    archs = findings.archs(results, KIND)
+    if not archs:
+        return
+    yield from ("", "## Measured", "", "Operands of multiplies, and what copies write:", "")
+    yield from grid(["arch", "operands", "as documented", "otherwise"], map(partial(_counts, alone(results)), archs))
+
+
+def _counts(layers: Layers, name: str) -> list[str]:
+    every = layers.findings(KIND, name)
+    otherwise = [id_ for id_, found in every.items() if not agreeing(found)]
+    return [name, str(len(every)), str(len(every) - len(otherwise)), some(otherwise, 2) if otherwise else "-"]
 
 
 def _lines() -> Iterator[str]:
     """Registers of loads and stores, lanes of copies, and what multiplies keep there."""
-    yield from (MADE, "# Tensor memory", "")
-    yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
-    yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
-    yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
     yield from ("", "## Loads and stores", "")
     yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
     yield ""

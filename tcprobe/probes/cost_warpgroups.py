@@ -30,6 +30,8 @@ from tcprobe.store.kinds.cost import Body, ByLayout, Flight, Place, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
+FEWER = ((192, 2), (96, 4))  # copies from an N on: others are in flight meanwhile, so a round's end does not count
+TRIP_COPIES = 4  # where there are fewer, of round trips: a round's end makes one of them some 2 cycles longer
 FLIGHTS = (1, 2, 4, 8)
 USUAL = (4,)  # in flight, of forms whose N is not among WHOLE
 WHOLE = (8, 64, 128, 256)  # N of which everything is timed
@@ -169,15 +171,22 @@ def flown(instruction: Instruction) -> list[Flown]:
     """All loops of a form: everything where N is one of WHOLE, else the best interval and one round trip."""
     whole = instruction.shape.n in WHOLE
     made = [
-        Flown(instruction, count, registers, trip)
+        Flown(instruction, count, registers, trip, copies=round_of(instruction, count if trip else 0))
         for registers in (False, True)
         for trip in (False, True)
         for count in (FLIGHTS if whole else (1,) if trip else USUAL)
         if trip or count > 1
     ]
     if len(instruction.described[0].held.majors) > 1 and whole:
-        made += [Flown(instruction, max(USUAL), registers, major="mn") for registers in (False, True)]
+        copies = round_of(instruction)
+        made += [Flown(instruction, max(USUAL), registers, major="mn", copies=copies) for registers in (False, True)]
     return made
+
+
+def round_of(instruction: Instruction, trip: int = 0) -> int:
+    """Copies in a round, of a round trip of `trip`: few where N is large, for compilers take long for such a D."""
+    copies = next((copies for least, copies in FEWER if instruction.shape.n >= least), COPIES)
+    return max(copies, TRIP_COPIES, trip) if trip else copies
 
 
 class WarpgroupCosts(OfRow, Costs):
@@ -193,7 +202,7 @@ class WarpgroupCosts(OfRow, Costs):
         """The body; ProbeError where no loop shows what was written."""
         numbers, found = ProvedNumbers(reading), FormNumbers([], [], [], [])
         for one in flown(self.row):
-            cycles = numbers.proved(one.variant, COPIES, one_opcode(numbers, one), one.beside)
+            cycles = numbers.proved(one.variant, one.copies, one_opcode(numbers, one), one.beside)
             for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
                 found.add(one, block, value)
         if not found.intervals:

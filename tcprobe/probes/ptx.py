@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 POISON = 0xA5
+MORE = {"f": 1, "a": 2}  # by suffix: a target with it has all that the same without it, or with a lesser one, has
 ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
 # registers that every kernel sets from special registers
 SPECIAL = (
@@ -48,6 +49,10 @@ class Tables(Protocol):
 
     def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
         """The number of the bit, from the start of shared memory, where each element of an operand begins."""
+
+    def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
+        """By row and column the places of an operand in tensor memory, each a CTA, a lane, and a bit from the operand's
+        address on: (rows, cols, places, 3). `described` is what a multiply's descriptors say, or a copy's multicast."""
 
 
 class Op(Protocol):
@@ -109,7 +114,7 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
     """
     options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
     ptx = max((ptx for _, ptx in options), key=version)
-    target = max((target for target, _ in options), key=lambda t: (not t[-1].isdigit(), _number(t), t))
+    target = max((target for target, _ in options), key=lambda t: (MORE.get(t[-1], 0), _number(t)))
     return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
 
 

@@ -1,9 +1,9 @@
 """tcgen05.ld and tcgen05.st measured by numbers: each cell of tensor memory holds its own, or each register does.
 
-A warp allocates 32 columns. For a load, tcgen05.st.32x32b.x1 writes into each column, one after the other, numbers
-that say thread and column, and the load leaves some of them in registers. For a store each register holds the number
-of its slot, and tcgen05.ld.32x32b.x1 reads all columns back; cells that were not written hold zero. So rows are the
-threads that 32x32b takes for the lanes of a warp, and columns those of the address: nothing else of a layout is
+A warp allocates the columns of the load or store, 32 at least. For a load, tcgen05.st.32x32b.x1 writes into each column
+numbers that say thread and column, and the load leaves some of them in registers. For a store each register holds the
+number of its slot, and tcgen05.ld.32x32b.x1 reads all columns back; cells that were not written hold zero. So rows are
+the threads that 32x32b takes for the lanes of a warp, and columns those of the address: nothing else of a layout is
 assumed. What is measured of 32x32b itself says that its load and its store agree.
 
 For what a reduction leaves beside the load, one cell after the other is one and all others zero: the threads whose
@@ -30,21 +30,15 @@ from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readin
 from tcprobe.probes.ptx import Kernel, Launch, Tables
 
 FAMILIES = ("tcgen05",)
-COLUMNS = 32  # the least that is allocated
+LEAST = 32  # columns that are allocated
 REDUCED = "redval"
 NUMBERING = "the threads and columns of tcgen05.st.32x32b.x1"
 ALLOCATE = (
     ".shared .align 4 .b32 allocated;",
-    ".reg .b32 %taddr, %cell, %value, %place;",
+    ".reg .b32 %taddr, %cell, %value, %place, %column;",
+    ".reg .pred %more;",
     ".reg .u64 %where;",
 )
-START = (
-    f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {COLUMNS};",
-    "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
-    "bar.sync 0;",
-    "ld.shared.b32 %taddr, [allocated];",
-)
-END = ("bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {COLUMNS};")
 WRITTEN, READ = "tcgen05.wait::st.sync.aligned;", "tcgen05.wait::ld.sync.aligned;"
 
 
@@ -57,8 +51,8 @@ class LoadCells:
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Each register gets the number of the cell that the table says; POISON where a slot holds none."""
-        cells = tables.table(self.instruction.fragments[0]).cells
-        numbers = [ptx.POISON * 0x01010101 if cell is None else cell[0] * COLUMNS + cell[1] + 1 for cell in cells]
+        cells, width = tables.table(self.instruction.fragments[0]).cells, columns(self.instruction)
+        numbers = [ptx.POISON * 0x01010101 if cell is None else cell[0] * width + cell[1] + 1 for cell in cells]
         return np.array(numbers, np.uint32).view(np.uint8)
 
 
@@ -71,7 +65,7 @@ class StoreCells:
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Each cell gets the number of the slot that the table says."""
-        memory = np.zeros((WARP, COLUMNS), np.uint32)
+        memory = np.zeros((WARP, columns(self.instruction)), np.uint32)
         for slot, cell in enumerate(tables.table(self.instruction.fragments[0]).cells):
             if cell is not None:
                 memory[cell] = slot + 1
@@ -94,12 +88,12 @@ class TensorMove(OfInstruction):
 
     def launches(self) -> Sequence[Launch]:
         """One warp."""
-        size = WARP * ptx.thread_bytes(self.moved) if self.loads else WARP * COLUMNS * 4
+        size = WARP * ptx.thread_bytes(self.moved) if self.loads else WARP * columns(self.instruction) * 4
         return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The cell of every slot; ProbeError where a register holds no cell's number, or a slot went nowhere."""
-        slots = self.moved.slots
+        slots, width = self.moved.slots, columns(self.instruction)
         found = outputs[0].view(np.uint32).astype(np.int64) - 1
         if self.loads:
             numbers = found
@@ -109,10 +103,10 @@ class TensorMove(OfInstruction):
                 raise ProbeError(f"{self.instruction.name}: {len(cells)} cells are written, by {slots} registers.")
             numbers = np.empty(slots, np.int64)
             numbers[found[cells]] = cells
-        strange = int(((numbers < 0) | (numbers >= WARP * COLUMNS)).sum())
+        strange = int(((numbers < 0) | (numbers >= WARP * width)).sum())
         if strange:
             raise ProbeError(f"{self.instruction.name}: {strange} registers hold no cell's number.")
-        return {"lane": numbers // COLUMNS, "column": numbers % COLUMNS}
+        return {"lane": numbers // width, "column": numbers % width}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers; ProbeError unless the cells are all of the piece, each once."""
@@ -130,11 +124,29 @@ class TensorMove(OfInstruction):
 def kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
     held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
-    moved = _moved(instruction)
-    body = [*START, *(_loading(moved, held) if held.operand == "d" else _storing(moved, held)), *END]
+    work = _loading(instruction, held) if held.operand == "d" else _storing(instruction, held)
+    body = [*_started(instruction), *work, *_ended(instruction)]
     op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
     text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+
+
+def columns(instruction: Instruction) -> int:
+    """Columns that are allocated for a load or store, a power of two."""
+    return max(LEAST, instruction.fragments[0].cols)
+
+
+def _started(instruction: Instruction) -> list[str]:
+    return [
+        f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {columns(instruction)};",
+        "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
+        "bar.sync 0;",
+        "ld.shared.b32 %taddr, [allocated];",
+    ]
+
+
+def _ended(instruction: Instruction) -> list[str]:
+    return ["bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {columns(instruction)};"]
 
 
 def _moved(instruction: Instruction) -> str:
@@ -147,28 +159,33 @@ def _declared(instruction: Instruction) -> list[str]:
     return [ptx.declare(f.operand, f) for f in instruction.fragments]
 
 
-def _each_column(*lines: str) -> list[str]:
-    """Lines for every column, whose cell %cell is."""
+def _each_column(instruction: Instruction, label: str, *lines: str) -> list[str]:
+    """Lines for every %column, whose cell %cell is."""
     return [
-        line.replace("COLUMN", str(column))
-        for column in range(COLUMNS)
-        for line in ("add.u32 %cell, %taddr, COLUMN;", *lines)
+        "mov.u32 %column, 0;",
+        f"{label}:",
+        "add.u32 %cell, %taddr, %column;",
+        *lines,
+        "add.u32 %column, %column, 1;",
+        f"setp.lt.u32 %more, %column, {columns(instruction)};",
+        f"@%more bra.uni {label};",
     ]
 
 
-def _loading(moved: str, moved_registers: Fragment) -> list[str]:
+def _loading(instruction: Instruction, moved_registers: Fragment) -> list[str]:
     """Numbers of all cells, the load, its registers."""
-    number = f"mad.lo.u32 %value, %lane, {COLUMNS}, COLUMN + 1;"
+    number = [f"mad.lo.u32 %value, %lane, {columns(instruction)}, %column;", "add.u32 %value, %value, 1;"]
+    store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     return [
-        *_each_column(number, "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
-        moved,
+        *_each_column(instruction, "FILL", *number, *store),
+        _moved(instruction),
         READ,
         *ptx.point("out", "%x", moved_registers),
         *ptx.store("out", moved_registers.operand, moved_registers),
     ]
 
 
-def _storing(moved: str, moved_registers: Fragment) -> list[str]:
+def _storing(instruction: Instruction, moved_registers: Fragment) -> list[str]:
     """Zeros in all cells, the store of the numbers of slots, all cells."""
     numbers = [
         f"mad.lo.u32 %{moved_registers.operand}{i}, %lane, {moved_registers.elements}, {i + 1};"
@@ -176,14 +193,16 @@ def _storing(moved: str, moved_registers: Fragment) -> list[str]:
     ]
     return [
         "mov.b32 %value, 0;",
-        *_each_column("tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
+        *_each_column(instruction, "CLEAR", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
         *numbers,
-        moved,
+        _moved(instruction),
         WRITTEN,
         *_each_column(
+            instruction,
+            "READ",
             "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%value}, [%cell];",
             READ,
-            f"mad.lo.u32 %place, %lane, {COLUMNS}, COLUMN;",
+            f"mad.lo.u32 %place, %lane, {columns(instruction)}, %column;",
             "mad.wide.u32 %where, %place, 4, %out;",
             "st.global.b32 [%where], %value;",
         ),
@@ -248,23 +267,26 @@ def marked_kernel(instruction: Instruction) -> Kernel:
     """The probe of what a reduction leaves beside the load: block x marks cell x of the piece, row after row."""
     moved, kept = (instruction.fragment(name) for name in ("d", REDUCED))
     name = ptx.identifier(f"{instruction.id}.marked")
-    number = [f"mad.lo.u32 %place, %lane, {moved.cols}, COLUMN;", "setp.eq.u32 %marked, %place, %x;"]
-    inside = f"setp.lt.and.u32 %marked, COLUMN, {moved.cols}, %marked;"
+    number = [f"mad.lo.u32 %place, %lane, {moved.cols}, %column;", "setp.eq.u32 %marked, %place, %x;"]
+    inside = f"setp.lt.and.u32 %marked, %column, {moved.cols}, %marked;"
     stored = ["selp.u32 %value, 1, 0, %marked;", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     body = [
-        *START,
-        *_each_column(*number, inside, *stored),
+        *_started(instruction),
+        *_each_column(instruction, "MARK", *number, inside, *stored),
         _moved(instruction),
         READ,
         *ptx.point("out", "%x", kept),
         *ptx.store("out", kept.operand, kept),
-        *END,
+        *_ended(instruction),
     ]
     text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declared(instruction)], body)
     return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def experiments() -> list[TensorMove]:
-    """For every shape the load, the store and the reduction with the fewest repetitions."""
-    rows = [row for row in inventory.of_family(*FAMILIES) if row.fragments]
+    """For every shape the load, the store and the reduction: of the fewest repetitions by the listed name, then of
+    every number of them."""
+    listed = [row for row in inventory.of_family(*FAMILIES) if row.fragments]
+    repeated = [inventory.instructions()[f"{row.id}.x{n}"] for row in listed for n in row.stated["num"]]
+    rows = [*listed, *repeated]
     return [TensorReduction(row) if len(row.fragments) > 1 else TensorMove(row) for row in rows]

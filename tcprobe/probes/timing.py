@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -40,12 +41,13 @@ POINTERS = ("data", "plan", "out")
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """What a timing kernel times; only a GPU has its clock."""
+    """What a timing kernel times; only a GPU has its clock. `ctas` of a cluster are one experiment."""
 
     subject: str
     variant: str
     copies: int
     from_code: bool = False
+    ctas: int = 1
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """ProbeError: layouts do not say how long anything takes."""
@@ -57,7 +59,8 @@ class Loop:
     """`body` is one round, with `copies` of what is timed; `after` ends what is in flight, `ended` the kernel.
 
     `loaded` registers get words of the block's image, `results` are consumed; of both those in `wide` have 64 bits.
-    `before` may use %zero, %word0 to %word5 of the plan and %memory, the start of shared memory.
+    `before` may use %zero, %word0 to %word5 of the plan and %memory, the start of shared memory. `ctas` form a cluster
+    that is one block of the plan; one of them stores its times.
     """
 
     subject: str
@@ -75,6 +78,7 @@ class Loop:
     shared: bool = False
     mapped: bool = False
     ended: Sequence[str] = ()
+    ctas: int = 1
 
     @property
     def name(self) -> str:
@@ -85,10 +89,10 @@ class Loop:
         """The kernel that times it."""
         memory = f".extern .shared .align 1024 .b8 {self.name}_memory[];\n" if self.shared else ""
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
-        text = entry(
-            self.name, pointers, self._declared(), self._lines(), f'.maxntid {self.threads}, 1, 1 .pragma "nounroll";'
-        )
-        op = LoopTiming(self.subject, self.variant, self.copies)
+        cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
+        directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
+        text = entry(self.name, pointers, self._declared(), self._lines(), directives)
+        op = LoopTiming(self.subject, self.variant, self.copies, ctas=self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
 
     def _declared(self) -> list[str]:
@@ -105,6 +109,7 @@ class Loop:
 
     def _lines(self) -> list[str]:
         return [
+            *(["mov.u32 %x, %clusterid.x;"] if self.ctas > 1 else []),
             f"mad.wide.u32 %plan, %x, {4 * ROW_WORDS}, %plan;",
             f"mad.wide.u32 %out, %x, {8 * (len(ROUNDS) + 1)}, %out;",
             "ld.global.u32 %threads, [%plan];",
@@ -192,6 +197,7 @@ def threads_for(registers: int) -> int:
 ZEROS, RANDOM = 0, 1  # images
 
 
+@cache
 def images() -> Bytes:
     """Of zeros, and of random bits; in both whatever is read is a number or nothing that takes longer."""
     random = np.random.default_rng(0).integers(0, 1 << 32, IMAGE_WORDS, np.uint32)
@@ -212,15 +218,20 @@ def launch(
         row[2 : 2 + len(block.words)] = block.words
         row[2 + MOST_WORDS : 2 + MOST_WORDS + len(ROUNDS)] = block.rounds or ROUNDS
     given = (images() if inputs is None else inputs, plan.view(np.uint8).reshape(1, -1))
-    threads = max(block.threads for block in blocks)
-    return Launch(
-        kernel, (len(blocks), 1, 1), given, 0, len(blocks) * 8 * (len(ROUNDS) + 1), threads, shared_bytes, maps
-    )
+    threads, size = max(block.threads for block in blocks), len(blocks) * 8 * (len(ROUNDS) + 1)
+    return Launch(kernel, (len(blocks) * _op(kernel).ctas, 1, 1), given, 0, size, threads, shared_bytes, maps)
+
+
+def _op(kernel: Kernel) -> LoopTiming:
+    """What a kernel times."""
+    assert isinstance(kernel.op, LoopTiming)
+    return kernel.op
 
 
 def told(launch: Launch, output: Bytes) -> Ints:
     """Cycles and nanoseconds by block and pass: (blocks, passes, 2)."""
-    return output.view(np.uint32).reshape(launch.grid[0], -1, 2)[:, : len(ROUNDS)].astype(np.int64)
+    blocks = launch.grid[0] // _op(launch.kernel).ctas
+    return output.view(np.uint32).reshape(blocks, -1, 2)[:, : len(ROUNDS)].astype(np.int64)
 
 
 def decode(launch: Launch, output: Bytes) -> Floats:
@@ -232,9 +243,7 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     short, long = cycles[:, 1::2], cycles[:, 2::2]
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")
-    op = launch.kernel.op
-    assert isinstance(op, LoopTiming)
-    made = (LONG - SHORT) * op.copies
+    made = (LONG - SHORT) * _op(launch.kernel).copies
     rate = long.sum(axis=1) / np.maximum(ns[:, 2::2].sum(axis=1), 1)
     number = long.min(axis=1) - short.min(axis=1)
     return np.column_stack([(long - short) / made, number / made, rate])

@@ -32,7 +32,12 @@ PACKING = "PTX ISA 9.1, sections 9.7.16.10.4 and 9.7.16.10.5"
 METADATA = "PTX ISA 9.1, section 9.7.16.10.8.4 (figures)"
 SCALES = "PTX ISA 9.1, section 9.7.16.10.7 (figures)"
 NO_LAYOUT = "PTX ISA and CUTLASS state no layout of A in tensor memory for .ws with M below 128."
-OVER = "PTX ISA 9.1 shows the scales of K = 96 in figures 234 to 258 only; this one of them goes beyond a cell."
+OVER = (
+    "PTX ISA 9.1 shows the scales of K = 96 in figures 234 to 258 only; from this ID on they go beyond a cell, and no "
+    "text says where the rest of them is."
+)
+UNLISTED = "; but the instruction descriptor of this kind has IDs 0 and 2 only (section 9.7.16.4.2)"
+FOUR_BIT_IDS = (0, 2)
 # erratum: figures 262 and 264, of M = 64, are exchanged: a nibble of tf32 covers two elements, one of f16 four
 
 
@@ -185,7 +190,8 @@ def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated
             for warp in range(each)
         )
 
-    said = CellStatement(SCALES, BYTE, *shape, cells)
+    of_96 = vector in (3, 6) and selector not in FOUR_BIT_IDS
+    said = CellStatement(SCALES + (UNLISTED if of_96 else ""), BYTE, *shape, cells)
     if of_a or not paired or m == 256:
         return (said,)
     return said, CellStatement(

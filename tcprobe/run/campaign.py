@@ -132,7 +132,7 @@ class Campaign:
                 stack.enter_context(live)
             device = self._live_device(live, only=not tables)
             if live and device:
-                self.reports.append(self._measure(live, device, chosen))
+                self._measure_all(live, device, chosen)
         names = self._sass_archs(device) if tables else []
         if names:
             self._read(names, tables)
@@ -142,7 +142,7 @@ class Campaign:
         """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
         wanted, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise UsageError(f"findings of {self.request.family} are measured on a GPU, not read from machine code.")
+            raise UsageError(f"what is asked for, {self._wanted}, is measured on a GPU, not read from machine code.")
         if live is None:
             return None
         try:
@@ -152,6 +152,11 @@ class Campaign:
                 raise
             self.say(f"No GPU for this: {str(error).split('. ')[0].rstrip('.')}.")
             return None
+
+    @property
+    def _wanted(self) -> str:
+        """What findings of other kinds are asked for, in words."""
+        return self.request.family or ", ".join(self.request.patterns)
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
@@ -240,14 +245,22 @@ class Campaign:
         report.kept += len(measurements) - len(new)
         return new
 
+    def _measure_all(self, live: runner.Session, device: Device, chosen: Sequence[Probe]) -> None:
+        """Measure what a device has of each kind; UsageError where it has nothing of it at all."""
+        there = [one for one in chosen if not isinstance(one, Dialogue) or one.target.on(arch.arch(device.arch))]
+        if not there:
+            raise UsageError(f"{device.arch} has nothing of {self._wanted}.")
+        for kind in dict.fromkeys(map(kind_of, there)):
+            with ExitStack() as stack:
+                session = live if not self.reports else stack.enter_context(runner.Session(live.worker))
+                of_kind = [one for one in there if kind_of(one) == kind]
+                self.reports.append(self._measure(session, device, of_kind))
+
     def _measure(
         self, session: runner.Session, device: Device, chosen: Sequence[Probe], into: Results | None = None
     ) -> Report:
         """Measure what is missing on one device."""
         results = into or Results(self.folder)
-        chosen = [one for one in chosen if not isinstance(one, Dialogue) or one.target.on(arch.arch(device.arch))]
-        if not chosen:
-            raise UsageError(f"{device.arch} has nothing of {self.request.family}.")
         todo, complaints = runner.missing(chosen, device, results)
         todo = list(chosen) if self.request.force else todo
         report = Report(device, [], len(chosen) - len(todo), complaints, kind=kind_of(chosen[0]))

@@ -58,7 +58,9 @@ def _gpus() -> Iterator[Part]:
 
 def new_words(device: Arch) -> str:
     """What `tcprobe run` would measure on an arch that nobody's published live measurement has, by family."""
-    from tcprobe.probes import experiments
+    from tcprobe.probes import dialogues, experiments
+    from tcprobe.store import findings
+    from tcprobe.store.kinds.tensor_memory import KIND
     from tcprobe.store.results import published
 
     known = {one.experiment for one in published().measurements(device.name, "live") if one.status == "measured"}
@@ -67,10 +69,15 @@ def new_words(device: Arch) -> str:
         for probe in experiments().values()
         if "live" in probe.methods and probe.id not in known and all(f.target.on(device) for f in probe.fragments)
     )
-    if not counts:
+    places = {one.subject for one in findings.every(published(), KIND, device.name) if one.status == "measured"}
+    unknown = [id_ for id_, one in dialogues(KIND).items() if one.target.on(device) and id_ not in places]
+    if not counts and not unknown:
         return f"nothing: every table of {device.name} is published, measured live; a run would confirm it"
     families = ", ".join(f"{name} {count}" for name, count in counts.items())
-    return f"{counts.total()} tables that nobody measured live on {device.name}: {families}; `tcprobe run` does"
+    beside = f" and {len(unknown)} places of operands in tensor memory" if unknown else ""
+    return (
+        f"{counts.total()} tables ({families}){beside} that nobody measured live on {device.name}; `tcprobe run` does"
+    )
 
 
 def _tools(cuda: Path | None) -> Iterator[Part]:

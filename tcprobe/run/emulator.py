@@ -8,17 +8,21 @@ into account, where that differs. Multiplies take zeros and ones only, which is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import SharedOperand
+from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
+from tcprobe.references import memory_operand
+from tcprobe.references import tensor_memory as copies
+from tcprobe.references.memory_operand import CELL, Extent
 from tcprobe.references.shared_memory.tensor_map import TensorMap, refused
 from tcprobe.run.backend import Device
 
@@ -83,3 +87,25 @@ class Emulator:
         byte = offsets(descriptor, major, line, k, held.slot_bits) + descriptor.start
         bit: Ints = byte * 8 + k * held.slot_bits % 8
         return bit
+
+    def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
+        """As it is documented; a test may know better."""
+        if operand == "memory":
+            of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
+            held = [
+                [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)] for lanes in of_rows
+            ]
+            return np.array(held)
+        stated = memory_operand.stated(
+            instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
+        )
+        assert not isinstance(stated, str), stated
+        holding = stated[0].holding
+        held = [
+            [
+                [(at.cta, at.lane, CELL * at.column + at.bit) for at in holding(row, col)]
+                for col in range(stated[0].cols)
+            ]
+            for row in range(stated[0].rows)
+        ]
+        return np.array(held)

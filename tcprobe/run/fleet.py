@@ -3,7 +3,8 @@
 A `Crew` is the machines, such as the workers of a Dask scheduler (`tcprobe.run.fleet_dask`). A machine says what it
 has, then makes single runs, as many at a time as it takes; who is done first gets the next. A machine that is lost
 costs only the run that it was at, which another makes. Reports are taken as `merge` takes a stranger's. A machine whose
-report is refused is asked for nothing more, and what came from it before is measured elsewhere.
+report is refused is asked for nothing more, and what came from it before is measured elsewhere. What a folder has by
+the very GPU or compiler goes along with a run, which continues it as a single run does.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Protocol
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.probes.experiment import Dialogue
+from tcprobe.run import report
 from tcprobe.run.campaign import Request
-from tcprobe.run.fleet_jobs import FleetJob, JobKey, decoded, findings_of, jobs
+from tcprobe.run.fleet_jobs import FleetJob, JobKey, continued, decoded, findings_of, jobs
 from tcprobe.run.fleet_worker import Offer, RunAnswer, offer, single_run
-from tcprobe.run.merge import Conflict, Known, take
+from tcprobe.run.merge import Conflict, Known, measured, take
 from tcprobe.run.selection import select
 from tcprobe.store.results import Results
 from tcprobe.values import Json
@@ -56,6 +58,7 @@ class JobOutcome:
     machine: str | None = None
     found: list[Known] = field(default_factory=list)
     known: int = 0
+    new: list[Known] = field(default_factory=list)  # of what was found, once it is merged
     complaints: list[str] = field(default_factory=list)
     refused_by: set[str] = field(default_factory=set)
     words: str | None = None  # why it is given up
@@ -73,7 +76,7 @@ class JobOutcome:
             "arch": self.key.arch,
             "method": self.key.method,
             **{name: made.get(name) for name in ("compiler", "driver", "cuda")},
-            "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.found],
+            "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.new],
             "kept": self.known,
             "complaints": self.complaints if self.words is None else [*self.complaints, f"given up: {self.words}"],
             "contradictions": [],
@@ -97,6 +100,7 @@ class Fleet:
     distrusted: set[str] = field(default_factory=set)
     outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
     _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
+    _before: list[Known] = field(default_factory=list)  # what the folder has, unless all is to be measured again
     _given: dict[str, tuple[str, JobKey | None]] = field(default_factory=dict)  # ticket: machine, job (None: an offer)
     _asked: set[str] = field(default_factory=set)
     _unplanned: bool = False  # whether an offer came that no job follows from yet
@@ -105,9 +109,12 @@ class Fleet:
     def run(self, results: Results) -> tuple[list[JobOutcome], list[Conflict]]:
         """Carry it out; what came home is merged, also where this is interrupted.
 
-        EnvironmentUnfitError where there is no machine, or none has what is asked for.
+        EnvironmentUnfitError where there is no machine, or none has what is asked for; DataError where the folder has
+        files that cannot be trusted.
         """
         self.request = _checked(self.request)
+        before = list(measured(results))
+        self._before = [] if self.request.force else before
         try:
             while True:
                 there = self.crew.slots()
@@ -159,8 +166,13 @@ class Fleet:
                 key = self._next(machine)
                 if key is None:
                     break
-                arguments, _device = self._jobs[key].able[machine]
-                self._given[self.crew.give(machine, single_run, list(arguments))] = machine, key
+                self._given[self._start(machine, self._jobs[key])] = machine, key
+
+    def _start(self, machine: str, job: FleetJob) -> str:
+        """Have a machine do a job, on top of what is known; the ticket of it."""
+        known = continued(job, machine, self._before)
+        arguments, _ = job.able[machine]
+        return self.crew.give(machine, single_run, list(arguments), report.text(known) if known else "")
 
     def _next(self, machine: str) -> JobKey | None:
         """The first job that waits and that a machine can do."""
@@ -226,7 +238,7 @@ class Fleet:
         for job_outcome in sorted(self.outcomes.values(), key=lambda one: one.key):
             if job_outcome.found:
                 merged = take(job_outcome.found, results)
-                job_outcome.known = merged.known
+                job_outcome.known, job_outcome.new = merged.known, merged.new
                 conflicts += merged.conflicts
         return conflicts
 
@@ -235,5 +247,6 @@ def _checked(request: Request) -> Request:
     """The request; of findings that only a GPU shows, of GPUs. UsageError where it means nothing, or cannot be."""
     only_live = all(isinstance(one, Dialogue) for one in select(request.patterns, request.family))
     if only_live and request.method == "sass":
-        raise UsageError(f"findings of {request.family} are measured on a GPU, not read from machine code.")
+        asked_for = request.family or ", ".join(request.patterns)
+        raise UsageError(f"what is asked for, {asked_for}, is measured on a GPU, not read from machine code.")
     return Request(**(vars(request) | {"method": "live"})) if only_live else request

@@ -7,7 +7,7 @@ and an answer are a stranger's: bounded, of the stated shape, and what a report 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -17,7 +17,7 @@ import msgspec
 from tcprobe import __version__
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch
-from tcprobe.run import merge
+from tcprobe.run import merge, report
 from tcprobe.run.backend import Device
 from tcprobe.run.campaign import Request
 from tcprobe.run.fleet_worker import Offer, RunAnswer
@@ -131,6 +131,18 @@ def _words(request: Request, *options: str) -> tuple[str, ...]:
     return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
 
 
+def continued(job: FleetJob, machine: str, saved_findings: Iterable[merge.Known]) -> list[merge.Known]:
+    """Of findings, those that a machine's run of a job need not make again, or rests on: of its device, up to date."""
+    device = job.able[machine][1]
+    methods = METHODS[job.key.method]
+    own = [f for f in saved_findings if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
+    return [finding for finding in own if report.made_by_probe(finding)]
+
+
+def _maker(device: Device) -> tuple[str, ...]:
+    return device.name, device.driver, device.cuda, device.compiler
+
+
 def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.Known]:
     """What a machine's report says, accepted as a stranger's, and of what was asked for; DataError otherwise."""
     device = job.able[machine][1]
@@ -141,7 +153,7 @@ def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.Known]:
             found = merge.accepted(path, Results(Path(folder, "none")))
         except (DataError, UsageError) as error:
             raise DataError(str(error).replace(f"{path}", "its report")) from None
-    asked = (job.key.arch, (device.name, device.driver, device.cuda, device.compiler))
+    asked = (job.key.arch, _maker(device))
     for finding in found:
         if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != asked:
             raise DataError(f"its report has {finding.key.subject} of another run than was asked for.")

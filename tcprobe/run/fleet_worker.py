@@ -14,11 +14,14 @@ import msgspec
 
 from tcprobe import __version__
 from tcprobe.errors import understood
+from tcprobe.run import merge, report
 from tcprobe.run.backend import Device
 from tcprobe.run.process import live_worker
 from tcprobe.run.report import MOST_BYTES
 from tcprobe.run.runner import Session
 from tcprobe.sass import toolchain
+from tcprobe.store import findings
+from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.system.children import Scratch, one_line
 
@@ -70,16 +73,29 @@ def offer(toolkit_folders: Sequence[str], limit: float) -> str:
     return msgspec.json.encode(Offer(__version__, devices, compilers, words)).decode()
 
 
-def single_run(arguments: Sequence[str]) -> str:
-    """A `RunAnswer`: `tcprobe run ARGUMENTS` into an empty folder, which is gone afterwards."""
+def single_run(arguments: Sequence[str], known_report: str = "") -> str:
+    """A `RunAnswer`: `tcprobe run ARGUMENTS` in a folder that is gone afterwards.
+
+    It has the findings of a report, which a run continues; "" for none.
+    """
     try:
         with Scratch() as scratch:
-            report = scratch.folder / "report.json"
-            places = ["--results", str(scratch.folder / "results"), "--report", str(report)]
+            path, folder = scratch.folder / "report.json", scratch.folder / "results"
+            if known_report:
+                _continue(known_report, path, Results(folder))
+            places = ["--results", str(folder), "--report", str(path)]
             done = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
-            raw = files.read(report, MOST_BYTES)
+            raw = files.read(path, MOST_BYTES)
         said = one_line(done.stderr.strip().rpartition("\n")[2])
         answer = RunAnswer(None if raw is None else raw.decode(), done.returncode, said)
     except Exception as error:
         answer = RunAnswer(None, 70, one_line(str(understood(error))))
     return msgspec.json.encode(answer).decode()
+
+
+def _continue(known_report: str, path: Path, results: Results) -> None:
+    """Save what a report has, by way of a `path` that is free again afterwards."""
+    path.write_text(known_report, encoding="utf-8")
+    with report.opened(path) as source:
+        findings.save_all(results, merge.own(source))
+    path.unlink()

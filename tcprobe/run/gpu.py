@@ -32,10 +32,12 @@ if TYPE_CHECKING:  # most runs leave it to the driver
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
-LEAST_PINNED = 8 << 20
-COMPILERS = min(16, os.cpu_count() or 1)
+LEAST_PINNED = 1 << 20
+CORES = os.cpu_count() or 1
+COMPILERS = min(12, CORES - CORES // 4)  # each takes some 30 MB; all cores are no faster, for others work meanwhile
+READERS = max(1, min(4, CORES // 4))  # of machine code: what one reads takes some 20 MB
 TOGETHER = 4  # kernels in a module
-READ_TOGETHER = 1 << 20  # bytes of machine code for one nvdisasm, which takes longer to start than to read them
+READ_TOGETHER = 1 << 19  # bytes of machine code for one nvdisasm, which takes as long to start as to read so many
 SHARED_UNASKED = 48 << 10  # bytes of shared memory that a block may have without asking
 CXX = ("-std=c++17",)
 NOWHERE = 1 << 12  # an address that is encoded only
@@ -50,6 +52,7 @@ class Gpu:
         self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
         self._compilers = ThreadPoolExecutor(COMPILERS)
+        self._readers = ThreadPoolExecutor(READERS)
         self._raw: dict[str, bytes] = {}
         self._timed_code: dict[str, TimedCode] = {}
         self._arch: arch.Arch | None = None
@@ -153,7 +156,7 @@ class Gpu:
             assert self._arch is not None
             return timed_codes(batch, self._arch)
 
-        for codes in self._compilers.map(read, _batches(binaries)):
+        for codes in self._readers.map(read, _batches(binaries)):
             self._timed_code |= codes
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:

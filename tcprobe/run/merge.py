@@ -50,11 +50,12 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Merged:
-    """How many findings were added, by run, how many were there before, and what contradicts what."""
+    """How many findings were added, by run, how many were there before, what contradicts what, and what is new."""
 
     added: dict[str, int]
     known: int
     conflicts: list[Conflict]
+    new: list[Known]
 
 
 def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merged:
@@ -68,7 +69,7 @@ def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merg
 
 def take(accepted_findings: Sequence[Known], target: Results, contributor: str = "") -> Merged:
     """Take findings that were accepted into `target`."""
-    before = list(_measured(target))
+    before = list(measured(target))
     there = {_identity(finding) for finding in before}
     new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in there}
     runs: dict[str, list[Known]] = {}
@@ -80,7 +81,7 @@ def take(accepted_findings: Sequence[Known], target: Results, contributor: str =
         findings.save_all(folder, made)
     added = {name: len(made) for name, made in runs.items()}
     known = sum(_identity(finding) in there for finding in accepted_findings)
-    return Merged(added, known, list(_conflicts(before, accepted_findings)))
+    return Merged(added, known, list(_conflicts(before, accepted_findings)), list(new.values()))
 
 
 def run_id(finding: Known, contributor: str = "") -> str:
@@ -112,7 +113,7 @@ def accepted(path: Path, target: Results) -> list[Known]:
 
 def _of_folder(path: Path, source: Results) -> list[Known]:
     """What is taken of a folder that came as `path`."""
-    found = [finding for finding in _measured(source) if finding.method in TAKEN]
+    found = [finding for finding in measured(source) if finding.method in TAKEN]
     if not found:
         raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
     for finding in found:
@@ -127,8 +128,8 @@ def own(results: Results) -> list[Known]:
     return [finding for finding in _of_one(results) if finding.method in TAKEN]
 
 
-def _measured(results: Results) -> Iterator[Known]:
-    """Everything that was measured, of all kinds."""
+def measured(results: Results) -> Iterator[Known]:
+    """Everything that was measured, of all kinds, the runs of a folder among it."""
     for layer in alone(results).layers:
         yield from _of_one(layer.results)
 

@@ -35,10 +35,15 @@ Known = Measurement | Finding
 
 def write(path: Path, known: Sequence[Known]) -> None:
     """Write findings into a report; the same ones give the same bytes."""
+    files.write(path, text(known).encode())
+
+
+def text(known: Sequence[Known]) -> str:
+    """A report of findings."""
     with _folder() as folder:
         findings.save_all(Results(folder), known)
         content = {p.relative_to(folder).as_posix(): _document(p) for p in sorted(folder.rglob("*.json"))}
-    files.write(path, documents.seal(KIND, {"tcprobe": __version__, "files": content}).encode())
+    return documents.seal(KIND, {"tcprobe": __version__, "files": content})
 
 
 def _document(path: Path) -> Any:
@@ -71,23 +76,25 @@ def _lay_out(body: Json, folder: Path) -> None:
         if not _PLACE.fullmatch(name) or not isinstance(document, dict) or "sha256" not in document:
             raise DataError(f"{name}: no document of a finding.")
         inner = {key: value for key, value in document.items() if key not in ("kind", "schema", "sha256")}
-        text = documents.seal(document["kind"], inner, document["schema"])
-        if documents.parsed(text.encode()) != document:
+        sealed = documents.seal(document["kind"], inner, document["schema"])
+        if documents.parsed(sealed.encode()) != document:
             raise DataError(f"{name}: its content does not match its checksum; it was damaged or edited.")
-        files.write(folder / name, text.encode(), parents=True)
+        files.write(folder / name, sealed.encode(), parents=True)
 
 
 def check(finding: Known) -> None:
     """DataError where a live table claims a probe of this tcprobe's version that it does not have."""
-    probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
-    made = finding.provenance
-    if probe is None or finding.method != "live" or made["tcprobe"] != __version__:
-        return
-    if made["ptx"] != ptx_hash(kernels(probe)):
+    if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
         raise DataError(
-            f"{finding.key.subject} on {finding.arch}: made with PTX {made['ptx']}, "
+            f"{finding.key.subject} on {finding.arch}: made with PTX {finding.provenance['ptx']}, "
             f"which is not that of the probe of tcprobe {__version__}."
         )
+
+
+def made_by_probe(finding: Known) -> bool:
+    """Whether a live table's probe is the one that there is; of what is no live table nobody can tell."""
+    probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
+    return probe is None or finding.method != "live" or finding.provenance["ptx"] == ptx_hash(kernels(probe))
 
 
 @contextmanager

@@ -9,9 +9,10 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     unfit    words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
-Three things go on at once: a thread compiles the kernels chunk by chunk, the main thread runs experiments as
-soon as their chunk is compiled, and a few threads decode what was run. A careful job compiles everything
-first, so that it is plain whether a compilation or a launch lost the process.
+Three things go on at once: threads compile the kernels chunk by chunk, the main thread runs experiments as soon as
+their chunk is compiled, and a few threads decode what was run. Texts of a dialogue's kernels are made with its chunk
+and go with it, and compilers are at most CHUNKS_KEPT ahead. A careful job compiles everything first, so that it is
+plain whether a compilation or a launch lost the process.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING
@@ -35,10 +35,11 @@ from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import Table
-from tcprobe.probes import experiments, of_kind
-from tcprobe.probes.experiment import Dialogue, Experiment, Reading, TimedCode, ptx_hash
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import Reading, TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
+from tcprobe.run.plans import Planned, chunks, kernels, names, planned
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
@@ -49,45 +50,9 @@ if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 _KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
-CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
-CHUNKS_AHEAD = 2  # compiled at a time, so that no compiler waits for the last kernel of a chunk
+CHUNKS_AHEAD = 4  # compiled and read at a time, so that no compiler waits for the last kernel of a chunk
+CHUNKS_KEPT = 6  # compiled or being compiled, which have not run yet
 Message = tuple[dict[str, object], Arrays]
-
-
-@dataclass(frozen=True)
-class Planned:
-    """An experiment with its launches (a dialogue has none yet), its kernels by name, and their hash."""
-
-    experiment: Experiment | Dialogue
-    launches: Sequence[Launch]
-    kernels: Mapping[str, Kernel]
-    ptx: str
-
-    @property
-    def output_bytes(self) -> int:
-        """Size of all outputs: what running and decoding takes."""
-        return sum(launch.output_bytes for launch in self.launches)
-
-    @property
-    def target(self) -> str:
-        """The target with a suffix that it needs, such as `sm_120a`; nothing where it needs none."""
-        experiment = self.experiment
-        target = experiment.target if isinstance(experiment, Dialogue) else experiment.fragments[0].target
-        return "" if target.name[-1].isdigit() else target.name
-
-    @property
-    def about(self) -> dict[str, object]:
-        """What every event of the experiment says."""
-        return {"experiment": self.experiment.id, "ptx": self.ptx}
-
-    def run(self, bench: Desk) -> Callable[[], Reading]:
-        """Run it; what then decodes what came back, maybe in another thread."""
-        experiment = self.experiment
-        if isinstance(experiment, Dialogue):
-            reading = experiment.measure(bench)
-            return lambda: reading
-        outputs = bench.run(self.launches)
-        return lambda: experiment.decode(self.launches, outputs)
 
 
 class Desk:
@@ -123,31 +88,6 @@ class Desk:
         return over_published(self._folder) if self._folder else alone(published())
 
 
-@cache
-def planned(kind: str, id_: str) -> Planned:
-    """An experiment's plan, made once."""
-    experiment = of_kind(kind)[id_]
-    launches = [] if isinstance(experiment, Dialogue) else experiment.launches()
-    kernels = {kernel.name: kernel for kernel in kernels_of(experiment, launches)}
-    return Planned(experiment, launches, kernels, ptx_hash(list(kernels.values())))
-
-
-def kernels_of(experiment: Experiment | Dialogue, launches: Sequence[Launch]) -> Sequence[Kernel]:
-    """The kernels of an experiment whose launches are planned."""
-    return experiment.kernels() if isinstance(experiment, Dialogue) else [launch.kernel for launch in launches]
-
-
-def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
-    """What others lean on (wmma fragments) first; then the rest, the largest first, CHUNK at a time.
-
-    What needs a special target (`sm_90a`) is apart, at the end, so that the rest does not need it.
-    """
-    late = sorted((plan for plan in plans if not plan.experiment.early), key=lambda plan: -plan.output_bytes)
-    parts = [[plan for plan in late if plan.target == target] for target in sorted({plan.target for plan in late})]
-    late_parts = [part[start : start + CHUNK] for part in parts for start in range(0, len(part), CHUNK)]
-    return [chunk for chunk in ([plan for plan in plans if plan.experiment.early], *late_parts) if chunk]
-
-
 class Job:
     """One job on an open backend; `stages` collects the seconds that the main thread spends."""
 
@@ -156,6 +96,8 @@ class Job:
         self.stages: dict[str, float] = {}
         self._decoders = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
         self._decoding: deque[Future[Message]] = deque()
+        self._wanted: Counter[str] = Counter()  # kernels of chunks that have not run yet
+        self._counting = threading.Lock()
 
     @contextmanager
     def clock(self, stage: str) -> Iterator[None]:
@@ -166,23 +108,37 @@ class Job:
         finally:
             self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
 
-    def work(self, todo: Sequence[Sequence[Planned]], bench: Desk, careful: bool) -> None:
-        """Measure chunks of experiments, each as soon as it is compiled."""
-        compiler, left = ThreadPoolExecutor(CHUNKS_AHEAD), Counter(name for chunk in todo for name in _names(chunk))
-        compiled = [compiler.submit(self.backend.load, _kernels(chunk)) for chunk in todo]
-        if careful:
-            wait(compiled)
-        for chunk, refused in zip(todo, compiled, strict=True):
+    def work(self, waiting: deque[list[Planned]], bench: Desk, careful: bool) -> None:
+        """Measure chunks of experiments, each as soon as it is compiled; `waiting` is emptied, and they go."""
+        compiler = ThreadPoolExecutor(CHUNKS_AHEAD)
+        compiled: deque[tuple[list[Planned], Future[dict[str, str]]]] = deque()
+        while waiting or compiled:
+            while waiting and (careful or len(compiled) < CHUNKS_KEPT):
+                compiled.append((waiting[0], compiler.submit(self._load, waiting.popleft())))
+            if careful:
+                wait(future for _, future in compiled)
+            chunk, refused = compiled.popleft()
             with self.clock("compile"):
                 words = refused.result()
-            if all(other.done() for other in compiled):
+            if not waiting and all(future.done() for _, future in compiled):
                 send(self.sink, {"event": "compiled"})
             for plan in chunk:
                 self._measure(plan, words, bench)
-            left.subtract(_names(chunk))
-            self.backend.unload(name for name in _names(chunk) if not left[name])
+            self._unload(chunk)
         self._drain()
         send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
+
+    def _load(self, chunk: Sequence[Planned]) -> dict[str, str]:
+        """Compile a chunk; its refused kernels by name."""
+        with self._counting:
+            self._wanted.update(names(chunk))
+        return self.backend.load(kernels(chunk))
+
+    def _unload(self, chunk: Sequence[Planned]) -> None:
+        """Forget a chunk's kernels that no other chunk, compiled or being compiled, has too."""
+        with self._counting:
+            self._wanted.subtract(names(chunk))
+            self.backend.unload(name for name in names(chunk) if not self._wanted[name])
 
     def _measure(self, plan: Planned, refused: Mapping[str, str], bench: Desk) -> None:
         """Run one experiment and leave its outputs to the decoders."""
@@ -234,7 +190,7 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
             job.backend.open(header["device"])
         begun.set()
         with job.clock("plan"):
-            todo = chunks([planned(header["kind"], id_) for id_ in header["experiments"]])
+            todo = deque(chunks([planned(header["kind"], id_) for id_ in header["experiments"]]))
         folder = header["folder"] and Path(header["folder"])
         job.work(todo, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
@@ -278,15 +234,7 @@ def _plan(method: str, begun: threading.Event) -> None:
             if begun.is_set():
                 return
             if method in experiment.methods:
-                planned(TABLE, id_)
-
-
-def _names(chunk: Sequence[Planned]) -> set[str]:
-    return {name for plan in chunk for name in plan.kernels}
-
-
-def _kernels(chunk: Sequence[Planned]) -> list[Kernel]:
-    return list({name: kernel for plan in chunk for name, kernel in plan.kernels.items()}.values())
+                planned(TABLE, id_).prepare()
 
 
 def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:

@@ -133,8 +133,9 @@ def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[
         attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(arch), str(image)], tools.limit)
     )
     lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
-    texts, places = dict(lines), range(0, len(raw), 16)
-    if not done.returncode and len(places) > len(texts) >= len(places) * LEAST_PRINTED:
+    places = range(0, len(raw), 16)
+    if not done.returncode and len(places) > len(lines) >= len(places) * LEAST_PRINTED:
+        texts = dict(lines)
         lines = [(at, texts.get(at, UNPRINTED)) for at in places]
     if done.returncode or [at for at, _ in lines] != list(places):
         raise EnvironmentUnfitError(

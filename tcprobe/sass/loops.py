@@ -7,6 +7,7 @@ a group of warpgroup multiplies is empty, the compiler puts one into it that mak
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def timed(lines: Sequence[Line]) -> TimedCode:
 
 
 def _opcode(text: str) -> str:
-    return opcode_of(text) + ("->RZ" if _NOTHING.search(text) else "")
+    return sys.intern(opcode_of(text) + ("->RZ" if _NOTHING.search(text) else ""))
 
 
 def _targets(text: str) -> list[int]:

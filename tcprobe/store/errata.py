@@ -1,8 +1,14 @@
-"""errata.json of a results folder: what audits of packages found, a package and version at a time."""
+"""errata.json of a results folder: what audits of packages found, the newest version of each, and since when it is so.
+
+Of earlier versions it has how many layouts differ, and which; so it can be said in which version a difference is first.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,21 +19,37 @@ from tcprobe.values import Json
 NAME = "errata.json"
 
 
-class SavedFinding(msgspec.Struct, frozen=True):
+class StatedOtherwise(msgspec.Struct, frozen=True):
     """A layout that is stated otherwise than it was measured: `differ` of `of` slots."""
 
     name: str
     fragment: str
     differ: int
     of: int
+
+
+class SavedFinding(StatedOtherwise, frozen=True):
+    """A difference with what it is and what shows it."""
+
     words: str
     first: list[str]
     evidence: str
     reported: str
 
 
+class EarlierAudit(msgspec.Struct, frozen=True):
+    """What came of an earlier version: how many layouts agree, and what differs."""
+
+    version: str
+    agree: int
+    findings: list[StatedOtherwise]
+
+
 class SavedAudit(msgspec.Struct, frozen=True):
-    """What came of a package: layouts that agree, that differ of those compared, that are not covered."""
+    """What came of a package: layouts that agree, that differ of those compared, that are not covered.
+
+    `earlier` has other versions, ascending.
+    """
 
     package: str
     version: str
@@ -36,6 +58,49 @@ class SavedAudit(msgspec.Struct, frozen=True):
     of: int
     not_covered: int
     findings: list[SavedFinding]
+    earlier: list[EarlierAudit] = []
+
+
+class Since(NamedTuple):
+    """The first version from which on every audited one has a difference; the one `before` it, None if none was."""
+
+    version: str
+    before: str | None
+
+    def __str__(self) -> str:
+        told = ", the first version that was audited" if self.before is None else f"; {self.before} does not have it"
+        return f"since {self.version}{told}"
+
+
+def since(difference: StatedOtherwise, version: str, earlier: Sequence[EarlierAudit]) -> Since:
+    """Since when a version's difference is there, by earlier versions, ascending."""
+    for one in reversed(earlier):
+        if _identity(difference) not in map(_identity, one.findings):
+            return Since(version, one.version)
+        version = one.version
+    return Since(version, None)
+
+
+def _identity(difference: StatedOtherwise) -> tuple[str, str, int, int]:
+    return difference.name, difference.fragment, difference.differ, difference.of
+
+
+def before(saved_audits: Iterable[SavedAudit], package: str, version: str) -> list[EarlierAudit]:
+    """Of audits of a package, those of versions before one, ascending."""
+    known = {e.version: e for one in saved_audits if one.package == package for e in (*one.earlier, _condensed(one))}
+    return sorted((e for e in known.values() if order(e.version) < order(version)), key=lambda e: order(e.version))
+
+
+def order(version: str) -> tuple[tuple[int, int, str], ...]:
+    """What sorts versions as the index does: numbers by value, a pre-release before its release, .post after it."""
+    words = re.findall(r"[0-9]{1,18}|[a-z]+", version.lower())
+    parts = [(3, int(w), "") if w.isdigit() else ({"post": 2, "dev": -1}.get(w, 0), 0, w) for w in words]
+    return (*parts, (1, 0, ""))
+
+
+def _condensed(saved_audit: SavedAudit) -> EarlierAudit:
+    differences = [StatedOtherwise(f.name, f.fragment, f.differ, f.of) for f in saved_audit.findings]
+    return EarlierAudit(saved_audit.version, saved_audit.agree, differences)
 
 
 def load(folder: Path) -> list[SavedAudit]:
@@ -50,9 +115,13 @@ def load(folder: Path) -> list[SavedAudit]:
 
 
 def save(folder: Path, audit: Json) -> None:
-    """Put an audit in place of the one of the same package and version."""
-    new = msgspec.convert(audit, SavedAudit)
-    kept = [old for old in load(folder) if (old.package, old.version) != (new.package, new.version)]
-    every = sorted([*kept, new], key=lambda one: (one.package, one.version))
+    """Put an audit in place of the one of the same package and version; the newest one has the others as `earlier`."""
+    given, saved = msgspec.convert(audit, SavedAudit), load(folder)
+    same = [old for old in saved if old.package == given.package]
+    newest = max([*same, given], key=lambda one: order(one.version))  # of equals the first: not the new one
+    newest = given if newest.version == given.version else newest
+    others = [*same, msgspec.structs.replace(given, earlier=[])]
+    newest = msgspec.structs.replace(newest, earlier=before(others, newest.package, newest.version))
+    every = sorted([*(one for one in saved if one not in same), newest], key=lambda one: one.package)
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / NAME, msgspec.json.format(msgspec.json.encode(every), indent=1) + b"\n")

@@ -119,6 +119,7 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
         "unsigned thread, unsigned threads, long long ld = LD) {"
     )
     yield "  const unsigned lane = thread % 32;"
+    yield "#pragma unroll"  # where `threads` is known
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
     if last < 32 * issues:
         yield f"    if (issue * 32 + lane >= {last}) break;"
@@ -201,7 +202,7 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     yield f"{FUNCTION} {verb}(unsigned shared, unsigned {thread}, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
     yield f"  for (unsigned {_number(step)} = 0; {_number(step)} < {issues // step.warps}; ++{_number(step)})"
-    yield f"    {_called(step, f'{verb}_issue', _number(step), _scaled(_number(step), whole, parts))};"
+    yield f"    {_called(step, f'{verb}_issue', _number(step), f'registers + {_scaled(_number(step), whole, parts)}')};"
     yield from ("}", "")
     yield from _k_step(plan, whole, parts)
 
@@ -217,16 +218,16 @@ def _number(step: RegisterCopy) -> str:
     return "issue" if step.warps == 1 else "j"
 
 
-def _called(step: RegisterCopy, name: str, number: str, register: str) -> str:
+def _called(step: RegisterCopy, name: str, number: str, to: str) -> str:
     """The call of issue `number` of a warp; several warps have `each` issues of every fragment, one after the other."""
     if step.warps == 1:
-        return f"{name}(shared, lane, {number}, registers + {register})"
+        return f"{name}(shared, lane, {number}, {to})"
     each = len(step.shared) // len(step.origins)
     one = f"({number})" if " " in number else number
     issue = f"{one} * {step.warps} + thread / 32"
     if each > 1:
         issue = f"({one} / {each} * {step.warps} + thread / 32) * {each} + {one} % {each}"
-    return f"{name}(shared, thread % 32, {issue}, registers + {register})"
+    return f"{name}(shared, thread % 32, {issue}, {to})"
 
 
 def _scaled(variable: str, times: int, parts: int) -> str:
@@ -241,21 +242,22 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
     if ahead.op and ahead.steps > 1:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
-    yield f"{NUMBER} STEP_REGISTERS = {ahead.issues // plan.registers.warps * whole // parts};"
-    yield "/// The fragments of step k."
-    yield (
-        f"{FUNCTION} load_k(unsigned shared, unsigned {holder(WARP * plan.registers.warps)}, unsigned k, "
-        "Word (&registers)[STEP_REGISTERS]) {"
-    )
-    yield "#pragma unroll"
-    step = plan.registers
+    step, thread = plan.registers, holder(WARP * plan.registers.warps)
     count = ahead.issues // step.warps
-    yield f"  for (unsigned j = 0; j < {count}; ++j)"
+    yield f"{NUMBER} STEP_ISSUES = {count}, STEP_REGISTERS = {count * whole // parts};"
+    yield "/// The fragments of step k, of issue j alone: registers r[0] on."
+    yield f"{FUNCTION} load_k_issue(unsigned shared, unsigned {thread}, unsigned k, unsigned j, Word* r) {{"
     apart = _apart(step, ahead.steps) if parts == 1 else 0
     if apart:  # the compiler makes an immediate of it
-        yield f"    load_issue(shared + j * {apart}, lane, k * {count}, registers + {_scaled('j', whole, parts)});"
+        yield f"  load_issue(shared + j * {apart}, lane, k * {count}, r);"
     else:
-        yield f"    {_called(step, 'load_issue', f'k * {count} + j', _scaled('j', whole, parts))};"
+        yield f"  {_called(step, 'load_issue', f'k * {count} + j', 'r')};"
+    yield from ("}", "")
+    yield "/// All of them."
+    yield f"{FUNCTION} load_k(unsigned shared, unsigned {thread}, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
+    yield "#pragma unroll"
+    yield f"  for (unsigned j = 0; j < {count}; ++j)"
+    yield f"    load_k_issue(shared, {thread}, k, j, registers + {_scaled('j', whole, parts)});"
     yield from ("}", "")
 
 

@@ -12,7 +12,7 @@ in one each lane's words follow each other, lane after lane, step after step. La
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from tcprobe.ask.bank_access import slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
-from tcprobe.ask.repack.request import checked, grouped
+from tcprobe.ask.repack.request import check_zeros, checked, grouped
 from tcprobe.ask.repack.sums import result
 from tcprobe.ask.table_confidence import least
 from tcprobe.code.dequantize import WORD, Decoding
@@ -44,7 +44,8 @@ class Repacking:
 
     `owner` says of each lane which place in a block is its; `depth` and `line`, of shape (places, slots), which element
     of the first step a place's slots are; `filled` which of the stored registers each register of the fragment is.
-    `group`: elements of k that have a scale in common, None without scales; `sums`: D, where it takes the scales in.
+    `group`: elements of k that have a scale in common, None without scales; `sums`: D, where it takes the scales in;
+    `zeros`: whether a zero point comes with each scale, a weight being (code - zero point) scale.
     """
 
     cell: Cell
@@ -55,6 +56,7 @@ class Repacking:
     filled: tuple[int, ...]
     group: int | None
     sums: Cell | None = None
+    zeros: bool = False
 
     @property
     def slots(self) -> int:
@@ -121,6 +123,11 @@ class Repacking:
         """Which lines' scales multiply a stored register: the slots that stand for them, of the low and high half."""
         return tuple((self._same_line(j), self._same_line(j + 1)) for j in range(0, self.slots, 2))
 
+    @property
+    def distinct(self) -> list[tuple[int, int]]:
+        """The pairs that differ: a register of scales for each."""
+        return list(dict.fromkeys(self.pairs))
+
     def _same_line(self, slot: int) -> int:
         """The first slot that has the same line in every lane."""
         return next(j for j in range(slot + 1) if (self.line[:, j] == self.line[:, slot]).all())
@@ -129,6 +136,13 @@ class Repacking:
     def scale_instructions(self) -> float:
         """Instructions an element for scales, of weights that are scaled."""
         return 1 / 2 if self.group and not self.sums else 0.0
+
+    @property
+    def zero_range(self) -> tuple[int, int]:
+        """The least and most that a zero point may be: a code, or one more, as GPTQ's first format has them."""
+        kind = dtype(self.conversion.source)
+        least = -self.conversion.flip
+        return least, least + (1 << kind.bits) - (kind.bits == 8)
 
     @property
     def compiled_for(self) -> tuple[str, ...]:
@@ -185,6 +199,9 @@ class Repacking:
             "scales": {"group": self.group, "groups": self.groups, "of": "sums" if self.sums else "weights"}
             if self.group
             else None,
+            "zeros": {"type": "u8", "add": way.flip, "least": self.zero_range[0], "most": self.zero_range[1]}
+            if self.zeros
+            else None,
             "ldmatrix": self.ldmatrix or None,
             "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
             "confidence": least([self.cell, *([self.sums] if self.sums else [])]).to_json(),
@@ -212,6 +229,12 @@ def repack(
     grouped(cell, weights.step_k, weights.k, group)
     _prove(weights)
     return weights
+
+
+def with_zeros(weights: Repacking) -> Repacking:
+    """The same with a zero point for each scale; UsageError where there are no scales, or zero points cannot be."""
+    check_zeros(weights.cell, weights.conversion, weights.group)
+    return replace(weights, zeros=True)
 
 
 def _registers(k_of: Ints, line_of: Ints, count: int) -> tuple[tuple[int, ...], Ints]:

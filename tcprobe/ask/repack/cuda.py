@@ -38,7 +38,7 @@ def source(weights: Repacking) -> str:
 
 def name(weights: Repacking) -> str:
     """The struct's."""
-    group = f"_group{weights.group}" if weights.group else ""
+    group = f"_group{weights.group}" + "_zeros" * weights.zeros if weights.group else ""
     return made(f"repacked_{weights.conversion.source}_{weights.cell.fragment.id}{group}")
 
 
@@ -48,13 +48,17 @@ def _axis(weights: Repacking) -> str:
 
 def _members(weights: Repacking) -> Iterator[str]:
     yield from _sizes(weights)
-    for called in dict.fromkeys([*weights.conversion.functions, *_scaling(weights)]):
+    for called in dict.fromkeys([*weights.conversion.functions, *_scaling(weights), *_zeroing(weights)]):
         yield from _function(called)
     yield from _load(weights)
-    yield from _convert(weights)
     if weights.group:
         yield f"static constexpr int GROUP = {weights.group}, GROUPS = {weights.groups};  // k of one; of a block"
         yield from _sums(weights, weights.sums) if weights.sums else _scales(weights)
+    if weights.zeros:
+        yield from _zeros(weights)
+        yield from _convert_less_zeros(weights)
+    else:
+        yield from _convert(weights)
 
 
 def _sizes(weights: Repacking) -> Iterator[str]:
@@ -72,6 +76,10 @@ def _sizes(weights: Repacking) -> Iterator[str]:
 
 def _scaling(weights: Repacking) -> list[str]:
     return weights.conversion.calls(scaling(weights.conversion.target)) if weights.scale_instructions else []
+
+
+def _zeroing(weights: Repacking) -> list[str]:
+    return weights.conversion.calls("".join(weights.conversion.zeros)) if weights.zeros else []
 
 
 def _function(called: str) -> Iterator[str]:
@@ -95,11 +103,21 @@ def _load(weights: Repacking) -> Iterator[str]:
     yield f"{HEAD} void load("
     yield f"    const void* weights, long long block, unsigned {thread}, unsigned (&words)[WORDS]) {{"
     yield f"  const char* at = static_cast<const char*>(weights) + block * BYTES + ({own}) * {weights.words * 4}u;"
+    yield from _wide(weights, "ld.global.nc", "l", "at")
+    yield "}"
+    yield "/// the same of a block in shared memory, whose address there is a multiple of 16"
+    yield f"{HEAD} void load_shared(unsigned shared, unsigned {thread}, unsigned (&words)[WORDS]) {{"
+    yield f"  const unsigned at = shared + ({own}) * {weights.words * 4}u;"
+    yield from _wide(weights, "ld.shared", "r", "at")
+    yield "}"
+
+
+def _wide(weights: Repacking, instruction: str, constraint: str, address: str) -> Iterator[str]:
+    """The 16-byte loads of a block."""
     for number in range(weights.loads):
         words = ", ".join(f'"=r"(words[{4 * number + j}])' for j in range(4))
-        yield '  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"'
-        yield f'               : {words} : "l"(at + {BYTES * number}));'
-    yield "}"
+        yield f'  asm volatile("{instruction}.v4.b32 {{%0, %1, %2, %3}}, [%4];"'
+        yield f'               : {words} : "{constraint}"({address} + {BYTES * number}));'
 
 
 def _convert(weights: Repacking) -> Iterator[str]:
@@ -110,10 +128,16 @@ def _convert(weights: Repacking) -> Iterator[str]:
     yield "}"
     yield f"{HEAD} void convert("
     yield "    const unsigned (&words)[WORDS], unsigned (&registers)[STEPS][REGISTERS]) {"
+    yield from _all_words(weights, "convert(words[w], to)")
+
+
+def _all_words(weights: Repacking, call: str) -> Iterator[str]:
+    """The rest of a function that converts all words of a block."""
+    each = len(set(weights.filled))
     yield "#pragma unroll"
     yield "  for (int w = 0; w < WORDS; ++w) {"
     yield "    unsigned to[MADE];"
-    yield "    convert(words[w], to);"
+    yield f"    {call};"
     yield "#pragma unroll"
     yield "    for (int j = 0; j < MADE; ++j) {"
     for register, held in enumerate(weights.filled):
@@ -124,25 +148,76 @@ def _convert(weights: Repacking) -> Iterator[str]:
 
 
 def _scales(weights: Repacking) -> Iterator[str]:
-    fragment, target, axis = weights.cell.fragment, weights.conversion.target, _axis(weights)
-    distinct = list(dict.fromkeys(weights.pairs))
-    lines = np.array([weights.line[:, slot] for pair in distinct for slot in pair])[:, weights.owner]
+    axis = _axis(weights)
+    what = f"{weights.conversion.target}, [k / GROUP][{axis}]"
+    yield f"static constexpr int SCALES = {len(weights.distinct)};  // registers a group"
+    yield f"/// `scales`: {what}, `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
+    yield from _rows(weights, "load_scales", "scales", "short", "unsigned (&held)[GROUPS][SCALES]")
+    for number, (low, high) in enumerate(weights.distinct):
+        yield f"    held[g][{number}] = {_halves(number, low == high)};"
+    yield from ("  }", "}")
+    yield from _scaled(weights)
+
+
+def _zeros(weights: Repacking) -> Iterator[str]:
+    axis, constants = _axis(weights), weights.conversion.zeros
+    added = f", {weights.conversion.flip} added" if weights.conversion.flip else ""
+    yield f"static constexpr int ZEROS = {len(constants)};  // registers a register of scales"
+    yield f"/// `zeros`: zero points as bytes{added} (`pack_zeros`), [k / GROUP][{axis}]; the others as of load_scales"
+    yield from _rows(weights, "load_zeros", "zeros", "char", "unsigned (&zeros_of)[GROUPS][SCALES][ZEROS]")
+    for number, (low, high) in enumerate(weights.distinct):
+        yield f"    {{ const unsigned zero = {_halves(number, low == high)};"
+        for constant, text in enumerate(constants):
+            yield f"      zeros_of[g][{number}][{constant}] = {text};"
+        yield "    }"
+    yield from ("  }", "}")
+
+
+def _rows(weights: Repacking, called: str, source_: str, width: str, to: str) -> Iterator[str]:
+    """The head of a function that loads what groups have for lines, of an unsigned `width`: `at(j)` is of slot j."""
+    fragment = weights.cell.fragment
+    lines = np.array([weights.line[:, slot] for pair in weights.distinct for slot in pair])[:, weights.owner]
     at = of_holder(numbered(lines, f"the lines of {fragment.id}"), fragment.threads)
-    yield f"static constexpr int SCALES = {len(distinct)};  // registers a group"
-    yield f"/// `scales`: {target}, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
-    yield f"{HEAD} void load_scales("
-    yield "    const void* scales, long long all, long long k_block, long long line_block,"
-    yield f"    unsigned {holder(fragment.threads)}, unsigned (&held)[GROUPS][SCALES]) {{"
+    yield f"{HEAD} void {called}("
+    yield f"    const void* {source_}, long long all, long long k_block, long long line_block,"
+    yield f"    unsigned {holder(fragment.threads)}, {to}) {{"
     yield "#pragma unroll"
     yield "  for (int g = 0; g < GROUPS; ++g) {"
-    yield "    const unsigned short* row ="
-    yield f"        static_cast<const unsigned short*>(scales) + ({_row(weights)}) * all + line_block * LINES;"
+    yield f"    const unsigned {width}* row ="
+    yield f"        static_cast<const unsigned {width}*>({source_}) + ({_row(weights)}) * all + line_block * LINES;"
     yield f"    const auto at = [=](unsigned issue) {{ return static_cast<unsigned>(row[{at}]); }};"
-    for number, (low, high) in enumerate(distinct):
-        text = f"at({2 * number}) | at({2 * number + 1}) << 16" if low != high else f"at({2 * number}) * 0x10001u"
-        yield f"    held[g][{number}] = {text};"
-    yield from ("  }", "}")
-    yield from _scaled(weights, distinct)
+
+
+def _halves(number: int, alike: bool) -> str:
+    """What belongs to the low and the high half of a register, in its halves."""
+    return f"at({2 * number}) * 0x10001u" if alike else f"at({2 * number}) | at({2 * number + 1}) << 16"
+
+
+def _convert_less_zeros(weights: Repacking) -> Iterator[str]:
+    way, each = weights.conversion, len(set(weights.filled))
+    which = [weights.distinct.index(pair) for pair in weights.pairs]
+    chosen = (
+        "0"
+        if len(set(which)) == 1
+        else "".join(f"r == {r} ? {j} : " for r, j in enumerate(which[:-1])) + str(which[-1])
+    )
+    yield "/// which register of scales a stored register of a step has"
+    yield f"{HEAD} constexpr int scale_of(int r) {{ return {chosen}; }}"
+    yield f"/// the registers of word `number` of a block: those stored, {each} a step, less their zero points"
+    yield f"{HEAD} void convert("
+    yield "    unsigned word, int number, const unsigned (&zeros_of)[GROUPS][SCALES][ZEROS], unsigned (&to)[MADE]) {"
+    yield "  const int first = MADE * number;"
+    for line in way.zeroed:
+        yield "  " + re.sub(
+            r"\{(\d):(\d)\}",
+            rf"zeros_of[(first + \1) / {each} * GROUPS / STEPS][scale_of((first + \1) % {each})][\2]",
+            line,
+        )
+    yield "}"
+    yield f"{HEAD} void convert("
+    yield "    const unsigned (&words)[WORDS], const unsigned (&zeros_of)[GROUPS][SCALES][ZEROS],"
+    yield "    unsigned (&registers)[STEPS][REGISTERS]) {"
+    yield from _all_words(weights, "convert(words[w], w, zeros_of, to)")
 
 
 def _sums(weights: Repacking, d: Cell) -> Iterator[str]:
@@ -158,7 +233,7 @@ def _row(weights: Repacking) -> str:
     return f"k_block / {blocks}" if blocks > 1 else f"k_block * {weights.groups} + g"
 
 
-def _scaled(weights: Repacking, distinct: list[tuple[int, int]]) -> Iterator[str]:
+def _scaled(weights: Repacking) -> Iterator[str]:
     yield "/// a register times one of scales, rounded to nearest even"
     yield f"{HEAD} unsigned scaled(unsigned x, unsigned y) {{ return {scaling(weights.conversion.target)}; }}"
     yield "/// all registers that were converted, step after step"
@@ -167,6 +242,6 @@ def _scaled(weights: Repacking, distinct: list[tuple[int, int]]) -> Iterator[str
     yield "#pragma unroll"
     yield "  for (int s = 0; s < STEPS; ++s) {"
     for register, held in enumerate(weights.filled):
-        which = distinct.index(weights.pairs[held])
+        which = weights.distinct.index(weights.pairs[held])
         yield f"    registers[s][{register}] = scaled(registers[s][{register}], held[s * GROUPS / STEPS][{which}]);"
     yield from ("  }", "}")

@@ -62,7 +62,7 @@ def unpack(words):
     return {signed}{turned_back}
 
 
-def _whole(shape):
+{zeros}def _whole(shape):
     """(k, {axis}); ValueError with the nearest that works where it is not a whole number of blocks."""
     if len(shape) != 2:
         raise ValueError(f"weights are a matrix, not of shape {{tuple(shape)}}")
@@ -83,6 +83,8 @@ NUMPY = {
     "fraction": 'given.dtype.kind not in "iu"',
     "wide": ".astype(np.int64)",
     "returned": "words.astype(np.uint32)",
+    "bytes": "(given + {flip}).astype(np.uint8)",
+    "from_bytes": "np.asarray(packed).astype(np.int64) - {flip}",
     "taken": "np.asarray(words).astype(np.int64) & 0xFFFFFFFF",
 }
 TORCH = {
@@ -95,8 +97,32 @@ TORCH = {
     "fraction": "given.is_floating_point()",
     "wide": ".to(torch.int64)",
     "returned": "((words ^ 1 << 31) - (1 << 31)).to(torch.int32)",
+    "bytes": "(given + {flip}).to(torch.uint8)",
+    "from_bytes": "torch.as_tensor(packed).cpu().to(torch.int64) - {flip}",
     "taken": "torch.as_tensor(words).cpu().to(torch.int64) & 0xFFFFFFFF",
 }
+ZEROS = '''def pack_zeros(zeros):
+    """Zero points of {type}, (k / GROUP, {axis}), whole numbers from {least} to {most}: as bytes{added}.
+
+    A weight is (code - zero point) scale. ValueError where one is no whole number or out of range.
+    """
+    given = {given}
+    if {fraction}:
+        raise ValueError("zero points are whole numbers, not {{}}".format(given.dtype))
+    given = given{wide}
+    if len(given.shape) != 2:
+        raise ValueError(f"zero points are a matrix, not of shape {{tuple(given.shape)}}")
+    if given.size{call} and not {least} <= int(given.min()) <= int(given.max()) <= {most}:
+        raise ValueError("zero points of {type} are from {least} to {most}")
+    return {bytes}
+
+
+def unpack_zeros(packed):
+    """The zero points that `pack_zeros` made bytes of."""
+    return {from_bytes}
+
+
+'''
 NAN = """    if bool(((codes & 0x7F) == 0x7F).any()):
         raise ValueError("there is a NaN among the weights: codes 0x7f and 0xff")
 """
@@ -110,8 +136,10 @@ def source(weights: Repacking, packer: str) -> str:
     least = -(1 << kind.bits - 1) if counted and kind.is_signed and way.source[0] == "s" else 0
     turned = ".T" if fragment.operand == "a" else ""
     sign, viewed = 1 << kind.bits - 1, "" if counted else ": view them as uint8"
+    spelled = NUMPY if packer == "numpy" else TORCH
     return MODULE.format(
-        **(NUMPY if packer == "numpy" else TORCH),
+        **spelled,
+        zeros=_zeros(weights, spelled, axis),
         version=__version__,
         type=way.source,
         fragment=fragment.id,
@@ -139,6 +167,24 @@ def source(weights: Repacking, packer: str) -> str:
         most=least + (1 << kind.bits) - 1,
         refused=NAN if kind.has_nan and way.source != way.target else "",
         signed=f"((codes ^ {sign}) - {sign})" if least else "codes",
+    )
+
+
+def _zeros(weights: Repacking, spelled: dict[str, str], axis: str) -> str:
+    """What packs zero points, "" where there are none."""
+    if not weights.zeros:
+        return ""
+    (least, most), flip = weights.zero_range, weights.conversion.flip
+    written = {key: spelled[key].format(flip=flip) for key in ("bytes", "from_bytes")}
+    return ZEROS.format(
+        **{key: spelled[key] for key in ("fraction", "wide", "call")},
+        **written,
+        given=spelled["given"].replace("weights", "zeros"),
+        least=least,
+        most=most,
+        type=weights.conversion.source,
+        axis=axis,
+        added=f", {flip} added" if flip else "",
     )
 
 

@@ -57,6 +57,20 @@ def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
         )
 
 
+def check_zeros(cell: Cell, way: Decoding, group: int | None) -> None:
+    """UsageError where weights of that kind have no zero points, with what does."""
+    if group is None:
+        raise UsageError("`zeros`: a zero point comes with a scale; give `group` too.")
+    if way.zeros:
+        return
+    if dtype(way.source).is_float:
+        raise UsageError(f"`zeros`: weights of {way.source} are no whole numbers; s4, u4 and s8 have zero points.")
+    raise UsageError(
+        f"`zeros`: {way.target} is multiplied before it is scaled, so zero points would take sums of the other factor. "
+        f"{_nearest(cell.fragment, ('f16', 'bf16'), cell)}"
+    )
+
+
 def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
     """The fragment of the same operand that takes one of the types on the arch, the most like it."""
     on = [

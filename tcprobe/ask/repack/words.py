@@ -83,10 +83,22 @@ def _scales(weights: Repacking) -> Iterator[str]:
             "is added up in f32, a conversion and an fma for each element of D"
         )
         return
+    if weights.zeros:
+        yield from _zeros(weights, axis)
     needed = weights.groups * len({slot for pair in weights.pairs for slot in pair})
     yield (
         f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
         f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even"
+    )
+
+
+def _zeros(weights: Repacking, axis: str) -> Iterator[str]:
+    (least, most), way = weights.zero_range, weights.conversion
+    added = f", {way.flip} added" if way.flip else ""
+    yield (
+        f"zero points: {least} to {most}, as bytes{added}, [k / {weights.group}][{axis}]; they take the offset's "
+        f"place, so that (code - zero point) is exact and costs no instruction an element; {len(way.zeros)} "
+        f"register{'s' * (len(way.zeros) > 1)} for each of scales"
     )
 
 
@@ -97,9 +109,11 @@ def _like(weights: Repacking) -> Iterator[str]:
         shared.append("nibbles are interleaved for the exponent trick")
     if weights.group:
         shared.append("each group of k has its scale")
+    if weights.zeros:
+        shared.append("each has its zero point")
     yield (
-        f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, scales "
-        "keep their order, and there are no zero points"
+        f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, and scales "
+        f"{'and zero points ' * weights.zeros}keep their order"
     )
     if weights.ldmatrix:
         yield (

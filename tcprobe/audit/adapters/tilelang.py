@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tcprobe.audit.statement import Place, Statement, inverted, uncompared
 from tcprobe.audit.statement import stated as statement
@@ -15,7 +17,6 @@ REPORTED: Mapping[str, str] = {
     "shared_16x64_to_mma_a_32x32_layout": "no report is known",
     "metadata_8bit_load_32x4_to_shared_16x4_layout_32bit": "no report is known",
 }
-FOLDER = "tilelang.cuda.intrinsics.layout."
 
 
 class TileFunction(NamedTuple):
@@ -37,6 +38,7 @@ class MetadataFunction(NamedTuple):
     every: bool = False  # all lanes are read, not two of four
 
 
+Named = TypeVar("Named", TileFunction, MetadataFunction)
 B8, B16 = "mma.m16n8k32.row.col.s32.s8.s8.s32", "mma.m16n8k16.row.col.f32.f16.f16.f32"
 B32, B4 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32", "mma.m16n8k64.row.col.s32.s4.s4.s32"
 SP32 = "mma.sp.m16n8k16.row.col.f32.tf32.tf32.f32"
@@ -92,7 +94,7 @@ METADATA = (
 WIDTHS = (8, 16, 24, 32, 64, 128, 256)
 APART = {
     "T.gemm on sm_90 with block_N = 8 mod 16": "code of a whole kernel, and no layout: open as "
-    "tile-ai/tilelang#2593, sparse #2603",
+    "tile-ai/tilelang#2593; sparse #2603 is closed",
     "mma_sm70_layout": "tiles of 16 x 16 x 4, of the four products of m8n8k4",
     "mma_sm100_layout": "tensor memory, no registers",
     "ldmatrix_*": "addresses and tiles of ldmatrix, no multiply",
@@ -100,17 +102,17 @@ APART = {
 
 
 def stated() -> Iterator[Statement]:
-    """Every function, and the accumulator of a warpgroup."""
+    """Every function that this version has, and the accumulator of a warpgroup."""
     for module, tiles in (("mma_layout", FORWARD), ("mma_sp_layout", SPARSE)):
-        for tile in tiles:
+        for tile in _known(module, tiles):
             yield _tile(module, tile, _forward(_function(module, tile.name), tile.turned), "")
     for module, backward in (("mma_layout", BACK), ("mma_sp_layout", SPARSE_BACK)):
-        for tile in backward:
+        for tile in _known(module, backward):
             rows, cols = _size(tile)
             given = _function(module, tile.name)
             places = list(product(range(cols), range(rows))) if tile.turned else list(product(range(rows), range(cols)))
             yield _tile(module, tile, _forward(inverted(places, given), tile.turned), f"{places[-1]}")
-    for one in METADATA:
+    for one in _known("mma_sp_layout", METADATA):
         yield _metadata(one)
     for n in WIDTHS:
         yield _accumulator(n)
@@ -118,8 +120,21 @@ def stated() -> Iterator[Statement]:
         yield uncompared(name, "", reason)
 
 
+def _known(module: str, functions: Iterable[Named]) -> list[Named]:
+    """Those of functions that a module has; earlier versions have fewer."""
+    return [one for one in functions if hasattr(importlib.import_module(_module(module)), one.name)]
+
+
 def _function(module: str, name: str) -> Any:
-    return getattr(importlib.import_module(FOLDER + module), name)
+    return getattr(importlib.import_module(_module(module)), name)
+
+
+@cache
+def _module(name: str) -> str:
+    """Where a module of intrinsics is: it had no folder of its own before 0.1.10."""
+    kind = "macro" if "macro" in name else "layout"
+    newest = f"tilelang.cuda.intrinsics.{kind}.{name}"
+    return newest if find_spec("tilelang.cuda") else f"tilelang.intrinsics.{name}"
 
 
 def _size(layout_function: TileFunction) -> tuple[int, int]:
@@ -146,7 +161,7 @@ def _tile(
     code = BACK_CODE if last_place else FORWARD_CODE
     sizes = (cols, rows) if layout_function.turned else (rows, cols)
     text = code.format(
-        module=FOLDER + module, name=layout_function.name, sizes=sizes, turn="[::-1]" if layout_function.turned else ""
+        module=_module(module), name=layout_function.name, sizes=sizes, turn="[::-1]" if layout_function.turned else ""
     )
     slots = (32, rows * cols // 32)
     return statement(
@@ -173,15 +188,16 @@ def _metadata(loader: MetadataFunction) -> Statement:
         return row, unit * loader.unit + i % loader.unit
 
     skip = "" if loader.every else "    if thread % 4 > 1:\n        return None\n"
-    module = f"{FOLDER}mma_sp_layout"
+    module = _module("mma_sp_layout")
     text = METADATA_CODE.format(module=module, name=loader.name, unit=loader.unit, skip=skip)
     return statement(loader.name, f"{loader.form}.e", (32, loader.fields), place, selector=0, code=text)
 
 
 def _accumulator(n: int) -> Statement:
     """D of wgmma, one warpgroup."""
-    emitter = importlib.import_module("tilelang.cuda.intrinsics.macro.wgmma_macro_generator").TensorCoreIntrinEmitter
-    tirx = importlib.import_module("tvm.tirx")
+    emitter = _function("wgmma_macro_generator", "TensorCoreIntrinEmitter")
+    script = "tvm.tirx" if find_spec("tvm.tirx") else "tvm.tir"
+    tirx = importlib.import_module(script)
     how = {
         "accum_dtype": "float32",
         "block_row_warps": 4,
@@ -196,9 +212,9 @@ def _accumulator(n: int) -> Statement:
         lambda row, col: (int(made.map_forward_thread([row, col])[0]), int(made.map_forward_index([row, col])[0])),
     )
     fragment = f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"
-    return statement(
-        f"wgmma make_mma_store_layout, n {n}", fragment, (128, n // 2), place, code=STORE_CODE.format(how=how, n=n)
-    )
+    package, name = script.split(".")
+    text = STORE_CODE.format(how=how, n=n, module=_module("wgmma_macro_generator"), script=f"{package} import {name}")
+    return statement(f"wgmma make_mma_store_layout, n {n}", fragment, (128, n // 2), place, code=text)
 
 
 FORWARD_CODE = """\
@@ -217,9 +233,9 @@ def stated(thread, i):  # i counts index fields of the register
 {skip}    row, unit = place(thread, i // {unit})
     return row, unit * {unit} + i % {unit}"""
 STORE_CODE = """\
-from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter
-from tvm import tirx
-held = tirx.decl_buffer((64, {n}), "float32", scope="local.fragment")
+from {module} import TensorCoreIntrinEmitter
+from {script} as script
+held = script.decl_buffer((64, {n}), "float32", scope="local.fragment")
 made = TensorCoreIntrinEmitter(**{how}).make_mma_store_layout(held)
 of = {{(int(made.map_forward_thread([r, c])[0]), int(made.map_forward_index([r, c])[0])): (r, c)
       for r in range(64) for c in range({n})}}

@@ -49,7 +49,7 @@ def stated_otherwise(facts: Facts) -> ListPart:
             [(f"{one.package} {one.version}", "")],
             [(found.name, "")],
             [_page(facts, found.fragment)],
-            [(found.words, "")],
+            [(f"{found.words}, {errata.since(found, one.version, one.earlier)}", "")],
             [("; ".join(found.first), "")],
             [(found.evidence, "")],
             [(found.reported, "")],

@@ -1,0 +1,103 @@
+"""Loops of tcgen05.cp and tcgen05.shift, which one thread issues and an mbarrier ends: interval and round trips.
+
+Every shape with every multicast, as it comes and with the unpacking of 4 and 6 bits, for one CTA and for two. They are
+assembled and read; nobody has run them on a GPU yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
+from tcprobe.layout import tcgen05_descriptor
+from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost_issued import COPIES, Issued, issues, parted
+from tcprobe.probes.cost_warpgroups import canonical
+from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.timing import TimedBlock
+from tcprobe.store.kinds.cost import Body, Point, Trip
+
+__all__ = ("KIND", "experiments")
+UNPACKED = ("", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64")
+GROUPS = (1, 2)
+WORD = 4  # bytes of a column
+STEMS = ("CP", "SHIFT")
+
+
+@dataclass(frozen=True)
+class TensorCopyCosts(Costs):
+    """Interval and round trips of a copy into tensor memory, or of a shift in it."""
+
+    row: Instruction
+    group: int
+    multicast: str = ""
+    unpacked: str = ""
+
+    @property
+    def id(self) -> str:
+        """The form's, as PTX spells it."""
+        family, op, *rest = self.row.id.split(".")
+        multicast = f".{self.multicast}" if self.multicast else ""
+        return f"{family}.{op}.cta_group::{self.group}.{'.'.join(rest)}{multicast}{self.unpacked}"
+
+    @property
+    def target(self) -> Target:
+        """The instruction's."""
+        return self.row.target
+
+    @property
+    def loops(self) -> Sequence[Issued]:
+        """All of them."""
+        given = "[%taddr]" if self.row.id.startswith("tcgen05.shift") else "[%taddr], %da"
+        return issues(self.id, self.target, f"{self.id} {given};", self.group)
+
+    def runs(self) -> dict[str, Run]:
+        """Every loop by its name; the source is a matrix without a swizzle."""
+        source = tcgen05_descriptor.encode(canonical("k", 0, 0))
+        block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
+        return {one.variant: Run(one.loop().kernel(), [block]) for one in self.loops}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where the loop of the interval does not show what was written."""
+        numbers, trips = ProvedNumbers(reading), []
+        each, around = parted(numbers.each(self.loops[0].variant), STEMS)
+        interval = numbers.proved(self.loops[0].variant, COPIES, each, around)
+        if interval is None:
+            raise ProbeError(numbers.refused[self.loops[0].variant])
+        for one in self.loops[1:]:
+            cycles = numbers.proved(one.variant, COPIES, *parted(numbers.each(one.variant), STEMS))
+            if cycles is not None:
+                trips.append(Trip(float(cycles[0]) * one.count, one.count * self._bytes))
+        point = Point(float(interval[0]), 1)
+        return Body(
+            opcodes=dict.fromkeys(each, 1.0),
+            spread=numbers.spread,
+            interval=point,
+            one_warp=point.cycles,
+            round_trip=trips,
+            mhz=numbers.mhz,
+            refused=numbers.refused,
+        )
+
+    @property
+    def _bytes(self) -> int:
+        """Of the source, unpacked."""
+        rows, columns, *_ = self.row.shape
+        return rows * columns * WORD
+
+
+def experiments() -> list[TensorCopyCosts]:
+    """One for each spelling."""
+    rows = [row for row in inventory.of_family("tcgen05") if row.id.startswith(("tcgen05.cp", "tcgen05.shift"))]
+    return [
+        TensorCopyCosts(row, group, str(multicast), unpacked)
+        for row in rows
+        for group, multicast, unpacked in product(GROUPS, row.stated.get("multicast", ("",)), UNPACKED)
+        if not unpacked or row.id.startswith("tcgen05.cp")
+    ]

@@ -1,0 +1,206 @@
+"""Loops of tcgen05.ld, ld.red and st: what warps move between their registers and their lanes of tensor memory.
+
+- many: independent ones in every warp, then one wait for all; by warps, each in the lanes that it may reach
+- trip: each is waited for
+
+Each has an address of its own, which changes by a zero that only memory knows, and of a load one register is consumed:
+one opcode loads them all. Every shape with every number of repetitions. They are assembled and read; nobody has run
+them on a GPU yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.target import Target
+from tcprobe.probes import tensor_memory
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost_issued import COLUMNS, SLOT
+from tcprobe.probes.cost_multiplies import interval
+from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.proof import Counts, stem
+from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock, threads_for
+from tcprobe.store.kinds.cost import Body, Point, Trip
+
+__all__ = ("KIND", "experiments")
+MOST_COPIES, MOST_REGISTERS = 8, 128  # of a round, and of all that it moves
+WARPS = (1, 2, 4, 8, 16)
+LANE_BIT, QUARTER = 16, 3  # of an address; a warp reaches the lanes of its number modulo 4
+OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
+
+
+@dataclass(frozen=True)
+class TensorMoveCosts(Costs):
+    """The curve over warps, and round trips, of a load or store with its number of repetitions."""
+
+    row: Instruction
+
+    @property
+    def id(self) -> str:
+        """The instruction's with its repetitions."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The instruction's."""
+        return self.row.target
+
+    @property
+    def _op(self) -> str:
+        return "ld.red" if ".ld.red" in self.row.id else self.row.id.split(".")[1]
+
+    @property
+    def _wait(self) -> str:
+        return f"tcgen05.wait::{self._op[:2]}.sync.aligned;"
+
+    @property
+    def registers(self) -> int:
+        """Of one copy, the reduced value among them."""
+        return sum(fragment.registers for fragment in self.row.fragments)
+
+    @property
+    def copies(self) -> int:
+        """In a round: as many as have registers of their own."""
+        return max(1, min(MOST_COPIES, MOST_REGISTERS // self.registers))
+
+    def _names(self, copy: int) -> list[str]:
+        return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
+
+    def _line(self, copy: int) -> str:
+        """One of them, in the registers of a copy and at its address."""
+        given, names = tensor_memory.operands(self.row), iter(self._names(copy))
+        for fragment in self.row.fragments:
+            for j in range(fragment.registers):
+                given = _renamed(given, f"%{fragment.operand}{j}", next(names))
+        return f"{tensor_memory.spelled(self.row)} {given.replace('%taddr', f'%at{copy}')};"
+
+    def _loop(self, variant: str, body: Sequence[str]) -> Loop:
+        held = [name for copy in range(self.copies) for name in self._names(copy)]
+        changed = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(self.copies)]
+        return Loop(
+            self.id,
+            variant,
+            self.target,
+            self.copies,
+            [*body, *changed],
+            ["%joined"] if self._loads else held,
+            ["%joined"] if self._loads else [],
+            [
+                f".reg .b32 %base, %lanes, %at<{self.copies}>;",
+                ".reg .pred %one;",
+                *([f".reg .b32 {', '.join(held)};"] if self._loads else []),
+            ],
+            self._before(),
+            [self._wait],
+            threads=threads_for(len(held)),
+            shared=True,
+            ended=self._ended(),
+        )
+
+    def many(self) -> Loop:
+        """Independent ones, one wait."""
+        copies = range(self.copies)
+        return self._loop("many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._joined(c))])
+
+    def trip(self) -> Loop:
+        """Each with a wait."""
+        copies = range(self.copies)
+        return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._joined(c))])
+
+    @property
+    def _loads(self) -> bool:
+        return self._op != "st"
+
+    def _joined(self, copy: int) -> list[str]:
+        """A register of every part of what a copy loads, consumed."""
+        names = self._names(copy)
+        parts = dict.fromkeys((names[0], names[-1]))
+        return [f"xor.b32 %joined, %joined, {name};" for name in parts] if self._loads else []
+
+    def _before(self) -> list[str]:
+        """The first warp allocates; each has the address of its own lanes."""
+        form = "cta_group::1.sync.aligned"
+        return [
+            f"setp.ge.u32 %one, %lane, {WARP};",
+            "@%one bra ALLOCATED;",
+            f"tcgen05.alloc.{form}.shared::cta.b32 [%memory+{SLOT}], {COLUMNS};",
+            f"tcgen05.relinquish_alloc_permit.{form};",
+            "ALLOCATED:",
+            "bar.sync 0, %warps;",
+            f"ld.shared.u32 %base, [%memory+{SLOT}];",
+            f"shr.u32 %lanes, %lane, {WARP.bit_length() - 1};",
+            f"and.b32 %lanes, %lanes, {QUARTER};",
+            f"mad.lo.u32 %at0, %lanes, {WARP << LANE_BIT}, %base;",
+            *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, self.copies)),
+            *self._apart(),
+        ]
+
+    def _apart(self) -> list[str]:
+        """An image has fewer words than a store has registers, which would be copied in the loop if they were alike."""
+        held = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
+        return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(held) if j >= IMAGE_WORDS // WARP]
+
+    def _ended(self) -> list[str]:
+        return [
+            "bar.sync 0, %warps;",
+            f"setp.ge.u32 %one, %lane, {WARP};",
+            "@%one ret;",
+            f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
+        ]
+
+    @property
+    def warps(self) -> Sequence[int]:
+        """Warps of a block, as many as have the registers."""
+        most = threads_for(self.copies * self.registers) // WARP
+        return [warps for warps in WARPS if warps <= most]
+
+    def runs(self) -> dict[str, Run]:
+        """Independent ones by warps, round trips in one."""
+        blocks = [TimedBlock(warps * WARP) for warps in self.warps]
+        trip = Run(self.trip().kernel(), [TimedBlock(WARP)])
+        return {"many": Run(self.many().kernel(), blocks), "trip": trip}
+
+    def conclude(self, reading: Reading, context: Context) -> Body:
+        """The body; ProbeError where the loop of the interval does not show what was written."""
+        numbers = ProvedNumbers(reading)
+        each, around = self._parted(numbers.each("many"))
+        cycles = numbers.proved("many", self.copies, each, around)
+        if cycles is None:
+            raise ProbeError(numbers.refused["many"])
+        trip = numbers.proved("trip", self.copies, *self._parted(numbers.each("trip")))
+        points = [
+            Point(round(value / warps, DECIMALS), warps)
+            for warps, value in zip(self.warps, cycles.tolist(), strict=True)
+        ]
+        return Body(
+            opcodes=dict.fromkeys(each, 1.0),
+            spread=numbers.spread,
+            interval=interval(points),
+            one_warp=points[0].cycles,
+            curve=points,
+            round_trip=[] if trip is None else [Trip(float(trip[0]), 4 * WARP * self.row.fragments[0].registers)],
+            mhz=numbers.mhz,
+            refused=numbers.refused,
+        )
+
+    def _parted(self, found: Counts) -> tuple[Counts, Counts]:
+        """The opcode of the move, and what stands around it: waits."""
+        each = {o: 1 for o in found if stem(o) == OPS[self._op]}
+        return each, {o: n for o, n in found.items() if o not in each}
+
+
+def _renamed(text: str, old: str, new: str) -> str:
+    """An operand under another name, where it stands whole."""
+    return ", ".join(part.replace(old, new) if part.strip("{}") == old else part for part in text.split(", "))
+
+
+def experiments() -> list[TensorMoveCosts]:
+    """One for each load and store with each number of repetitions."""
+    rows = [row for row in inventory.of_family("tcgen05") if row.fragments]
+    forms = inventory.instructions()
+    return [TensorMoveCosts(forms[f"{row.id}.x{number}"]) for row in rows for number in row.stated["num"]]

@@ -1,0 +1,199 @@
+"""What tcgen05.mma is given: its descriptors, and images of shared and of tensor memory.
+
+A and B are packed in shared memory without a swizzle, k contiguous (`layout.descriptor`); of two CTAs each has half of
+the rows of A and half of the columns of B, the first CTA the first half. By these addresses rows, columns and k are
+numbered. What else a multiply reads is in tensor memory, in columns of which each operand has some (`REGIONS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from tcprobe.isa import instruction_descriptor
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout import tcgen05_descriptor
+from tcprobe.layout.arrays import Array, Bytes, Ints
+from tcprobe.layout.descriptor import offsets, packed
+from tcprobe.probes.slots import pack
+from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS
+from tcprobe.values import Json
+
+# what the kernels' A and B are of: types that every shape of a kind has
+TYPES = {"f16": "f16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3", "mxf4": "e2m1"}
+REGIONS = {"a": 256, "e": 288, "scale_a": 320, "scale_b": 352}  # columns from the allocated address on
+REGION, FIRST, COLUMNS = 16, 256, 128  # columns of an operand; where those of all begin, and how many they are
+ROOM_A, ROOM_B = 8 << 10, 16 << 10  # in shared memory
+PLAN = 16  # words that say what a block does
+# elements of A that are stored of a chunk, the chunk, elements of an index field and its bits, by kind
+CHUNKS = {"tf32": (1, 2, 1, 4), "mxf4": (4, 8, 2, 2), "mxf4nvf4": (4, 8, 2, 2)}
+OTHER_CHUNK = (2, 4, 1, 2)
+FIRST_HALF, LAST_HALF = 0x4, 0xE  # four bits that pick the first elements of a chunk, and the last ones
+
+
+@dataclass(frozen=True)
+class SizedMultiply:
+    """A tcgen05.mma with what its descriptors say: M, N, the type of D, scales of a row, and what selects which of E
+    (`selector` of `selects`) or of the scales."""
+
+    row: Instruction
+    m: int
+    n: int
+    d_type: str
+    vector: int = 0
+    selects: str = ""
+    selector: int = 0
+    a_in_tensor: bool = False
+
+    @property
+    def ctas(self) -> int:
+        """Those that multiply together."""
+        return 1 + ("cta_group::2" in self.row.id)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its operands."""
+        return tuple(operand.name for operand in self.row.operands)
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A or B in memory."""
+        return WIDTHS.get(self.row.kind or "", BYTE)
+
+    @property
+    def type(self) -> str:
+        """Of A and B."""
+        return TYPES.get(self.row.kind or "", "e2m1")
+
+    @property
+    def one(self) -> int:
+        """The pattern of one in A and B."""
+        return dtype(self.type).one_in(self.bits)
+
+    @property
+    def k(self) -> int:
+        """Rows of B."""
+        return self.row.shape.k
+
+    @cached_property
+    def stored(self) -> int:
+        """Columns of A."""
+        return next(o.cols for o in self.row.operands if o.name == "a")
+
+    @property
+    def chunk(self) -> tuple[int, int, int, int]:
+        """As CHUNKS."""
+        return CHUNKS.get(self.row.kind or "", OTHER_CHUNK)
+
+    @cached_property
+    def first_k(self) -> Ints:
+        """The k that a stored column meets where metadata picks the first elements of each chunk; all without."""
+        stored = np.arange(self.stored)
+        if "e" not in self.names:
+            return stored
+        kept, whole, *_ = self.chunk
+        return stored // kept * whole + stored % kept
+
+    @property
+    def scale_type(self) -> str:
+        """That of the first scales with so many in a row."""
+        said = (str(scale).split() for scale in self.row.stated["scales"])
+        return next(name for name, count in said if count == f"{self.vector}X")
+
+    @property
+    def said(self) -> Json:
+        """Fields of the instruction descriptor."""
+        fields: Json = {"m": self.m, "n": self.n, "a_type": self.type, "b_type": self.type}
+        fields |= {"scale_type": self.scale_type} if self.vector else {"d_type": self.d_type}
+        if "e" in self.names:
+            fields["sparse"] = 1
+        if self.k == 96:
+            fields["k"] = 96
+        name = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}.get(self.selects)
+        return fields | ({name: self.selector} if name and self.selector else {})
+
+    @property
+    def instruction_bits(self) -> int:
+        """The instruction descriptor."""
+        return instruction_descriptor.encode(self.row.kind or "", self.said)
+
+
+def k_bytes(sized: SizedMultiply, operand: str) -> int:
+    """Bytes of k in a line of A or B."""
+    return (sized.stored if operand == "a" else sized.k) * sized.bits // 8
+
+
+def in_shared(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
+    """Images of A (count, M, stored), or of B (count, N, k), of zeros and ones: (count * CTAs, bytes)."""
+    count, lines, k = matrices.shape
+    parts = matrices.reshape(count * sized.ctas, lines // sized.ctas * k)
+    images = np.zeros(parts.shape, np.uint64)
+    images[:, numbers(sized.bits, lines // sized.ctas, k)] = parts * sized.one
+    return pack(images, sized.bits)
+
+
+@cache
+def numbers(bits: int, lines: int, k: int) -> Ints:
+    """By line and k the number of the element in memory, flat."""
+    line, at = np.indices((lines, k)).reshape(2, -1)
+    found: Ints = (offsets(packed(k * bits // 8), "k", line, at, bits) * 8 + at * bits % 8) // bits
+    return found
+
+
+def in_tensor(sized: SizedMultiply) -> Array:
+    """Tensor memory that leaves a multiply as it is: scales of one, the first elements of each chunk. A is zero.
+
+    Words of shape (CTAs, lanes, COLUMNS).
+    """
+    memory = np.zeros((sized.ctas, LANES, COLUMNS), np.uint32)
+    _region(memory, "e")[...] = FIRST_HALF * 0x11111111
+    if sized.vector:
+        one = dtype(sized.scale_type).one_in(BYTE)
+        for name in ("scale_a", "scale_b"):
+            _region(memory, name)[...] = one * 0x01010101
+    return memory
+
+
+def coded(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) -> Array:
+    """Images of tensor memory in which an operand's parts of `bits` bits are all `high`, then `high` where bit 0, 1,
+    ... of the part's number is set and else `low`, then all `low`: words of shape (count, CTAs, lanes, COLUMNS)."""
+    shape = (sized.ctas, LANES, REGION)
+    parts = np.arange(int(np.prod(shape)) * (CELL // bits), dtype=np.uint64)
+    planes = [parts >> np.uint64(bit) & np.uint64(1) for bit in range((len(parts) - 1).bit_length())]
+    chosen = np.stack([np.ones_like(parts), *planes, np.zeros_like(parts)])
+    words = pack(np.where(chosen == 1, np.uint64(high), np.uint64(low)), bits).view(np.uint32)
+    images = np.repeat(in_tensor(sized)[None], len(chosen), axis=0)
+    _region(images, operand)[...] = words.reshape(-1, *shape)
+    return images
+
+
+def part(sized: SizedMultiply, bits: int, part_numbers: Ints) -> tuple[Ints, Ints, Ints]:
+    """(CTA, lane, bit from the operand's address on) of parts of `coded`."""
+    each = CELL // bits
+    cta, rest = np.divmod(part_numbers, LANES * REGION * each)
+    lane, inside = np.divmod(rest, REGION * each)
+    return cta, lane, inside * bits
+
+
+def _region(tensor_words: Array, operand: str) -> Any:
+    first = REGIONS[operand] - FIRST
+    return tensor_words[..., first : first + REGION]
+
+
+def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], columns: int) -> Bytes:
+    """Words by block: images of A, B and tensor memory, the descriptors, bytes of both, columns in and out."""
+    each = np.array(image_numbers, np.uint32).repeat(sized.ctas, axis=0) * sized.ctas
+    words = np.zeros((len(each), PLAN), np.uint32)
+    words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
+    words[:, 3] = sized.instruction_bits
+    described = [tcgen05_descriptor.encode(packed(k_bytes(sized, name))) for name in "ab"]
+    words[:, 4:8] = np.array(described, np.uint64).view(np.uint32)
+    lines = (sized.m // sized.ctas, sized.n // sized.ctas)
+    words[:, 8:10] = [count * k_bytes(sized, name) for count, name in zip(lines, "ab", strict=True)]
+    words[:, 10], words[:, 11] = COLUMNS, columns
+    return words.view(np.uint8).reshape(1, -1)

@@ -1,0 +1,172 @@
+"""What an emulator does in place of the kernels of tcgen05.mma and tcgen05.cp, with operands wherever it likes.
+
+A and B in shared memory are read by their descriptors. Where an operand has several places, products of D[r][c] take
+one by the part of the
+rows and of the columns that r and c are in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tcprobe.isa import instruction_descriptor
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Array, Bytes, Ints
+from tcprobe.probes import ptx
+from tcprobe.probes.ptx import Launch, Tables
+from tcprobe.probes.slots import unpack
+from tcprobe.probes.tensor_multiply_images import (
+    COLUMNS,
+    FIRST,
+    LAST_HALF,
+    PLAN,
+    REGIONS,
+    SizedMultiply,
+    numbers,
+)
+from tcprobe.references.memory_operand import BYTE, CELL, LANES
+
+WORDS = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
+
+
+@dataclass(frozen=True)
+class TensorMultiply:
+    """A multiply with its operands as a launch has them."""
+
+    instruction: Instruction
+    a_in_tensor: bool
+    vector: int
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """Each block's lanes, columns as they are read; POISON where there is no D."""
+        words = launch.inputs[0].view(np.uint32).reshape(-1, PLAN)
+        columns = int(words[0, 11])
+        cells = np.full((len(words), LANES, columns), ptx.POISON * 0x01010101, np.uint32)
+        multiply = _Emulated(self, launch, tables, words)
+        ctas = multiply.sized.ctas
+        for first in range(0, len(words), ctas):
+            multiply.write(cells[first : first + ctas], words[first])
+        return cells.reshape(-1).view(np.uint8)
+
+
+class _Emulated:
+    """A launch, taken apart."""
+
+    def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: Tables, plan_words: Array) -> None:
+        row = multiply_op.instruction
+        fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
+        said = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
+        self.sized, self.op = replace(said, a_in_tensor=multiply_op.a_in_tensor), multiply_op
+        chosen = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}
+        self.places = {
+            name: tables.in_tensor_memory(row, name, replace(self.sized, selects=name, selector=fields.get(field, 0)))
+            for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in said.names}).items()
+        }
+        if multiply_op.a_in_tensor:
+            self.places["a"] = tables.in_tensor_memory(row, "a", self.sized)
+        self.memory = launch.inputs[3].view(np.uint32).reshape(-1, said.ctas, LANES, COLUMNS)
+        lines = (said.m, said.n)
+        self.shared = {
+            name: self._matrices(raw, name, count)
+            for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
+        }
+
+    def _matrices(self, raw: Bytes, name: str, lines: int) -> Ints:
+        """Zeros and ones by image: (count, lines, k)."""
+        sized, k = self.sized, self.sized.stored if name == "a" else self.sized.k
+        patterns = unpack(raw, sized.bits)[:, numbers(sized.bits, lines // sized.ctas, k)]
+        matrices: Ints = (patterns == sized.one).astype(np.int64).reshape(-1, lines, k)
+        return matrices
+
+    def write(self, lane_words: Array, plan_words: Array) -> None:
+        """D of a pair of CTAs, or of one, into its cells."""
+        sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in plan_words[:3])
+        memory = self.memory[of_t]
+        most = max([1, *(places.shape[2] for name, places in self.places.items() if name != "d")])
+        inputs = [self._inputs(of_a, memory, copy) for copy in range(most)]
+        keys = [b"".join(each.tobytes() for each in one) for one in inputs]
+        made = {
+            key: self._product(self.shared["b"][of_b], *one)
+            for key, one in dict(zip(keys, inputs, strict=True)).items()
+        }
+        products = [made[key] for key in keys]
+        row, col = np.indices((sized.m, sized.n))
+        which = (row * most // sized.m + col * most // sized.n) % most
+        d = np.stack(products)[which, row, col].astype(WORDS[sized.d_type])
+        word = np.uint32 if d.itemsize == CELL // BYTE else np.uint16
+        cta, lane, bit = np.moveaxis(self.places["d"], 3, 0)
+        lane_words.view(word)[cta, lane, bit // (8 * d.itemsize)] = d.view(word)[:, :, None]
+
+    def _inputs(self, of_a: int, tensor_words: Array, copy: int) -> tuple[Array, ...]:
+        """A, the k that its elements meet, and both scales, by the copy of that number of each, counted around."""
+        sized = self.sized
+        a = (
+            self._read("a", tensor_words, copy, sized.bits) == sized.one
+            if self.op.a_in_tensor
+            else self.shared["a"][of_a]
+        )
+        met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
+        if "e" in sized.names:
+            met = self._met(self._read("e", tensor_words, copy, sized.chunk[3]))
+        return a, met, *(self._scale(name, tensor_words, copy) for name in ("scale_a", "scale_b") if sized.vector)
+
+    def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
+        """M x N."""
+        sized = self.sized
+        dense = np.zeros((sized.m, sized.k), np.float32)
+        if (met_k == met_k[0]).all():
+            dense[:, met_k[0]] = a
+        else:
+            for column in range(sized.stored):
+                dense[np.arange(sized.m), met_k[:, column]] += a[:, column]
+        weighed = b.T.astype(np.float32)
+        if scales:
+            block = np.arange(sized.k) * sized.vector // sized.k
+            dense, weighed = dense * scales[0][:, block], weighed * scales[1][block]
+        product: Array = dense @ weighed
+        return product
+
+    def _read(self, name: str, tensor_words: Array, copy: int, bits: int) -> Ints:
+        """Elements of an operand in tensor memory."""
+        places = self.places[name]
+        cta, lane, bit = np.moveaxis(places[:, :, copy % places.shape[2]], 2, 0)
+        words = tensor_words[cta, lane, REGIONS[name] - FIRST + bit // CELL]
+        found: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
+        return found
+
+    def _met(self, index_fields: Ints) -> Ints:
+        """The k that each stored element meets."""
+        kept, whole, span, bits = self.sized.chunk
+        stored = np.arange(self.sized.stored)
+        position = (index_fields == LAST_HALF).astype(np.int64) if bits == 4 else index_fields
+        met: Ints = stored // kept * whole + position * span + stored % span
+        return met
+
+    def _scale(self, name: str, tensor_words: Array, copy: int) -> Array:
+        """Factors one and two."""
+        patterns = self._read(name, tensor_words, copy, BYTE)
+        return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class TensorCopy:
+    """tcgen05.cp of numbered words."""
+
+    instruction: Instruction
+    multicast: str
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+        """The word of every cell that is written, POISON elsewhere."""
+        rows, cols = self.instruction.shape.m, self.instruction.shape.n
+        columns = int(launch.inputs[0].view(np.uint32)[0, 11])
+        cells = np.full((1, LANES, columns), ptx.POISON * 0x01010101, np.uint32)
+        words = launch.inputs[1].view(np.uint32)[0, numbers(CELL, rows, cols)].reshape(rows, cols, 1)
+        places = tables.in_tensor_memory(self.instruction, "memory", self.multicast)
+        cta, lane, bit = np.moveaxis(places, 3, 0)
+        cells[cta, lane, bit // CELL] = words
+        return cells.reshape(-1).view(np.uint8)
