@@ -172,14 +172,14 @@ def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool
 
 
 def _side_by_side(
-    chosen: Sequence[Fragment], archs: Sequence[str | None], layers: Layers
+    fragments: Sequence[Fragment], archs: Sequence[str | None], layers: Layers
 ) -> Iterator[tuple[list[Cell], list[str]]]:
     """Of each fragment its tables on several archs, and words on those that have none."""
     from tcprobe.isa.arch import arch as arch_row
     from tcprobe.store import lookup
     from tcprobe.store.cell import find
 
-    for fragment in chosen:
+    for fragment in fragments:
         cells, missing = [], []
         for at in archs:
             if cell := find(fragment, at, layers):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -54,7 +55,6 @@ class Results:
         self._methods: dict[str, list[str]] = {}
         self._lowerings: dict[str, Json | None] = {}
         self._runs: list[Results] | None = None
-        self._named: dict[tuple[str, str, str], dict[str, str]] = {}
         self._bytes: dict[tuple[str, str, str], bytes] = {}
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
@@ -112,8 +112,7 @@ class Results:
     def measurements(self, arch: str, method: str) -> Iterator[Measurement]:
         """All of an arch and method whose experiments are known."""
         for experiment in self.experiments(arch, method):
-            measurement = self.measurement(arch, method, experiment) if inventory.of_experiment(experiment) else None
-            if measurement:
+            if inventory.of_experiment(experiment) and (measurement := self.measurement(arch, method, experiment)):
                 yield measurement
 
     def sharing(self, arch: str, method: str) -> dict[str, list[tuple[str, str]]]:
@@ -126,12 +125,9 @@ class Results:
 
     def named_layouts(self, arch: str, method: str, experiment: str) -> dict[str, str]:
         """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
-        key = (arch, method, experiment)
-        if key not in self._named:
-            raw = self._raw(key)
-            match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
-            self._named[key] = dict(_NAMED_LAYOUT.findall(match[1])) if match else {}
-        return self._named[key]
+        raw = self._raw((arch, method, experiment))
+        match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
+        return dict(_NAMED_LAYOUT.findall(match[1])) if match else {}
 
     def mentions(self, layout: str, arch: str, method: str, experiment: str) -> bool:
         """Whether a measurement's file has a layout id anywhere: quick, and true of all that `named_layouts` has."""
@@ -140,11 +136,9 @@ class Results:
     def _raw(self, key: tuple[str, str, str]) -> bytes:
         """The bytes of a measurement's file, none where there is none."""
         if key not in self._bytes:
-            try:
+            with suppress(DataError):
                 self._bytes[key] = files.read(self._place(*key)) or b""
-            except DataError:
-                self._bytes[key] = b""
-        return self._bytes[key]
+        return self._bytes.get(key, b"")
 
     def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:
         """A fragment's table by one method, None if there is none."""
