@@ -98,7 +98,8 @@ def test_a_gpu_compiles_what_its_arch_does_not_have_apart(monkeypatch):
         for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32", "ldmatrix_m16n16_x1_trans_shared_b8")
     )
     gpu, texts = Gpu.__new__(Gpu), []
-    gpu._arch, gpu._compilers, gpu._raw, gpu._timed_code = arch("sm_100"), ThreadPoolExecutor(1), {}, {}
+    gpu._compilers = gpu._readers = ThreadPoolExecutor(1)
+    gpu._arch, gpu._raw, gpu._timed_code = arch("sm_100"), {}, {}
     monkeypatch.setattr(gpu, "_load_module", lambda ks: texts.append(module(ks, gpu._arch)))
     assert gpu.load([kind, move]) == {}
     assert [text.splitlines()[1] for text in texts] == [".target sm_100a", ".target sm_100"]
