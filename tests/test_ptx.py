@@ -12,7 +12,7 @@ import pytest
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch, runs
 from tcprobe.isa.target import Target
-from tcprobe.probes import experiments, move_kernels, multiply, wmma
+from tcprobe.probes import dialogues, experiments, move_kernels, multiply, wmma
 from tcprobe.probes.compiler_log import blame, errors_by_line
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import module
@@ -182,3 +182,11 @@ def test_blame_of_the_header_falls_on_the_highest_version():
     assert list(blame(log, group)) == [group[1].name]
     assert "needs PTX 8.7" in blame(log, group)[group[1].name]
     assert blame("something else went wrong", group) == {}
+
+
+def test_one_target_has_what_two_kernels_need():
+    """tcgen05.shift is for sm_103a alone, tcgen05.ld for its family: sm_103a has both."""
+    forms = (dialogues("cost")[id_] for id_ in ("tcgen05.ld.32x32b.x1", "tcgen05.shift.cta_group::1.down"))
+    both = [kernel for form in forms for kernel in form.kernels()]
+    assert module(both, arch("sm_103")).splitlines()[1] == ".target sm_103a"
+    assert module(both[:1], arch("sm_103")).splitlines()[1] == ".target sm_103f"
