@@ -185,8 +185,9 @@ def test_blame_of_the_header_falls_on_the_highest_version():
 
 
 def test_one_target_has_what_two_kernels_need():
-    """tcgen05.shift is for sm_103a alone, tcgen05.ld for its family: sm_103a has both."""
-    forms = (dialogues("cost")[id_] for id_ in ("tcgen05.ld.32x32b.x1", "tcgen05.shift.cta_group::1.down"))
+    """tcgen05.shift is for sm_103a alone, tcgen05.ld for a family, ld.red for another: sm_103a has all of them."""
+    ids = ("tcgen05.ld.32x32b.x1", "tcgen05.shift.cta_group::1.down", "tcgen05.ld.red.32x32b.x2")
+    forms = (dialogues("cost")[id_] for id_ in ids)
     both = [kernel for form in forms for kernel in form.kernels()]
     assert module(both, arch("sm_103")).splitlines()[1] == ".target sm_103a"
-    assert module(both[:1], arch("sm_103")).splitlines()[1] == ".target sm_103f"
+    assert module(both[:1], arch("sm_103")).splitlines()[1] == ".target sm_100f"
