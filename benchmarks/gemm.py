@@ -33,11 +33,8 @@ from tcprobe.run import driver
 # what a kernel does without: a pattern in its text, and what stands there instead
 WITHOUT = {
     "copies": (r'asm volatile\("cp.async.cg[^;]*;[^;]*;', ""),
-    # predicated away, so that registers and the order of what is left stay as they are
-    "fragments": (
-        r'asm volatile\("(ldmatrix[^;]*;)" : ([^:]*):',
-        r'asm volatile("{ .reg .pred p; .reg .u32 n; mov.u32 n, %%ntid.x; setp.eq.u32 p, n, 1; @p \1 }" : \2:',
-    ),
+    # but for those of a tile's first k step
+    "fragments": (r"const auto load = [^\n]*", r"\g<0> if (step > 0) return;"),
     "barriers": (r"__syncthreads\(\);", ""),
 }
 MOST = 1365  # multiply-adds of mma.sync a cycle an SM of sm_90

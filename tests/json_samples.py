@@ -87,6 +87,7 @@ CALLS = {
     "load": [("load", A)],
     "load --repack": [
         ("load", f"{MULTIPLY}.b", "--repack", "--type", "s4", "--group", "64"),
+        ("load", f"{MULTIPLY}.b", "--repack", "--type", "u4", "--group", "64", "--zeros"),
         ("load", f"{WGMMA}.a", "--repack", "--type", "e4m3"),
         ("load", "mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "s4", "--arch", "sm_90"),
         ("load", f"{FP8}.b", "--repack", "--type", "e4m3", "--group", "64"),
