@@ -1,5 +1,6 @@
 """Versions of packages: since which one a layout differs, and packages in the environment of another Python."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -152,3 +153,34 @@ def test_what_is_no_environment_for_a_package(elsewhere, tmp_path):
     assert "--python needs PACKAGE" in audit("--python", python, code=2).stderr
     with pytest.raises(EnvironmentUnfitError):
         ask_package.asked("tilus", 60, Path("/bin/ls"))
+
+
+# the tool
+
+
+@pytest.mark.full
+@LINUX
+def test_the_tool_audits_versions_that_it_fetched(tmp_path, monkeypatch, capsys):
+    """Each by its own folder, before what is installed; one that cannot be asked is named and left out."""
+    place = importlib.util.spec_from_file_location("audits", Path(__file__).parent.parent / "tools" / "audits.py")
+    tool = importlib.util.module_from_spec(place)
+    place.loader.exec_module(tool)
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setenv("TCPROBE_AUDITED", str(tmp_path / "cache"))
+    for version, text in (
+        ("0.9", "class atoms_nv:\n    pass\n"),
+        ("0.10", "class atoms_nv:\n    pass\n"),
+        ("1.0", "1/0"),
+    ):
+        folder = tmp_path / "cache" / f"tensor-layouts=={version}"
+        folder.mkdir(parents=True)
+        put(folder, text, version)
+    asked = {version: tool.audit("tensor-layouts", version, None, []) for version in ("0.10", "1.0", "0.9")}
+    assert asked == {"0.10": True, "1.0": False, "0.9": True}
+    assert capsys.readouterr().out.splitlines() == [
+        "tensor-layouts 0.10: audited",
+        "tensor-layouts 1.0: not audited",
+        "tensor-layouts 0.9: audited",
+    ]
+    (one,) = errata.load(tmp_path / "results")
+    assert (one.version, [early.version for early in one.earlier]) == ("0.10", ["0.9"])

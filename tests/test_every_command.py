@@ -89,7 +89,7 @@ def test_every_form_becomes_something_or_is_refused():
 
 
 def test_what_holds_nothing_in_registers_says_so():
-    for words in (["where"], ["verify"], ["emit"], ["run"]):
+    for words in (["where"], ["verify"], ["emit"], ["run", "--method", "sass"]):
         rest = {"where": ["--row", "0"], "emit": ["--to", "csv"]}
         done = answered([*words, "tcgen05.mma.cta_group::1.kind::f16", *rest.get(words[0], [])])
         assert done.exit_code == 2, words

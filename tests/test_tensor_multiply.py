@@ -27,7 +27,8 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.cell_runs import places, runs
 from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import kernels
-from tcprobe.probes.tensor_multiply_images import REGION
+from tcprobe.probes.slots import unpack
+from tcprobe.probes.tensor_multiply_images import COLUMNS, FIRST, REGION, REGIONS
 from tcprobe.run.doctor import new_words
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.selection import select
@@ -163,6 +164,25 @@ def test_operands_of_every_kind_anywhere(id_, seed):
     assert concluded(experiment, core).held == held_by(core, experiment)
 
 
+class Strict(Core):
+    """It takes no metadata that PTX does not define: of tf32 two values of four bits, of others six."""
+
+    def run(self, launches):
+        for launch in launches:
+            sized, first = launch.kernel.op.instruction, REGIONS["e"] - FIRST
+            words = launch.inputs[3].view(np.uint32).reshape(-1, COLUMNS)[:, first : first + REGION]
+            legal = {0x4, 0xE} if sized.kind == "tf32" else {0x4, 0x8, 0x9, 0xC, 0xD, 0xE}
+            assert set(np.unique(unpack(words.copy().view(np.uint8), 4)).tolist()) <= legal
+        return super().run(launches)
+
+
+@pytest.mark.parametrize("kind", ["tf32", "f16", "i8", "mxf4"])
+def test_metadata_are_legal(kind):
+    m = 64 if kind != "mxf4" else 128
+    experiment = ALL[f"tcgen05.mma.sp.cta_group::1.kind::{kind}.e.m{m}n64.selector0"]
+    assert concluded(experiment, machine(experiment, Strict)).held == held_by(machine(experiment), experiment)
+
+
 class Spoilt(Core):
     """One word of an output is another, or all that one launch wrote is missing."""
 
@@ -256,7 +276,7 @@ def texts():
 
 @machine_code.needs_tools
 @pytest.mark.parametrize("target", sorted({t for k in texts().values() for row in ARCHS for t in k.target.every(row)}))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(8)
 def test_they_are_assembled_for_every_target(target):
     """Each of a family and each of an arch, as far as this ptxas knows it."""
     tools, row = machine_code.TOOLS, arch(target.rstrip("af"))

@@ -16,6 +16,7 @@ from tcprobe import emit
 from tcprobe.ask.behind import behind
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.band import band
+from tcprobe.ask.describe import same_layout
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -26,6 +27,7 @@ from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
 from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.findings import every
+from tcprobe.store.folders import layers
 from tcprobe.store.results import published
 
 
@@ -77,7 +79,9 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     inventory.of_a_warp.cache_clear()
     before = inventory.instructions().parts[-1].made
     assert resolve("m16n8k16.row.col.f32.bf16.bf16.f32.a").fragments
-    assert inventory.alike(inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a"))
+    fragment = inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
+    published = layers(None)
+    assert same_layout(fragment, published.choose(fragment, ["sm_90"]).measured, published)
     assert inventory.instructions().parts[-1].made == before
 
 

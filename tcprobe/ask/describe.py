@@ -174,7 +174,7 @@ def provenance(measured: Measurement) -> Json:
 def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
     """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
     layout = measured.tables[fragment.operand].id
-    return [other.id for other in inventory.alike(fragment) if layers.layout(other, measured.arch) == layout]
+    return [id_ for id_ in layers.sharing(layout, measured.arch, fragment) if id_ != fragment.id]
 
 
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:

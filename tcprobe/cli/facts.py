@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from tcprobe.ask.absent import WhyNot
     from tcprobe.cli.requests import ShowAsked
     from tcprobe.cli.showing import ShowView
+    from tcprobe.isa.fragment import Fragment
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
+    from tcprobe.values import Json
 
 MANY = 9  # from so many fragments on, only one of a kind is named
 FAMILY = click.option(
@@ -102,40 +104,47 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     patterns = _in_tensor_memory(_behind(patterns, layers, as_json, show), layers, as_json, show)
     if not patterns:
         return
-    from tcprobe.ask import why
-    from tcprobe.ask.describe import shown as described
-    from tcprobe.cli import printing, showing, terminal
-    from tcprobe.store import lookup, names
-    from tcprobe.store.cell import everywhere, selections
+    from tcprobe.store import names
+    from tcprobe.store.cell import tables_of
 
-    if name and "," in name:
-        if explained:
-            raise UsageError("--why is of one arch, or of all, not of several side by side.")
-        _print_beside(_side_by_side(patterns, several(name), layers), as_json)
-        return
-    chosen, remarks = names.chosen(patterns, name, layers)
+    archs = several(name)
+    if explained and len(archs) > 1:
+        raise UsageError("--why is of one arch, or of all, not of several side by side.")
+    chosen, remarks = names.chosen(patterns, archs[-1], layers)
     told(*remarks)
-    tables = {fragment: everywhere(fragment, name, layers) for fragment in chosen}
-    without = sum(not cells for cells in tables.values())
-    if without == len(chosen):
-        raise lookup.no_table(chosen[0], name, layers)
-    shown = [
-        one
-        for fragment, cells in tables.items()
-        for cell in cells
-        for one in selections(cell, selector if fragment.selectors or len(chosen) == 1 else None)
-    ]
+    if len(archs) > 1:
+        _print_beside(_side_by_side(chosen, archs, layers), as_json)
+        return
+    cells, without = tables_of(chosen, name, selector, layers)
+    _print(cells, view, as_json, explained)
+    if without:
+        click.echo(f"{len(without)} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+
+
+def _print(cells: Sequence[Cell], view: ShowView, as_json: bool, explained: bool) -> None:
+    """Tables as JSON, as what they rest on, or in words and pictures."""
     if as_json:
-        for cell in shown:
-            click.echo(json.dumps(described(cell) | ({"why": why.to_json(cell)} if explained else {})))
+        from tcprobe.ask.describe import shown
+
+        for cell in cells:
+            click.echo(json.dumps(shown(cell) | (_why(cell) if explained else {})))
     elif explained:
-        for cell in shown:
+        from tcprobe.ask import why
+        from tcprobe.cli import printing
+
+        for cell in cells:
             printing.reasons(cell, why.lines(cell))
     else:
+        from tcprobe.cli import showing, terminal
+
         with terminal.paged(any(view)):
-            showing.show(shown, view)
-    if without:
-        click.echo(f"{without} more fragments have no table here; `tcprobe why-not` says why.", err=True)
+            showing.show(cells, view)
+
+
+def _why(cell: Cell) -> Json:
+    from tcprobe.ask import why
+
+    return {"why": why.to_json(cell)}
 
 
 def _drawings(show: ShowAsked, without: str | None) -> ShowView:
@@ -163,15 +172,13 @@ def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool
 
 
 def _side_by_side(
-    patterns: Sequence[str], archs: Sequence[str | None], layers: Layers
+    chosen: Sequence[Fragment], archs: Sequence[str | None], layers: Layers
 ) -> Iterator[tuple[list[Cell], list[str]]]:
     """Of each fragment its tables on several archs, and words on those that have none."""
     from tcprobe.isa.arch import arch as arch_row
-    from tcprobe.store import lookup, names
+    from tcprobe.store import lookup
     from tcprobe.store.cell import find
 
-    chosen, remarks = names.chosen(patterns, archs[-1], layers)
-    told(*remarks)
     for fragment in chosen:
         cells, missing = [], []
         for at in archs:

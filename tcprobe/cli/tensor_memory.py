@@ -73,9 +73,11 @@ def require_none(params: Mapping[str, object]) -> None:
 
 def meant(name: str) -> MemoryOperand | None:
     """The operand in tensor memory that a name means; None where it means something else."""
+    if "tcgen05" not in name.lower():
+        return None
     from tcprobe.ask.tensor_memory import operand
 
-    return operand(name) if "tcgen05" in name.lower() else None
+    return operand(name)
 
 
 def form(name: str) -> Instruction | None:

@@ -41,7 +41,10 @@ def fit(table: Table) -> Fit:
     layout = fit_layout(table)
     if isinstance(layout, Layout):
         return Fit(LINEAR, {name: _sized(_linear(layout, name), table) for name in table.outputs}, layout, None)
-    formulas = {name: one and _sized(one, table) for name in table.outputs for one in [_one(table, name)]}
+    from tcprobe.fit.boolean import boolean_formula
+
+    found = {name: boolean_formula(table, name) for name in table.outputs}
+    formulas = {n: _sized(one, table) if one and proven(one, table, n) else None for n, one in found.items()}
     verdict = NONE if None in formulas.values() else BOOLEAN
     return Fit(verdict, formulas, None, layout)
 
@@ -63,16 +66,3 @@ def _linear(layout: Layout, name: str) -> Formula:
     """Proven already: `fit_layout` has compared the layout with every slot."""
     images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
     return linear_formula(images, layout.origin[name], layout.space.names)
-
-
-def _one(table: Table, name: str) -> Formula | None:
-    """One output by itself: it may be linear though others are not."""
-    alone = table.with_values({name: table.values[name]})
-    layout = fit_layout(alone)
-    if isinstance(layout, Layout):
-        formula: Formula | None = _linear(layout, name)
-    else:
-        from tcprobe.fit.boolean import boolean_formula
-
-        formula = boolean_formula(table, name)
-    return formula if formula is not None and proven(formula, table, name) else None

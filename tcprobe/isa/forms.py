@@ -36,7 +36,7 @@ class Forms(Mapping[str, Instruction]):
         opcode: str | None = None,
     ) -> None:
         self.families, self.threads, self._opcode = families, threads, opcode
-        self._stems, self._state = stems, makers
+        self.stems, self._state = stems, makers
         self._made: dict[str, Instruction] = {}
 
     @cached_property
@@ -61,7 +61,7 @@ class Forms(Mapping[str, Instruction]):
 
     def begins(self, id_: str) -> bool:
         """Whether an id begins as theirs do."""
-        return id_.startswith(self._stems)
+        return id_.startswith(self.stems)
 
     def meant_by(self, pattern: str) -> bool:
         """Whether a name, a shortened one or one with * and ? can mean one of them: it must say the opcode."""

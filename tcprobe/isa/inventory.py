@@ -12,7 +12,7 @@ What a name means of it is in `names`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 
@@ -105,36 +105,37 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
     return MappingProxyType(by_experiment)
 
 
-def alike(wanted: Fragment) -> list[Fragment]:
-    """Other fragments with as many rows, columns, products and elements a thread: those that may have its layout."""
-    size = (wanted.rows, wanted.cols, wanted.elements)
-    lengths = frozenset(size[:2]) if wanted.role in WHOLE else frozenset[int]()
-    return [
-        fragment for fragment in _of_size(wanted.threads, lengths, wanted.products, size) if fragment.id != wanted.id
-    ]
+def may_hold(wanted: Fragment, experiments: Iterable[str]) -> Iterator[str]:
+    """Of some experiments those whose tables may be as that of `wanted`: by their threads, and the shape in the id."""
+    stems = tuple(stem for forms in instructions().parts if forms.threads == wanted.threads for stem in forms.stems)
+    for experiment in (id_ for id_ in experiments if id_.startswith(stems)):
+        m, n, k = map(int, shape.groups()) if (shape := _SHAPE.search(experiment)) else (0, 0, 0)
+        sizes = ((m, k), (m, k // 2), (k, n), (m, n))
+        if not shape or wanted.role not in WHOLE or (wanted.rows, wanted.cols) in sizes:
+            yield experiment
 
 
-@cache
-def _of_size(threads: int, lengths: frozenset[int], products: int, size: tuple[int, int, int]) -> tuple[Fragment, ...]:
-    """All fragments of so many rows, columns and elements a thread, of instructions that have these lengths."""
-    by_id = {
-        fragment.id: fragment
-        for row in _of_like_shape(threads, lengths)
-        if row.products == products
-        for operand in row.operands
-        if (operand.rows, operand.cols, operand.elements) == size
-        for fragment in (row.fragment(operand.name),)
-    }
-    return tuple(by_id.values())
+def ids_of(operands: Mapping[str, Sequence[str]]) -> list[str]:
+    """Ids of the fragments whose tables are those operands of experiments, in the order of the rows."""
+    parts = (part for part in instructions().parts if any(map(part.begins, operands)))
+    return [id_ for part in parts for id_ in _ids_in(part, operands)]
 
 
-def _of_like_shape(threads: int, lengths: frozenset[int]) -> Iterator[Instruction]:
-    """The instructions that may have such an operand; those that cannot, by the shape in their id, are not made."""
-    for forms in (one for one in instructions().parts if one.threads == threads):
-        for id_ in forms:
-            m, n, k = map(int, named.groups()) if (named := _SHAPE.search(id_)) else (0, 0, 0)
-            if not named or lengths <= {m, n, k, k // 2}:
-                yield forms[id_]
+def _ids_in(forms: Forms, operands: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """To make hundreds of forms would take as long as all else: only multiplies that share what is loaded are made."""
+    if "wmma" not in forms.families:
+        for id_ in (id_ for id_ in forms if id_ in operands):
+            yield from (f"{id_}.{operand}" for operand in sorted(operands[id_], key=_written_at))
+        return
+    shapes = {shape[0] for shape in map(_SHAPE.search, operands) if shape}
+    rows = (forms[id_] for id_ in forms if shapes & set(id_.split(".")))
+    held = (fragment for row in rows for fragment in row.spelled)
+    yield from dict.fromkeys(f.id for f in held if f.operand in operands.get(f.experiment, ()))
+
+
+def _written_at(operand: str) -> tuple[int, str]:
+    """Where PTX writes an operand of a multiply: d first; others after a, b and c, by name."""
+    return ("dabc".find(operand) % 5, operand)
 
 
 def users(fragment_id: str) -> tuple[str, ...]:

@@ -136,13 +136,13 @@ def _waited(barrier: int, parity: str, label: str) -> Lines:
     ]
 
 
-def issues(subject: str, target: Target, line: str, group: int = 1, begins: str = "") -> Sequence[Issued]:
+def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[Issued]:
     """The loop of the interval, then those of round trips."""
-    trips = (Issued(subject, target, line, group, count, True, begins) for count in FLIGHTS)
-    return [Issued(subject, target, line, group, begins=begins), *trips]
+    trips = (Issued(subject, needed, line, group, count, True, begins) for count in FLIGHTS)
+    return [Issued(subject, needed, line, group, begins=begins), *trips]
 
 
-def parted(found: Counts, kinds: tuple[str, ...]) -> tuple[Counts, Counts]:
+def parted(loop_opcodes: Counts, endings: tuple[str, ...]) -> tuple[Counts, Counts]:
     """Of a loop's opcodes those of the form, once each, as their names end, and all that stands around them."""
-    each = {o: 1 for o in found if stem(o).startswith("UTC") and stem(o).endswith(kinds)}
-    return each, {o: n for o, n in found.items() if o not in each}
+    each = {o: 1 for o in loop_opcodes if stem(o).startswith("UTC") and stem(o).endswith(endings)}
+    return each, {o: n for o, n in loop_opcodes.items() if o not in each}

@@ -65,13 +65,13 @@ class TensorMemoryCosts(Costs):
     def _type(self) -> str:
         return TYPES.get(self.row.kind or "", NARROWEST)
 
-    def _line(self, held: Held) -> str:
+    def _line(self, a_place: Held) -> str:
         """The instruction; scales are for 32 elements each, or for 16."""
         name = tensor_memory.spelled(self.row)
         if self.scale.endswith(SIXTEENTHS):
             name = name.replace(tensor_memory.BLOCK, ".block16")
         given = tensor_memory.operands(self.row).replace("%bdesc", "%db").replace("%idesc", "%word4")
-        return f"{name} {given.replace('%adesc', '%da' if held == 'shared' else '[%ta]')};"
+        return f"{name} {given.replace('%adesc', '%da' if a_place == 'shared' else '[%ta]')};"
 
     @property
     def loops(self) -> Sequence[tuple[Held, Issued]]:

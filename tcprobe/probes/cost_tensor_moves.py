@@ -188,10 +188,10 @@ class TensorMoveCosts(Costs):
             refused=numbers.refused,
         )
 
-    def _parted(self, found: Counts) -> tuple[Counts, Counts]:
+    def _parted(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
         """The opcode of the move, and what stands around it: waits."""
-        each = {o: 1 for o in found if stem(o) == OPS[self._op]}
-        return each, {o: n for o, n in found.items() if o not in each}
+        each = {o: 1 for o in loop_opcodes if stem(o) == OPS[self._op]}
+        return each, {o: n for o, n in loop_opcodes.items() if o not in each}
 
 
 def _renamed(text: str, old: str, new: str) -> str:

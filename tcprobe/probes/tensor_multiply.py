@@ -212,7 +212,7 @@ def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     coded = images.coded(sized, "e", 4, FIRST_HALF, LAST_HALF)
     apart = images.in_tensor(sized)
     first = images.REGIONS["e"] - images.FIRST
-    apart[..., first : first + images.REGION] = FIELDS_APART * 0x11111111
+    apart[..., first : first + images.REGION] = (FIELDS_APART if bits < 4 else FIRST_HALF) * 0x11111111
     memory = np.concatenate([coded, apart[None]])
     chunk, inside = np.divmod(np.arange(sized.k), whole)
     row, col = np.indices(parts_of_d.shape)

@@ -38,8 +38,8 @@ SOME_N = (64, 96, 128, 256)
 SOURCE_BYTES = 8 << 10  # of the image that tcgen05.cp copies from
 
 
-def _body(rows: int, cols: int, bits: int, held: Ints) -> Body:
-    places = [(row, col, cta, lane, bit) for row, col, cta, lane, bit in held.tolist()]
+def _body(rows: int, cols: int, bits: int, held_rows: Ints) -> Body:
+    places = [(row, col, cta, lane, bit) for row, col, cta, lane, bit in held_rows.tolist()]
     return Body(rows, cols, bits, [run[:] for run in runs(places)])
 
 

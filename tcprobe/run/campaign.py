@@ -26,7 +26,7 @@ from tcprobe.run.backend import Device
 from tcprobe.run.drafts import Drafts
 from tcprobe.run.origin import Probe, kind_of, known
 from tcprobe.run.process import sass_worker
-from tcprobe.run.selection import select
+from tcprobe.run.selection import in_words, select
 from tcprobe.store import findings
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding
@@ -142,7 +142,7 @@ class Campaign:
         """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
         wanted, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise UsageError(f"what is asked for, {self._wanted}, is measured on a GPU, not read from machine code.")
+            raise UsageError(f"{self._asked_for} are measured on a GPU, not read from machine code.")
         if live is None:
             return None
         try:
@@ -154,9 +154,8 @@ class Campaign:
             return None
 
     @property
-    def _wanted(self) -> str:
-        """What findings of other kinds are asked for, in words."""
-        return self.request.family or ", ".join(self.request.patterns)
+    def _asked_for(self) -> str:
+        return in_words(self.request.patterns, self.request.family)
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
@@ -249,7 +248,7 @@ class Campaign:
         """Measure what a device has of each kind; UsageError where it has nothing of it at all."""
         there = [one for one in chosen if not isinstance(one, Dialogue) or one.target.on(arch.arch(device.arch))]
         if not there:
-            raise UsageError(f"{device.arch} has nothing of {self._wanted}.")
+            raise UsageError(f"{device.arch} has no {self._asked_for}.")
         for kind in dict.fromkeys(map(kind_of, there)):
             with ExitStack() as stack:
                 session = live if not self.reports else stack.enter_context(runner.Session(live.worker))

@@ -22,7 +22,7 @@ from tcprobe.run.campaign import Request
 from tcprobe.run.fleet_jobs import FleetJob, JobKey, continued, decoded, findings_of, jobs
 from tcprobe.run.fleet_worker import Offer, RunAnswer, offer, single_run
 from tcprobe.run.merge import Conflict, Known, measured, take
-from tcprobe.run.selection import select
+from tcprobe.run.selection import in_words, select
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 
@@ -247,6 +247,6 @@ def _checked(request: Request) -> Request:
     """The request; of findings that only a GPU shows, of GPUs. UsageError where it means nothing, or cannot be."""
     only_live = all(isinstance(one, Dialogue) for one in select(request.patterns, request.family))
     if only_live and request.method == "sass":
-        asked_for = request.family or ", ".join(request.patterns)
-        raise UsageError(f"what is asked for, {asked_for}, is measured on a GPU, not read from machine code.")
+        asked_for = in_words(request.patterns, request.family)
+        raise UsageError(f"{asked_for} are measured on a GPU, not read from machine code.")
     return Request(**(vars(request) | {"method": "live"})) if only_live else request

@@ -36,6 +36,11 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
     return chosen
 
 
+def in_words(patterns: Sequence[str], family: str | None) -> str:
+    """What a run of dialogues alone is asked for."""
+    return f"findings of {family}" if family else f"places in tensor memory of {', '.join(patterns)}"
+
+
 def _of_subjects(kind: str, patterns: Sequence[str]) -> list[Probe]:
     """The experiments of a kind whose subjects match; UsageError where a pattern matches none."""
     every = dialogues(kind)

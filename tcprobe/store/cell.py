@@ -286,6 +286,25 @@ def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     return cells
 
 
+def tables_of(
+    fragments: Sequence[Fragment], name: str | None, selector: int | None, layers: Layers
+) -> tuple[list[Cell], list[Fragment]]:
+    """The tables of fragments `everywhere`, those of each selector or of one, and the fragments that have none.
+
+    UsageError where none of them has a table. Of several fragments `selector` counts for those that one changes.
+    """
+    tables = {fragment: everywhere(fragment, name, layers) for fragment in fragments}
+    without = [fragment for fragment, cells in tables.items() if not cells]
+    if len(without) == len(tables):
+        raise lookup.no_table(fragments[0], name, layers)
+    return [
+        one
+        for fragment, cells in tables.items()
+        for cell in cells
+        for one in selections(cell, selector if fragment.selectors or len(tables) == 1 else None)
+    ], without
+
+
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
     """As `find`, but for "all" on every arch that has a measurement."""
     if name != "all":

@@ -19,14 +19,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tcprobe.errors import DataError
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
@@ -87,7 +88,8 @@ class Layers:
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
-        self._layouts: dict[tuple[str, str, str], str | None] = {}  # by experiment, operand and arch
+        self._layouts: dict[tuple[str, str], Mapping[str, str]] = {}  # ids by experiment and arch
+        self._sharing: dict[tuple[str, str], list[str]] = {}  # by layout and arch
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
         self._groups = tuple(dict.fromkeys(layer.group for layer in self.layers))
 
@@ -134,11 +136,8 @@ class Layers:
 
     def _strongest(self, fragment: Fragment, first: Found) -> Found:
         """Of what stands beside `first` in its folder, by the same method: the table that most kinds of GPUs show."""
-        beside = [
-            f
-            for f in self.tables(fragment, [first.measured.arch])
-            if (f.group, f.measured.method) == (first.group, first.measured.method)
-        ]
+        like = (first.group, first.measured.method)
+        beside = [f for f in self.tables(fragment, [first.measured.arch]) if (f.group, f.measured.method) == like]
         by_table: dict[str, set[str]] = {}
         for one in beside:
             by_table.setdefault(one.table(fragment).id, set()).add(witness(one.measured))
@@ -165,22 +164,33 @@ class Layers:
 
     def layout(self, fragment: Fragment, arch: str) -> str | None:
         """The layout id of the table that counts on an arch, None if there is none. Quick where it is published."""
-        key = (fragment.experiment, fragment.operand, arch)
-        if key not in self._layouts:
-            self._layouts[key] = self._layout(fragment, arch)
-        return self._layouts[key]
+        return self._named(fragment.experiment, arch).get(fragment.operand)
 
-    def _layout(self, fragment: Fragment, arch: str) -> str | None:
-        for layer, name, method in self._places([arch]):
-            if layer.name == PUBLISHED:
-                layout = layer.results.named_layouts(name, method, fragment.experiment).get(fragment.operand)
-            else:
-                measurement = self._read(layer, (name, method, fragment.experiment))
-                tables = measurement.tables if measurement else {}
-                layout = tables[fragment.operand].id if fragment.operand in tables else None
-            if layout:
-                return layout
-        return None
+    def sharing(self, layout: str, arch: str, fragment: Fragment) -> list[str]:
+        """Ids of the fragments whose table that counts on an arch has a layout, as that of `fragment` has."""
+        if (layout, arch) not in self._sharing:
+            mentioning = {
+                experiment
+                for layer, name, method in self._places([arch])
+                for experiment in inventory.may_hold(fragment, self._experiments(layer, name, method))
+                if layer.results.mentions(layout, name, method, experiment)
+            }
+            operands = {e: [o for o, id_ in self._named(e, arch).items() if id_ == layout] for e in mentioning}
+            self._sharing[layout, arch] = inventory.ids_of(operands)
+        return self._sharing[layout, arch]
+
+    def _named(self, experiment: str, arch: str) -> Mapping[str, str]:
+        """Layout ids by operand of the tables of an experiment that count on an arch."""
+        if (experiment, arch) not in self._layouts:
+            places = ((layer, (name, method, experiment)) for layer, name, method in self._places([arch]))
+            self._layouts[experiment, arch] = ChainMap(*(self._in_file(*place) for place in places))
+        return self._layouts[experiment, arch]
+
+    def _in_file(self, layer: Layer, key: tuple[str, str, str]) -> dict[str, str]:
+        if layer.name == PUBLISHED:
+            return layer.results.named_layouts(*key) if self._may_have(layer, key) else {}
+        measurement = self._read(layer, key)
+        return {operand: table.id for operand, table in measurement.tables.items()} if measurement else {}
 
     def multiply(self, name: str, like: Measurement) -> Measurement | None:
         """The measurement of a multiply on the arch and by the method of another; None if it was not measured."""
@@ -239,8 +249,7 @@ class Layers:
         keys = [Key(kind, arch, method, subject) for method in METHODS]
 
         def read(results: Results) -> Finding | None:
-            saved = (read_finding(results, key) for key in keys)
-            return next((one for one in saved if one and one.status == "measured"), None)
+            return next((f for key in keys if (f := read_finding(results, key)) and f.status == "measured"), None)
 
         nearest = next(self.documents(arch, f"{kind} {subject}", read), None)
         return Sourced(*nearest) if nearest else None
@@ -261,15 +270,19 @@ class Layers:
 
     def _may_have(self, layer: Layer, key: tuple[str, str, str]) -> bool:
         """Whether there can be such a file: a folder is listed once that many are looked for in it."""
-        arch, method, experiment = key
-        place = (layer.name, arch, method)
-        if place in self._listed:
-            return experiment in self._listed[place]
+        place = (layer.name, *key[:2])
         self._looked[place] += 1
         if self._looked[place] == MANY:
             with suppress(DataError):  # which reading says again, of each file
-                self._listed[place] = frozenset(layer.results.experiments(arch, method))
-        return place not in self._listed or experiment in self._listed[place]
+                self._experiments(layer, *key[:2])
+        return place not in self._listed or key[2] in self._listed[place]
+
+    def _experiments(self, layer: Layer, arch: str, method: str) -> frozenset[str]:
+        """What is saved in a folder."""
+        place = (layer.name, arch, method)
+        if place not in self._listed:
+            self._listed[place] = frozenset(layer.results.experiments(arch, method))
+        return self._listed[place]
 
     def _trusted(self, layer: Layer, key: Place, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""

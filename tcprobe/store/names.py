@@ -20,7 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import Meaning
 from tcprobe.store import lookup
-from tcprobe.store.cell import Cell, cell, find, find_operands, operands
+from tcprobe.store.cell import Cell, find, find_operands, operands
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
 
@@ -58,13 +58,12 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
     """
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
-    if len(candidates) == 1:
-        return Meant(cell(candidates[0], arch_name, layers))
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if not tables:
         raise lookup.no_table(candidates[0], arch_name, layers)
     first = _agreed(name, "fragments", tables)
-    return Meant(next(iter(tables[first].values())), _note(name, "fragments", tables))
+    note = _note(name, "fragments", tables) if len(candidates) > 1 else None
+    return Meant(next(iter(tables[first].values())), note)
 
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, Operands, str | None]:
@@ -88,9 +87,10 @@ def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tu
 
 def _chosen(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
     meaning = resolve(name, layers)
-    rows, candidates = meaning.instructions, meaning.some_fragments
-    if len(candidates) == 1 or len(rows) == 1 or any(c in name for c in "*?["):
+    candidates = meaning.some_fragments
+    if len(candidates) == 1 or any(c in name for c in "*?[") or len(meaning.instructions) == 1:
         return candidates, None
+    rows = meaning.instructions
     if rows and all(row.multiplies_registers for row in rows):
         row, _, note = multiply(name, arch_name, layers)
         return [inventory.fragment(fragment.id) for fragment in row.fragments], note

@@ -55,6 +55,7 @@ class Results:
         self._lowerings: dict[str, Json | None] = {}
         self._runs: list[Results] | None = None
         self._named: dict[tuple[str, str, str], dict[str, str]] = {}
+        self._bytes: dict[tuple[str, str, str], bytes] = {}
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
         """Where a measurement is stored."""
@@ -127,13 +128,23 @@ class Results:
         """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
         key = (arch, method, experiment)
         if key not in self._named:
-            try:
-                raw = files.read(self._place(*key)) or b""
-            except DataError:
-                raw = b""
+            raw = self._raw(key)
             match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
             self._named[key] = dict(_NAMED_LAYOUT.findall(match[1])) if match else {}
         return self._named[key]
+
+    def mentions(self, layout: str, arch: str, method: str, experiment: str) -> bool:
+        """Whether a measurement's file has a layout id anywhere: quick, and true of all that `named_layouts` has."""
+        return layout.encode() in self._raw((arch, method, experiment))
+
+    def _raw(self, key: tuple[str, str, str]) -> bytes:
+        """The bytes of a measurement's file, none where there is none."""
+        if key not in self._bytes:
+            try:
+                self._bytes[key] = files.read(self._place(*key)) or b""
+            except DataError:
+                self._bytes[key] = b""
+        return self._bytes[key]
 
     def table(self, arch: str, method: str, fragment: Fragment) -> Table | None:
         """A fragment's table by one method, None if there is none."""

@@ -63,7 +63,7 @@ def _form(facts: Facts, instruction: Instruction) -> View:
         ListPart(
             "Operands",
             "operands",
-            f"Sizes are the largest that PTX documents; nothing of it is measured: {instruction.unprobed}.",
+            f"Sizes are the largest that PTX documents; {instruction.unprobed}.",
             HEADS,
             operands,
             held,

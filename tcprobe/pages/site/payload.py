@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tcprobe.fit import fitted
 from tcprobe.isa.fragment import Fragment
@@ -19,11 +19,22 @@ _MADE: dict[str, Json] = {}  # by layout id
 def payload(fact: Fact) -> Json:
     """Of a fact: its fragment, the layouts, and by archs that have both in common which of them on what evidence."""
     by_arch = {arch: known(fact, arch) for arch in fact.cells}
-    different: list[Json] = []
-    for one in by_arch.values():
-        if one not in different:
-            different.append(one)
-    return {**drawn(fact, {arch: different.index(one) for arch, one in by_arch.items()}), "known": different}
+    different = _once(by_arch.values())
+    said = _once(one["verdicts"] for one in different)
+    return {
+        **drawn(fact, {arch: different.index(one) for arch, one in by_arch.items()}),
+        "known": [{**one, "verdicts": said.index(one["verdicts"])} for one in different],
+        "verdicts": said,
+    }
+
+
+def _once(repeated: Iterable[Json]) -> list[Json]:
+    """Each value once, in order."""
+    found: list[Json] = []
+    for one in repeated:
+        if one not in found:
+            found.append(one)
+    return found
 
 
 def drawn(fact: Fact, more: Mapping[str, int]) -> Json:

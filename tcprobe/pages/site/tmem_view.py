@@ -15,6 +15,7 @@ from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import Links
 from tcprobe.references.memory_operand import LANES
+from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
 COLUMNS = 512
@@ -50,15 +51,16 @@ def figures(facts: Facts) -> Iterator[Json]:
     for id_, vector in FORMS:
         form = inventory.instructions()[id_]
         if id_ in facts.bare:
-            yield from (_figure(form, int(m), vector) for m in form.stated["m_values"])
+            yield from (_figure(form, int(m), vector, facts.layers) for m in form.stated["m_values"])
 
 
-def _figure(instruction: Instruction, m: int, vector: int) -> Json:
+def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Json:
     n = max(n for n in map(int, instruction.stated["n_values"]) if n <= MOST_N)
     drawn, start = list[Json](), 0
     ctas = 1
     for operand in operands(instruction):
-        found = _placed(operand, Wanted(m, n, 0, vector if operand.name.startswith("scale") else 0))
+        scales = vector if operand.name.startswith("scale") else 0
+        found = _placed(operand, Wanted(m, n, 0, scales, layers=layers))
         if found is None:
             continue
         regions = list(_regions(found))

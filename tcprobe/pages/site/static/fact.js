@@ -80,7 +80,7 @@ globalThis.tcprobe.page = function factPage() {
 
   /** All that depends on the arch. */
   function provenance() {
-    const { arch } = state, at = data.known[known[arch][1]], layout = layoutOf(arch);
+    const { arch } = state, at = data.known[known[arch][1]], verdicts = data.verdicts[at.verdicts], layout = layoutOf(arch);
     all("[data-layout]").forEach((part) => {
       part.hidden = part.dataset.layout !== layout.id;
       if (part.dataset.as) all("pre", part).forEach((pre) => {
@@ -93,10 +93,10 @@ globalThis.tcprobe.page = function factPage() {
     one("#evidence").textContent = arch + ": " + at.evidence + ".";
     one("#numbering").textContent = at.numbering;
     one("#emulated").textContent = data.emulated[arch] || "";
-    one("#verdicts").hidden = !at.verdicts.length;
-    one("#stated").hidden = Boolean(at.verdicts.length);
+    one("#verdicts").hidden = !verdicts.length;
+    one("#stated").hidden = Boolean(verdicts.length);
     one("#stated").textContent = at.measured ? "No source that tcprobe knows says anything of it." : "The table is a reference's own statement; nobody measured it there: " + at.evidence + ".";
-    one("#verdicts tbody").replaceChildren(...at.verdicts.map(verdict));
+    one("#verdicts tbody").replaceChildren(...verdicts.map(verdict));
     one("#made").replaceChildren(...at.made.map(([key, value]) => row(make("th", key), make("td", value))));
     one("#again").textContent = at.command.replaceAll("{arch}", arch);
     one("#of-arch").href = home + "a/" + arch + ".html";

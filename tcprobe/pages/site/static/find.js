@@ -272,7 +272,7 @@
     return found.id.includes("nNk") ? shrunk(layout, found.id, Number(n || 8)) : layout;
   }
 
-  const search = Object.assign(root.tcprobe ? root.tcprobe.search : {}, { find, entry, layoutOn });
+  const search = Object.assign((root.tcprobe && root.tcprobe.search) || {}, { find, entry, layoutOn });
   root.tcprobe = Object.assign(root.tcprobe || {}, { search });
   if (typeof document === "undefined") return;
 
