@@ -12,7 +12,7 @@ import pytest
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch, runs
 from tcprobe.isa.target import Target
-from tcprobe.probes import experiments, move_kernels, multiply, wmma
+from tcprobe.probes import dialogues, experiments, move_kernels, multiply, wmma
 from tcprobe.probes.compiler_log import blame, errors_by_line
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import module
@@ -98,7 +98,8 @@ def test_a_gpu_compiles_what_its_arch_does_not_have_apart(monkeypatch):
         for name in ("mma_m16n8k32_row_col_kind_f8f6f4_f32_e2m1_e2m1_f32", "ldmatrix_m16n16_x1_trans_shared_b8")
     )
     gpu, texts = Gpu.__new__(Gpu), []
-    gpu._arch, gpu._compilers, gpu._raw, gpu._timed_code = arch("sm_100"), ThreadPoolExecutor(1), {}, {}
+    gpu._compilers = gpu._readers = ThreadPoolExecutor(1)
+    gpu._arch, gpu._raw, gpu._timed_code = arch("sm_100"), {}, {}
     monkeypatch.setattr(gpu, "_load_module", lambda ks: texts.append(module(ks, gpu._arch)))
     assert gpu.load([kind, move]) == {}
     assert [text.splitlines()[1] for text in texts] == [".target sm_100a", ".target sm_100"]
@@ -181,3 +182,12 @@ def test_blame_of_the_header_falls_on_the_highest_version():
     assert list(blame(log, group)) == [group[1].name]
     assert "needs PTX 8.7" in blame(log, group)[group[1].name]
     assert blame("something else went wrong", group) == {}
+
+
+def test_one_target_has_what_two_kernels_need():
+    """tcgen05.shift is for sm_103a alone, tcgen05.ld for a family, ld.red for another: sm_103a has all of them."""
+    ids = ("tcgen05.ld.32x32b.x1", "tcgen05.shift.cta_group::1.down", "tcgen05.ld.red.32x32b.x2")
+    forms = (dialogues("cost")[id_] for id_ in ids)
+    both = [kernel for form in forms for kernel in form.kernels()]
+    assert module(both, arch("sm_103")).splitlines()[1] == ".target sm_103a"
+    assert module(both[:1], arch("sm_103")).splitlines()[1] == ".target sm_100f"
