@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -34,13 +34,6 @@ from tcprobe.probes.wgmma_op import Warpgroup, behind
 FROM_MEMORY = 1
 LEGAL = 0x4  # four bits of metadata that every form takes: the first units of a chunk
 SATFINITE = ".satfinite"
-
-
-class Computes(Protocol):
-    """What an emulated core must know to compute: the model of each form."""
-
-    def computed(self, instruction: Instruction, operand_bits: tuple[Bits, ...], satfinite: bool) -> Bits:
-        """D's bits, of A (images, products, m, stored k), B (.., n, stored k) and C (.., m, n), then scales if any."""
 
 
 @dataclass(frozen=True)
