@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import venv
@@ -110,7 +111,8 @@ def elsewhere(tmp_path_factory):
 
 
 def put(packages, text, version="7.5"):
-    """A package in the place of tensor-layouts."""
+    """A package in the place of tensor-layouts; of one that was there within the same second Python has compiled text."""
+    shutil.rmtree(packages / "__pycache__", ignore_errors=True)
     (packages / "tensor_layouts.py").write_text(text)
     about = packages / "tensor_layouts-1.dist-info"
     about.mkdir(exist_ok=True)

@@ -49,9 +49,11 @@ class Sink:
 
 
 def test_texts_of_a_dialogue_go_with_its_plan():
+    shared = dialogues(KIND)[MMA]
+    before = set(vars(shared))
     plan = planned(KIND, MMA)
     assert plan.kernels
-    assert "_made" not in vars(dialogues(KIND)[MMA])
+    assert set(vars(shared)) == before
     gone = weakref.ref(plan.experiment)
     del plan
     gc.collect()

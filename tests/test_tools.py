@@ -302,5 +302,5 @@ def test_set_up_says_what_cannot_be_run(tmp_path):
 def test_doctor_says_what_a_gpu_would_add():
     """By what is published: nothing of sm_90, all tables of sm_100, loads and stores of tensor memory among them."""
     assert new_words(arch("sm_90")).startswith("nothing: every table of sm_90")
-    assert "tcgen05 10" in new_words(arch("sm_100"))
+    assert "tcgen05 84" in new_words(arch("sm_100"))
     assert "tcgen05" not in new_words(arch("sm_120"))

@@ -1,8 +1,7 @@
 """What an emulator does in place of the kernels of tcgen05.mma and tcgen05.cp, with operands wherever it likes.
 
 A and B in shared memory are read by their descriptors. Where an operand has several places, products of D[r][c] take
-one by the part of the
-rows and of the columns that r and c are in.
+one by the part of the rows and of the columns that r and c are in.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class _Emulated:
         sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in plan_words[:3])
         memory = self.memory[of_t]
         most = max([1, *(places.shape[2] for name, places in self.places.items() if name != "d")])
-        inputs = [self._inputs(of_a, memory, copy) for copy in range(most)]
+        inputs = [self._inputs(of_a, memory, copy / most) for copy in range(most)]
         keys = [b"".join(each.tobytes() for each in one) for one in inputs]
         made = {
             key: self._product(self.shared["b"][of_b], *one)
@@ -101,18 +100,18 @@ class _Emulated:
         cta, lane, bit = np.moveaxis(self.places["d"], 3, 0)
         lane_words.view(word)[cta, lane, bit // (8 * d.itemsize)] = d.view(word)[:, :, None]
 
-    def _inputs(self, of_a: int, tensor_words: Array, copy: int) -> tuple[Array, ...]:
-        """A, the k that its elements meet, and both scales, by the copy of that number of each, counted around."""
+    def _inputs(self, of_a: int, tensor_words: Array, share: float) -> tuple[Array, ...]:
+        """A, the k that its elements meet, and both scales, by the copy of each that lies at that share of its copies."""
         sized = self.sized
         a = (
-            self._read("a", tensor_words, copy, sized.bits) == sized.one
+            self._read("a", tensor_words, share, sized.bits) == sized.one
             if self.op.a_in_tensor
             else self.shared["a"][of_a]
         )
         met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
         if "e" in sized.names:
-            met = self._met(self._read("e", tensor_words, copy, sized.chunk[3]))
-        return a, met, *(self._scale(name, tensor_words, copy) for name in ("scale_a", "scale_b") if sized.vector)
+            met = self._met(self._read("e", tensor_words, share, sized.chunk[3]))
+        return a, met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
 
     def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
         """M x N."""
@@ -130,10 +129,10 @@ class _Emulated:
         product: Array = dense @ weighed
         return product
 
-    def _read(self, name: str, tensor_words: Array, copy: int, bits: int) -> Ints:
+    def _read(self, name: str, tensor_words: Array, share: float, bits: int) -> Ints:
         """Elements of an operand in tensor memory."""
         places = self.places[name]
-        cta, lane, bit = np.moveaxis(places[:, :, copy % places.shape[2]], 2, 0)
+        cta, lane, bit = np.moveaxis(places[:, :, int(share * places.shape[2])], 2, 0)
         words = tensor_words[cta, lane, REGIONS[name] - FIRST + bit // CELL]
         found: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
         return found
@@ -146,9 +145,9 @@ class _Emulated:
         met: Ints = stored // kept * whole + position * span + stored % span
         return met
 
-    def _scale(self, name: str, tensor_words: Array, copy: int) -> Array:
+    def _scale(self, name: str, tensor_words: Array, share: float) -> Array:
         """Factors one and two."""
-        patterns = self._read(name, tensor_words, copy, BYTE)
+        patterns = self._read(name, tensor_words, share, BYTE)
         return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
 
 
