@@ -61,6 +61,7 @@ def test_its_tables_are_shown_and_asked(results):
     )
 
 
+@pytest.mark.full
 def test_a_result_is_traced_through_its_metadata(results):
     table = json.loads(tcprobe("show", f"{FORM}.e", "--selector", 1, "--json", "--results", results))
     found = json.loads(tcprobe("trace", FORM, "--row", 3, "--col", 5, "--selector", 1, "--json", "--results", results))

@@ -111,7 +111,7 @@ def elsewhere(tmp_path_factory):
 
 
 def put(packages, text, version="7.5"):
-    """A package in the place of tensor-layouts; of one that was there within the same second Python has compiled text."""
+    """A package in the place of tensor-layouts, and no compiled text of one from the same second."""
     shutil.rmtree(packages / "__pycache__", ignore_errors=True)
     (packages / "tensor_layouts.py").write_text(text)
     about = packages / "tensor_layouts-1.dist-info"

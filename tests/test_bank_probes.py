@@ -46,8 +46,8 @@ def tools():
     return toolchain.find()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ARCHS)
-@pytest.mark.sampled(3)
 def test_ptxas_keeps_every_access(name, tools):
     """As many as are written, or whole multiples where it unrolls the loop; none merged, widened or split."""
     kernels = {row.name: banks.kernel(row) for row in accesses().values()}

@@ -96,6 +96,7 @@ def test_the_strongest_method_counts_then_the_nearest_folder_then_the_newest_arc
     assert mine == min(keys, default=None)
 
 
+@pytest.mark.full
 def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
     """show, where, emit, compare, diff, pages and why-not all take the machine code's table beside it."""
     results = Results(tmp_path / "r")

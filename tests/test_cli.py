@@ -136,6 +136,7 @@ def test_why_not():
     assert "nothing is in the way" in tcprobe("why-not", "wmma.m16n16k16.d.f32", "--arch", "sm_80", *RESULTS).stdout
 
 
+@pytest.mark.full
 def test_fit_prints_c_sympy_and_latex():
     folder = str(published().root)
     c = tcprobe("fit", folder).stdout

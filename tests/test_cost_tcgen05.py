@@ -160,7 +160,7 @@ def test_a_model_of_copies_is_read_back(id_):
     assert [trip.bytes for trip in found.round_trip] == [4 * rows * columns * n for n in FLIGHTS]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.full
 @pytest.mark.parametrize("change", [emptied, halved, hoisted], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("id_", [*SOME, SPARSE, "tcgen05.ld.16x256b.x4", "tcgen05.st.32x32b.x8", next(iter(COPIED))])
 def test_no_mutation_gives_a_number(id_, change):

@@ -214,6 +214,7 @@ def long_line():
     return HEAD + ",".join(["0"] * (MOST_BYTES // 2 - 20))
 
 
+@pytest.mark.full
 @linux
 @pytest.mark.parametrize(
     ("make", "words"),
@@ -229,7 +230,6 @@ def long_line():
         (lambda: "9" * MOST_BYTES, "not CSV"),
     ],
 )
-@pytest.mark.sampled(3)
 def test_a_large_file_is_refused_within_seconds_and_600_megabytes(tmp_path, make, words):
     path = tmp_path / "t.csv"
     path.write_text(make())

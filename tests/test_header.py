@@ -168,10 +168,10 @@ def test_gcc_compiles_and_runs_the_host_side(tmp_path, name):
     assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]
 
 
+@pytest.mark.full
 @gcc
 @pytest.mark.parametrize("options", [(), ("-DTCPROBE_ARCH=900",)])
 @pytest.mark.parametrize("name", ["sm_70", "sm_75", "sm_120"])
-@pytest.mark.sampled(6)
 def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
     chosen = [f for f in differing() if f.target.on(arch(name))] + [f for f in MATRICES if name in known()[f]][::11]
     done = build(tmp_path, program(chosen, f"tcprobe::{name}"), *STRICT, *options)

@@ -254,7 +254,7 @@ def test_what_can_be_printed_changes_no_code_and_no_data(roots, field):
     put(roots[1], field, "c")
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.full
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
     """The source of the numbers ends a comment's line."""

@@ -192,6 +192,7 @@ def test_other_majors_of_wgmma_compile(a, b):
     assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "b"), [("bf16", "col"), ("bf16", "row"), ("e4m3", "col")])
 def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
     made = gemm(GemmOptions("sm_90", kind, b=b, cluster=2))

@@ -82,8 +82,8 @@ def test_what_is_missing_is_measured_and_all_of_it_by_force(kind, whole, tmp_pat
     assert gone.read_bytes() == text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", OF_KIND)
-@pytest.mark.sampled(2)
 def test_another_compiler_measures_all_of_it_again(kind, whole, tmp_path):
     folder, (_, subjects) = copied(whole, tmp_path), OF_KIND[kind]
     made = run(folder, kind, compiler="another")
@@ -313,8 +313,8 @@ def test_mistakes_in_the_call(tcprobe, arguments, words):
 # all kinds
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", kinds.names())
-@pytest.mark.sampled(3)
 def test_what_is_published_of_a_kind_has_its_schema(kind):
     found = list(findings.every(published(), kind, "sm_90"))
     for one in found:

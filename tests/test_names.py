@@ -80,6 +80,7 @@ def test_operands_in_shared_memory_are_meant_by_the_same_patterns():
     assert not resolve("wgmma.m64n24k16.f32.bf16.[cd]").shared
 
 
+@pytest.mark.full
 @given(st.text(max_size=60))
 def test_any_name_is_understood_or_refused(text):
     with suppress(UsageError):

@@ -60,6 +60,7 @@ def test_spoiled_print_outs_are_read_or_refused(tmp_path, name, data):
         assert PLACE.search(refusal) or "no element" in refusal or "nothing" in refusal
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,7 +79,6 @@ def test_spoiled_print_outs_are_read_or_refused(tmp_path, name, data):
     ],
     ids=range(12),
 )
-@pytest.mark.sampled(4)
 def test_hostile_sizes_end_soon(text, write):
     read_or_refusal(write(text))
 

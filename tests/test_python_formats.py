@@ -125,8 +125,8 @@ def test_numba_builds_metadata(cell):
     assert built == expected(cell, index)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CHECKS)
-@pytest.mark.sampled(2)
 def test_many_fragments_stand_in_one_text(name):
     """Each under a name of its own, which is an identifier whatever PTX's is."""
     fragments = select("mma*", "wmma*.d.*", "wgmma.mma_async*m64n24*.d", "ldmatrix*.d", "movmatrix*")

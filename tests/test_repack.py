@@ -116,6 +116,7 @@ def test_a_spoilt_word_is_noticed(tmp_path):
     assert emitted.tried(tmp_path, [wrong]).wrong == [wrong.of]
 
 
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.parametrize("constant", ["0x64006400u;", "0x63806380u", "0x2c002c00u"])
 def test_a_spoilt_zero_point_is_noticed(tmp_path, constant):
@@ -230,7 +231,7 @@ extern "C" __global__ void kernel{number}(const void* w, unsigned (*out)[{struct
         )
 
 
-@pytest.mark.sampled(35)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_compiler_takes_it_without_a_word(name):
     library = nvrtc.library()

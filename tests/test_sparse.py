@@ -290,6 +290,7 @@ def test_list_has_metadata_with_its_selectors():
     assert (e["selectors"], e["index_bits"], e["role"]) == ([0, 1, 2, 3], 4, "metadata")
 
 
+@pytest.mark.full
 def test_trace_leads_through_the_metadata(saved):
     row = SPARSE[KINDS["f16"]]
     tables = documented(row, 3)
@@ -335,9 +336,9 @@ def test_the_tables_predict_the_structure_that_is_saved(saved):
         assert predicted(SPARSE[KINDS[kind]], found.tables) == found.structure
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 @pytest.mark.parametrize("name", ["sm_89", "sm_90", "sm_120"])
-@pytest.mark.sampled(3)
 def test_what_is_emulated_is_what_becomes_other_opcodes(name):
     device = arch.arch(name)
     rows = [row for row in SPARSE.values() if row.target.on(device)]

@@ -227,6 +227,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("id_", EVERY_KIND)
 @pytest.mark.parametrize("how", SPOILT)
 def test_spoilt_answers_are_noticed(id_, how):
@@ -251,6 +252,7 @@ class Moved(Core):
         return there
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("id_", [id_ for id_ in EVERY_KIND if ".e." not in id_ and ".scale_b." not in id_])
 def test_a_wrong_place_is_seen(id_):
     experiment = ALL[id_]
@@ -274,9 +276,9 @@ def texts():
     return {kernel.name: kernel for one in ALL.values() for kernel in kernels(one)}
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 @pytest.mark.parametrize("target", sorted({t for k in texts().values() for row in ARCHS for t in k.target.every(row)}))
-@pytest.mark.sampled(8)
 def test_they_are_assembled_for_every_target(target):
     """Each of a family and each of an arch, as far as this ptxas knows it."""
     tools, row = machine_code.TOOLS, arch(target.rstrip("af"))
@@ -417,6 +419,7 @@ def gpu(monkeypatch, tmp_path):
     return lambda *arguments, code=0: told("run", *arguments, "--results", tmp_path, code=code)
 
 
+@pytest.mark.full
 def test_one_run_makes_tables_and_places(gpu, tmp_path):
     """Of what it is asked for; again it keeps them, and answers, pages and merging take them."""
     asked = ("tcgen05.ld.16x64b", "tcgen05.cp.32x128b", "tcgen05.st.32x32b.x4.a")

@@ -184,6 +184,7 @@ def test_force_with_a_broken_tool_loses_nothing(measured, tmp_path, program, scr
     assert contents(measured) == before
 
 
+@pytest.mark.full
 def test_what_the_same_ptxas_took_before_it_cannot_refuse(measured, tmp_path):
     before = contents(measured)
     refuses = 'grep -n "wmma.load.a" "$3" | sed "s/:.*//; s/.*/ptxas x, line &; error : no/" >&2; exit 255'

@@ -101,7 +101,7 @@ class _Emulated:
         lane_words.view(word)[cta, lane, bit // (8 * d.itemsize)] = d.view(word)[:, :, None]
 
     def _inputs(self, of_a: int, tensor_words: Array, share: float) -> tuple[Array, ...]:
-        """A, the k that its elements meet, and both scales, by the copy of each that lies at that share of its copies."""
+        """A, the k that its elements meet, and both scales, by the copy of each at that share of its copies."""
         sized = self.sized
         a = (
             self._read("a", tensor_words, share, sized.bits) == sized.one

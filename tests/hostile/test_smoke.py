@@ -106,6 +106,7 @@ def test_formulas_are_evaluated_by_another_evaluator():
         assert csvs.value(formula, lane, 5) == 8 + lane // 4
 
 
+@pytest.mark.full
 def test_enough_inputs():
     counts = {module.CATEGORY: sum(1 for _ in module.cases()) for module in SAMPLE}
     least = {"files": 100, "csv": 150, "paths": 50, "arguments": 150, "texts": 50}
