@@ -5,7 +5,7 @@ Of a slow law a test takes one of:
 - the fixture `sample`: every so many of the cases that the test goes through itself; `whole`: fewer of them
 - `@examples(60)`: Hypothesis tries 60, in a sample a quarter
 - `@pytest.mark.full`: no case, where another test is the law's sample
-- nothing, if a browser opens it: the first of each file, and every 12th after it
+- nothing, if a browser opens it: every 24th of these tests
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from hypothesis import settings
 
 REASON = "runs with --all"
 LEFT_OUT = "cases left out"
-OPENED = 12  # of how many tests of a file that a browser opens one is taken
+OPENED = 24  # of how many tests that a browser opens one is taken
 SHARE = 4  # of how many of Hypothesis's examples one is taken
 
 
@@ -42,16 +42,15 @@ def pytest_collection_modifyitems(items, config):
     for item in items:
         law = item.nodeid.partition("[")[0]
         sampled = item.get_closest_marker("sampled")
-        file = item.nodeid.partition("::")[0]
         opened = "browser" in item.fixturenames
         if (
             item.get_closest_marker("full")
             or (sampled and before[law] % sampled.args[0])
-            or (opened and before[file] % OPENED)
+            or (opened and before["browser"] % OPENED)
         ):
             item.add_marker(pytest.mark.skip(reason=REASON))
         before[law] += 1
-        before[file] += opened
+        before["browser"] += opened
 
 
 def evenly(cases, every):

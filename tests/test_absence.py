@@ -27,6 +27,7 @@ def going_on():
             yield path.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.full
 def test_below_cli_only_these_go_on_after_an_error_of_usage():
     below = {path for path in going_on() if not path.startswith("cli/")}
     assert below == GO_ON.keys()

@@ -107,6 +107,7 @@ def test_copy_atoms_of_cute_are_their_instructions():
             assert row.id == f"{op}.{shape}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", ["30", "0", "-16", "\u00b2", "\u0663\u0662", "16x", "9" * 5000])
 def test_a_vector_size_that_no_form_has_is_refused(size):
     types = "float_e2m1_t, float_e2m1_t, float, float_ue8m0_t"

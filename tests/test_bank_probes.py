@@ -149,6 +149,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "rule"), OTHERS, ids=str)
 def test_a_machine_with_another_rule_is_told_apart(name, rule):
     row = access(name)

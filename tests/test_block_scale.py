@@ -169,6 +169,7 @@ def test_a_byte_that_scales_too_much_is_refused(small):
         experiment.conclude(experiment.decode(launches, [*raw[:-1], mixed.reshape(-1)]), CONTEXT)
 
 
+@pytest.mark.full
 def test_blocks_that_are_no_runs_of_columns_are_numbered_anew():
     """Where A and B are as documented but columns 0 and 63 change places for both, blocks are still found."""
     row = SCALED[KINDS["mxf4", False]]

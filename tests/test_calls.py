@@ -331,6 +331,7 @@ def test_all_lanes_move_matrices_by_the_emitted_addresses(tmp_path):
 # scales
 
 
+@pytest.mark.full
 @gcc
 def test_scales_are_where_the_tables_say(tmp_path):
     cells = [cell for cell in emitted.of_role(Role.SCALE) if cell.fragment.role is Role.SCALE]

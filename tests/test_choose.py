@@ -233,6 +233,7 @@ def test_answers_over_many_tables_name_their_sources(local, arguments):
             assert set(of["source"].split(", ")) <= {"published", "results"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [

@@ -89,7 +89,7 @@ def once(_):
     return lambda text: text.replace("@%more bra ROUND;", "", 1)
 
 
-@pytest.mark.sampled(88)
+@pytest.mark.full
 @pytest.mark.parametrize("change", [emptied, halved, hoisted, dropped, once], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("id_", WORDS)
 def test_no_mutation_gives_a_number(id_, change, codes):

@@ -105,7 +105,7 @@ def test_two_ctas_are_one_experiment():
     assert found.macs_per_cycle == pytest.approx(256 * 256 * 128 / 100 / 2, abs=0.1)  # of an SM
 
 
-@pytest.mark.sampled(47)
+@pytest.mark.full
 @pytest.mark.parametrize("id_", MULTIPLIES)
 def test_a_model_is_read_back(id_):
     """From shared memory 96 cycles each and 150 once, from tensor memory 64 and 120."""
@@ -127,7 +127,7 @@ def test_a_model_is_read_back(id_):
     assert "one every 64 cycles, A in tensor memory, 1 warpgroup, 16 in flight" in said
 
 
-@pytest.mark.sampled(23)
+@pytest.mark.full
 @pytest.mark.parametrize("id_", MOVED)
 def test_a_model_of_loads_and_stores_is_read_back(id_):
     """A warp needs 20 cycles for one, an SM 4; with a wait it takes 30."""
@@ -144,7 +144,7 @@ def test_a_model_of_loads_and_stores_is_read_back(id_):
     ]
 
 
-@pytest.mark.sampled(23)
+@pytest.mark.full
 @pytest.mark.parametrize("id_", COPIED)
 def test_a_model_of_copies_is_read_back(id_):
     experiment = COPIED[id_]

@@ -120,6 +120,7 @@ def test_output_is_the_same_twice_and_names_its_evidence(name):
 # code that is executed
 
 
+@pytest.mark.full
 def test_python_gives_the_table_and_its_inverse():
     for table in [*distinct(), *warpgroup()]:
         scope = run_python(emit.emit("python", [table]))
@@ -184,6 +185,7 @@ def test_markdown_has_every_element():
     assert rows[5].split(" | ")[1:3] == ["1, 2", "1, 3"]
 
 
+@pytest.mark.full
 def test_svg_is_well_formed_and_names_every_holder():
     for table in [*distinct()[::5], *warpgroup()]:
         root = ET.fromstring(emit.emit("svg", [table]))

@@ -140,6 +140,7 @@ def is_data(line):
     return max(map(len, line.split()), default=0) > COLUMNS - 8 or re.search(r"[;{}]|//|0x[0-9a-f]{8}|  .*  .*  ", line)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", sorted(set(documented())))
 def test_answers_of_documented_commands_fit_a_terminal(command, monkeypatch):
     monkeypatch.chdir(ROOT)

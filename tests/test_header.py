@@ -327,5 +327,6 @@ def test_an_arch_without_a_table_is_an_error():
     assert f"TCPROBE_ARCH > {ARCHS[-1].number * 10}\n#error" in header()
 
 
+@pytest.mark.full
 def test_every_layout_has_an_inverse(sample):
     assert all(inverse(RESULTS.layout(layout)) for layout in sample(RESULTS.layouts(), 5))

@@ -62,6 +62,7 @@ def test_every_file_is_in_one_group_and_every_group_has_files(package):
     assert {at for of in found.values() for at in of} == set(range(len(GROUPS[package])))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("package", GROUPS)
 def test_imports_point_to_the_groups_above(package):
     root = ROOT / "tcprobe" / package

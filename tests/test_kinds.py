@@ -113,8 +113,8 @@ def test_what_loses_the_device_costs_itself_only(mode, words, limit, tmp_path):
 OUTCOMES = [("die", "fault", 30), ("fault", "fault", 30), ("hang", "hangs", 3), ("refuse", "refused", 30)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("mode", "outcome", "limit"), OUTCOMES)
-@pytest.mark.sampled(4)
 def test_that_a_selector_loses_the_device_is_what_is_found(mode, outcome, limit, tmp_path):
     last = kernels(dialogues("undocumented")[TRIED[2]])[0].name
     made = run(tmp_path, "undocumented", mode, last, limit=limit)
@@ -133,6 +133,7 @@ def test_an_error_of_tcprobe_is_no_finding_of_a_selector(tmp_path):
     assert "nobody expects this" in made[TRIED[2]].words
 
 
+@pytest.mark.full
 def test_what_the_compiler_refuses_is_said(tmp_path):
     made = run(tmp_path, "banks", "refuse", "ld_shared_b64")
     assert (made["ld.shared.b64"].status, made["ld.shared.b64"].words) == ("refused", "no such form")

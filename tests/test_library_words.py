@@ -39,11 +39,13 @@ def raised():
                 yield from ((file.as_posix(), text) for text in texts if isinstance(text, str))
 
 
+@pytest.mark.full
 def test_errors_name_no_option_and_no_command():
     typing = {(file, words) for file, words in raised() if TYPED.search(words)}
     assert {file for file, _ in typing} == APART, "name the parameter in backticks, or give a topic of HINTS"
 
 
+@pytest.mark.full
 def test_every_topic_has_its_hint():
     topics = [topic for file, words in raised() for topic in HINTS if topic == words]
     assert set(HINTS) >= set(topics)

@@ -48,9 +48,9 @@ def check(answer, cell):
 FRAGMENTS = [f for f in inventory.fragments().values() if f.role in WHOLE and f.products == 1 and f.threads == 32][::9]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fragment", FRAGMENTS, ids=lambda f: f.id)
 @pytest.mark.parametrize("major", ["row", "col"])
-@pytest.mark.sampled(5)
 def test_every_slot_gets_its_element(fragment, major):
     try:
         cell = table(fragment.id)

@@ -155,6 +155,7 @@ def outcome(witnesses, load, at, text):
     return "unchanged" if set(found) >= set(witnesses.solved) else "refused"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -216,6 +216,7 @@ def test_any_sums_of_neighbours_are_read_back(count, size, kept):
     assert (body.floats, body.wrong, body.unfit) == (rule, 0, None)
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 def test_ptxas_takes_kernels_with_scales(sample):
     rows = [row for rows in together().values() for row in rows[:1] if row.scales]

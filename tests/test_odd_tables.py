@@ -218,6 +218,7 @@ def pairs():
     yield "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", "d", "a"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("change", [*UNFIT, *FIT])
 @pytest.mark.parametrize(("name", "source", "target"), list(pairs()))
 def test_convert_moves_every_element_or_says_why_not(change, name, source, target):

@@ -215,6 +215,7 @@ def formulas_hold(answer):
                 assert all(a is None or a == b for a, b in zip(issue[where], said, strict=True)), (text, number)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("size", ["48x48", "16x80", "112x32"])
 @pytest.mark.parametrize("place", ["plain", "pad:16", "sw:1,4,3"])
 @pytest.mark.parametrize("major", ["row", "col"])
@@ -326,6 +327,7 @@ def test_code_goes_into_a_file(tmp_path):
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 
 
+@pytest.mark.full
 @linux
 def test_every_kernel_of_the_gpu_tests_compiles(tmp_path, sample):
     """By NVRTC and by ptxas; no array of registers ends up in local memory."""

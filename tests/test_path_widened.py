@@ -81,6 +81,7 @@ def test_the_code_brings_every_nibble_to_its_byte(tmp_path):
         assert wanted == found, str(case)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 def test_wrong_code_is_noticed(tmp_path):
     """Another address, or registers in another order."""

@@ -188,6 +188,7 @@ def test_a_picture_says_what_the_table_says():
             assert [group.get("class"), *halves] == [f"c{(t & 3) + 4 * (t >> 2 & 1)}" for t in threads]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["split between two threads", "halves of registers", "no columns", "pieces"])
 @pytest.mark.parametrize("draw", [cairosvg, resvg])
 def test_other_programs_paint_every_cell_in_its_colours(draw, name):

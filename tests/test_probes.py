@@ -193,6 +193,7 @@ def swap_two_slots(values):
     values[:, 1, [reached[0], other[0]]] = values[:, 1, [other[0], reached[0]]]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -124,6 +124,7 @@ def test_every_kernel_assembles_at_its_least_target_and_version(target, group, t
     assert done.returncode == 0, done.stderr[:2000]
 
 
+@pytest.mark.full
 @needs_ptxas
 @pytest.mark.parametrize(
     ("target", "group"), by_target(), ids=lambda x: f"{x.name}-{x.ptx}" if isinstance(x, Target) else ""

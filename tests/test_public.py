@@ -24,7 +24,7 @@ SCHEMAS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.full
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_files_keep_their_schemas(schema):
     pytest.importorskip("check_jsonschema", reason="no check-jsonschema: pip install 'tcprobe[dev]'")

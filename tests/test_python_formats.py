@@ -87,9 +87,9 @@ def check_mosaic(cell):
 CHECKS = {"cute-dsl": check_cute_dsl, "mosaic": check_mosaic, "numba": check_numba, "tilelang": check_tilelang}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tables", [of_warps, warpgroup])
 @pytest.mark.parametrize("name", CHECKS)
-@pytest.mark.sampled(3)
 def test_every_slot_of_every_layout(name, tables):
     """Only copies in the lane itself have no TiledLayout."""
     for cell in tables():
@@ -185,6 +185,7 @@ def strange(draw):
     return with_table(cell, cell.table.with_values(columns))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CHECKS)
 @given(cell=strange())
 def test_any_linear_layout_is_said_or_refused(name, cell):

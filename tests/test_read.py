@@ -133,6 +133,7 @@ def test_ptx_names_the_forms(tmp_path):
     assert (native["native"], native["opcode"]) == (True, "QMMA.16832.F32.E4M3.E4M3")
 
 
+@pytest.mark.full
 def test_a_warpgroup_multiply(tmp_path):
     name = "wgmma.mma_async.m64n16k16.f32.f16.f16"
     (function,) = functions(fatbins.cubin(tmp_path, name, on="sm_90a"))
@@ -141,6 +142,7 @@ def test_a_warpgroup_multiply(tmp_path):
     assert name in [form["instruction"] for form in use["forms"] if form["native"]]
 
 
+@pytest.mark.full
 def test_source_lines_of_cuda_code(tmp_path):
     lib = nvrtc.library()
     if lib is None:

@@ -157,7 +157,7 @@ extern "C" __global__ void store_d(const float *in, float *out) {
 """
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.full
 @pytest.mark.parametrize("on", ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"])
 def test_what_nvcc_writes(tmp_path, on):
     """wmma.h as everybody uses it, by the toolkit's compiler."""

@@ -142,7 +142,7 @@ def functions(way):
     return "\n".join(line for name in way.functions for line in cuda._function(name)).replace(cuda.HEAD, "static")
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.full
 @needs_compiler
 @pytest.mark.parametrize("way", CONVERSIONS, ids=lambda w: f"{w.source}-{w.target}-{w.instructions}")
 def test_every_code_in_every_place_beside_every_other(tmp_path, way):

@@ -56,6 +56,7 @@ def test_a_report_merges_as_the_folder_that_it_is_of(tmp_path):
     assert path.read_bytes() == written(tmp_path / "again", known).read_bytes()
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")
 def test_run_writes_one_without_a_gpu(tmp_path):

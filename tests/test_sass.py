@@ -168,11 +168,11 @@ def test_one_of_two_carries_alone_is_refused():
 # what follows for multiplies
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.parametrize(
     ("name", "count"), [("sm_70", 12), ("sm_72", 12), ("sm_75", 7), ("sm_80", 23), ("sm_90", 31), ("sm_120", 28)]
 )
-@pytest.mark.sampled(3)
 def test_derived_mma_layouts_are_what_ptx_documents(name, count):
     row = arch(name)
     rows = [i for i in inventory.executed_by(32) if i.multiplies]

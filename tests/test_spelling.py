@@ -82,9 +82,9 @@ def test_every_spelling_of_a_mode_gives_the_same_answer(words, option, span):
     assert all(other == answers[0] for other in answers[1:])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bits", SPANS)
 @pytest.mark.parametrize(("words", "option"), MODES, ids=lambda v: str(v)[:50])
-@pytest.mark.sampled(5)
 def test_where_there_are_modes_alone_a_swizzle_is_its_mode(words, option, bits):
     first = answer(words, option, str(SPANS[bits]))
     assert [answer(words, option, text) for text in threes(bits, 4, 3)] == [first] * 5

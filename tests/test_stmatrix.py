@@ -207,6 +207,7 @@ def programs():
     return found, "\n".join([*parts, *(text for *_, text in found)])
 
 
+@pytest.mark.full
 def test_nvrtc_compiles_what_runs_on_the_gpu():
     done, log = nvrtc.compile_cuda(nvrtc.library(), programs()[1], "-arch=sm_90", "-std=c++17")
     assert done, log

@@ -246,6 +246,7 @@ def test_a_single_element():
 # --- coordinate swizzles --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("pitch", [96, 192, 40])
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_where_no_swizzle_of_the_offset_exists(pitch, which):

@@ -155,9 +155,9 @@ def test_any_places_are_found(id_):
     assert concluded(experiment, core).held == held_by(core, experiment)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("id_", EVERY_KIND)
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.sampled(4)
 def test_operands_of_every_kind_anywhere(id_, seed):
     experiment = ALL[id_]
     core = machine(experiment, Scattered, seed=seed)
@@ -176,6 +176,7 @@ class Strict(Core):
         return super().run(launches)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["tf32", "f16", "i8", "mxf4"])
 def test_metadata_are_legal(kind):
     m = 64 if kind != "mxf4" else 128
@@ -227,7 +228,7 @@ SPOILT = {
 }
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(121)
 @pytest.mark.parametrize("id_", EVERY_KIND)
 @pytest.mark.parametrize("how", SPOILT)
 def test_spoilt_answers_are_noticed(id_, how):

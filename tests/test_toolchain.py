@@ -129,6 +129,7 @@ def test_a_kernel_that_is_left_out_is_missed(tmp_path):
         assemble(tools, [multiply.kernel(i) for i in FORMS], ROW)
 
 
+@pytest.mark.full
 def test_a_hang_is_counted_once(tmp_path):
     fake(tmp_path, COUNTED + "sleep 100")
     arguments = (

@@ -198,6 +198,7 @@ def test_warps_that_hold_no_bands_are_refused():
 # what is published
 
 
+@pytest.mark.full
 def test_everything_is_published_and_agrees(sample):
     found = list(every(published(), "descriptors", "sm_90"))
     assert {(one.method, one.status) for one in found} == {("live", "measured")}

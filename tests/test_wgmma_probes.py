@@ -46,6 +46,7 @@ def test_any_layout_and_metadata_of_a_sparse_form_are_found(name, seed):
     assert dict(found.tables) == tables
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", ["wgmma.mma_async.sp.m64n24k16.f32.tf32.tf32", "wgmma.mma_async.sp.m64n40k32.f16.f16.f16"]
 )
