@@ -15,7 +15,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
-pytest_plugins = ("sampling", "failures", "site_chromium")
+pytest_plugins = ("sampling", "failures", "printouts", "site_chromium")
 os.environ.pop("COLUMNS", None)  # answers keep to its width
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts its background jobs
     signal.signal(signal.SIGINT, signal.default_int_handler)

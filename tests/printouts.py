@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tcprobe.cli import main
@@ -22,3 +23,15 @@ def tcprobe(*arguments, code=0):
 
 def fitted(path, *options):
     return json.loads(tcprobe("fit", path, "--json", *options).stdout)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a text to a file, and gives its path."""
+
+    def file(text):
+        path = tmp_path / "table.txt"
+        path.write_text(text)
+        return path
+
+    return file

@@ -14,16 +14,6 @@ from tcprobe.layout.addressfile import read
 from tcprobe.layout.swizzle import Swizzle
 
 
-@pytest.fixture
-def write(tmp_path):
-    def file(text):
-        path = tmp_path / "table.txt"
-        path.write_text(text)
-        return path
-
-    return file
-
-
 def test_worked_example():
     """Its first table only counts the elements; it takes --table to fit that one."""
     path = DATA / "swizzle_example.txt"

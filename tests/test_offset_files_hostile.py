@@ -11,17 +11,6 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.fit.swizzle import fit_address
 from tcprobe.layout.addressfile import read
 
-
-@pytest.fixture
-def write(tmp_path):
-    def file(text):
-        path = tmp_path / "table.txt"
-        path.write_text(text)
-        return path
-
-    return file
-
-
 ALPHABET = st.sampled_from(
     [*"0123456789(),.|- \n\t#/$\\[]{}x", "..", "--extent=", "03_visualize_layout ", "(0..7, 0)|"]
 )

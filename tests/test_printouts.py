@@ -14,16 +14,6 @@ from tcprobe.layout.addressfile import read
 from tcprobe.references.shared_memory.cutlass import resolve
 
 
-@pytest.fixture
-def write(tmp_path):
-    def file(text):
-        path = tmp_path / "table.txt"
-        path.write_text(text)
-        return path
-
-    return file
-
-
 def lines_of(name):
     return (DATA / name).read_text().split("\n")
 

@@ -13,10 +13,8 @@ from itertools import product
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout import tcgen05_descriptor
-from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost import KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COPIES, Issued, issues, parted
 from tcprobe.probes.cost_warpgroups import canonical
 from tcprobe.probes.experiment import Context, Reading
@@ -31,10 +29,9 @@ STEMS = ("CP", "SHIFT")
 
 
 @dataclass(frozen=True)
-class TensorCopyCosts(Costs):
+class TensorCopyCosts(OfRow, Costs):
     """Interval and round trips of a copy into tensor memory, or of a shift in it."""
 
-    row: Instruction
     group: int
     multicast: str = ""
     unpacked: str = ""
@@ -45,11 +42,6 @@ class TensorCopyCosts(Costs):
         family, op, *rest = self.row.id.split(".")
         multicast = f".{self.multicast}" if self.multicast else ""
         return f"{family}.{op}.cta_group::{self.group}.{'.'.join(rest)}{multicast}{self.unpacked}"
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     @property
     def loops(self) -> Sequence[Issued]:

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.probes import tensor_memory
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
+from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COLUMNS, SLOT
 from tcprobe.probes.cost_multiplies import interval
 from tcprobe.probes.experiment import Context, Reading
@@ -35,20 +33,8 @@ OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
 
 
 @dataclass(frozen=True)
-class TensorMoveCosts(Costs):
+class TensorMoveCosts(OfRow, Costs):
     """The curve over warps, and round trips, of a load or store with its number of repetitions."""
-
-    row: Instruction
-
-    @property
-    def id(self) -> str:
-        """The instruction's with its repetitions."""
-        return self.row.id
-
-    @property
-    def target(self) -> Target:
-        """The instruction's."""
-        return self.row.target
 
     @property
     def _op(self) -> str:
