@@ -1,7 +1,7 @@
-"""Round trips of bulk copies, by bytes: cp.async.bulk and TMA boxes, both ways, issued and waited for.
+"""Round trips of bulk copies by bytes: cp.async.bulk and TMA boxes, loads and stores.
 
-One thread of a block issues one copy after the other and waits for each, at an mbarrier or for its bulk group. What is
-read is in the L2 cache after the first pass; what is written stays there.
+One thread of a block issues one copy at a time and waits for it, at an mbarrier or for its bulk group. From the second
+pass on loads hit the L2 cache; stores stay in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tcprobe.store.kinds.cost import Body, Trip
 __all__ = ("KIND", "experiments")
 COPIES = 4
 SIZES = tuple(16 << n for n in range(0, 13))  # 16 bytes to 64 KB
-TILES = (16, 32, 64, 128, 256)  # rows of 128 bytes of a TMA box, and fewer bytes below
+TILES = (16, 32, 64, 128, 256)  # rows of a TMA box, of 128 bytes each
 HOPPER = Target("sm_90", "8.3")
 AREA = 64 << 10
 Lines = list[str]
@@ -37,7 +37,10 @@ WAIT = [
 
 @dataclass(frozen=True)
 class Bulk:
-    """`way` is load or store, `tiled` by a tensor map; `opcode` is what its machine code must have."""
+    """A bulk copy; `way` is "load" or "store", `tiled` says whether it takes a tensor map.
+
+    `opcode` must be in its machine code.
+    """
 
     name: str
     way: str
@@ -45,7 +48,7 @@ class Bulk:
     opcode: str
 
     def loop(self) -> Loop:
-        """Copies one after the other, by one thread of a warp."""
+        """COPIES copies, one after the other, by one thread."""
         body = [line for n in range(COPIES) for line in self._copy(n)]
         return Loop(
             self.name,
@@ -63,7 +66,7 @@ class Bulk:
         )
 
     def _before(self) -> Lines:
-        """A barrier at the start of shared memory, the copies' area 1 KB behind it; no other thread is there."""
+        """An mbarrier at the start of shared memory; the copies' area is 1 KB behind it. A block has one thread."""
         return [
             "mov.u32 %barrier, %memory;",
             "add.u32 %to, %memory, 1024;",
@@ -94,18 +97,18 @@ class Bulk:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Bytes of a copy."""
+        """Bytes of a copy, for each block."""
         return tuple(128 * rows for rows in TILES) if self.tiled else SIZES
 
     def run(self) -> Run:
-        """A block of one thread for each size."""
+        """One block of one thread for each size."""
         maps = tuple(_box(size) for size in self.sizes) if self.tiled else ()
         blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
         return Run(self.loop().kernel(), blocks, maps, np.zeros((1, AREA), np.uint8))
 
 
 def _box(size: int) -> TensorMap:
-    """A box of so many bytes in rows of 128, without a swizzle."""
+    """The map of a box of `size` bytes, in rows of 128 bytes, without a swizzle."""
     return packed("UINT8", (128, 256), (128, size // 128))
 
 
@@ -125,7 +128,7 @@ class BulkCosts(Costs):
 
     @property
     def id(self) -> str:
-        """The copy's."""
+        """The copy's name."""
         return self.bulk.name
 
     @property
@@ -134,11 +137,11 @@ class BulkCosts(Costs):
         return HOPPER
 
     def runs(self) -> dict[str, Run]:
-        """One kernel, all sizes."""
+        """One kernel; a block for each size."""
         return {"trip": self.bulk.run()}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where its loop does not show what was written."""
+        """The round trips; ProbeError unless the loop's machine code is as expected."""
         numbers = ProvedNumbers(reading)
         found = numbers.each("trip")
         each = {o: 1 for o in found if o.split(".")[0] == self.bulk.opcode}
@@ -151,5 +154,5 @@ class BulkCosts(Costs):
 
 
 def experiments() -> list[BulkCosts]:
-    """One for each bulk copy."""
+    """One experiment for each bulk copy."""
     return [BulkCosts(bulk) for bulk in BULKS]

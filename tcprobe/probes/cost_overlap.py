@@ -1,8 +1,9 @@
-"""Loops of pairs that kernels overlap: a multiply and a move or f32 arithmetic, each alone and both in one loop.
+"""Loops of pairs that kernels overlap: a multiply with a move or with f32 arithmetic; both together, and each alone.
 
     hidden = (first alone + second alone - both) / the shorter of the two
 
-Of warpgroup multiplies up to four are in flight meanwhile. ARITHMETIC instructions of f32 go with each of them.
+Each multiply of a warp goes with ARITHMETIC f32 instructions or an ldmatrix, each multiply of a warpgroup with
+WIDE_ARITHMETIC of them or a TMA box. Up to four warpgroup multiplies are in flight.
 """
 
 from __future__ import annotations
@@ -31,20 +32,21 @@ BASE = 4096
 LOAD = "ldmatrix.m8n8.x4.shared.b16"
 FMA = "fma.rn.f32"
 BOX = "cp.async.bulk.tensor.2d"
-FENCE = "WARPGROUP.ARRIVE"  # the compiler puts one behind every wait of its own
+FENCE = "WARPGROUP.ARRIVE"  # the compiler adds one after each wait that it inserts
 BOX_BYTES, STAGES = 8 << 10, 4
 BARRIERS_AT, STAGES_AT = 60 << 10, 64 << 10  # in shared memory, behind the factors of a warpgroup multiply
-INPUT_BYTES = 64 << 10  # the tensor of the boxes, all zeros
+INPUT_BYTES = 64 << 10  # of the boxes' tensor, all zeros
 Part = Literal["both", "first", "second"]
 PARTS: tuple[Part, ...] = ("both", "first", "second")
 
 
 @dataclass(frozen=True)
 class Partner:
-    """What goes with a multiply: lines of each copy, at the end of a round, before and after the loop.
+    """What goes with a multiply: PTX lines for each copy, at the end of a round, before and after the loop.
 
-    `loaded` and `results` are registers as in Loop. `opcodes` are what machine code has of it, in a round, and `kept`
-    what else it needs there, such as waits; `ptx` the version it needs. `maps` are of tensors in the input.
+    `loaded` and `results` are registers as in `Loop`. `opcodes`: what a round must have of it in machine code; `kept`:
+    prefixes of other opcodes that it needs, such as waits. `ptx`: the PTX version it needs. `maps` describe tensors in
+    the input.
     """
 
     name: str
@@ -62,14 +64,14 @@ class Partner:
 
 
 def arithmetic(count: int) -> Partner:
-    """So many fma.rn.f32 with each copy."""
+    """`count` fma.rn.f32 with each copy."""
     results = [f"%f{j}" for j in range(COPIES)]
     lines = [f"fma.rn.f32 %f{j % COPIES}, %f{j % COPIES}, %g, %h;" for j in range(count)]
     return Partner(FMA, [lines] * COPIES, {"FFMA": COPIES * count}, ["%g", "%h", *results], results)
 
 
 def loading() -> Partner:
-    """An ldmatrix.x4 with each copy, whose data are joined."""
+    """An ldmatrix.x4 with each copy; what it loads is consumed."""
     held = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
     lines = [[f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"] for copy, names in enumerate(held)]
     first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
@@ -87,9 +89,9 @@ def loading() -> Partner:
 
 
 def copying() -> Partner:
-    """A TMA box of BOX_BYTES with each copy, by one thread; all wait for the box STAGES before it, as a pipeline does.
+    """With each copy, one thread issues a TMA box of BOX_BYTES; all wait for the box STAGES before, as a pipeline does.
 
-    A barrier is used twice in a round, so a use's parity is always the same.
+    Each mbarrier is used twice in a round, so the parity of each use is constant.
     """
     area, barrier = "%memory+" + str(STAGES_AT), "%memory+" + str(BARRIERS_AT)
     lines = [
@@ -131,7 +133,7 @@ def _waited(barrier: str, parity: int, label: str) -> list[str]:
 
 
 def partners(instruction: Instruction) -> list[Partner]:
-    """What an instruction is timed with; nothing where it is not among those that kernels overlap."""
+    """What an instruction is timed with; empty unless it is one of `overlapped()`."""
     if instruction.id not in overlapped():
         return []
     wide = instruction.threads == WARPGROUP
@@ -139,7 +141,7 @@ def partners(instruction: Instruction) -> list[Partner]:
 
 
 def overlapped() -> list[str]:
-    """Instructions that kernels are made of."""
+    """Ids of the instructions that are timed with a partner."""
     warp = (
         "m16n8k16.row.col.f16.f16.f16.f16",
         "m16n8k16.row.col.f32.f16.f16.f32",
@@ -153,7 +155,10 @@ def overlapped() -> list[str]:
 
 
 def joined(first: Loop, partner: Partner, part: Part) -> Loop:
-    """The loop of a multiply, each copy of it a list of lines in `first.body`, with its partner, or one alone."""
+    """The loop of a multiply and its partner, or of one of them alone.
+
+    `first.body` may begin with lines of the round; the rest is the same number of lines for each copy.
+    """
     lines = [
         line
         for copy in range(COPIES)
@@ -186,7 +191,7 @@ def _copy(loop: Loop, copy: int) -> list[str]:
 
 
 def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
-    """For every partner the pair, and both alone."""
+    """For each partner, the pair and both alone."""
     return {
         f"{part}.{partner.name}": Run(
             joined(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
@@ -197,14 +202,17 @@ def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, 
 
 
 def zeros() -> Bytes:
-    """What a tensor map's input holds."""
+    """The input that tensor maps describe."""
     return np.zeros((1, INPUT_BYTES), np.uint8)
 
 
 def overlaps(
     instruction: Instruction, numbers: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
 ) -> dict[str, Overlap]:
-    """By partner, what machine code proves; `each` is what a copy of the multiply becomes."""
+    """By partner, the overlap; only where all three loops have the expected opcodes.
+
+    `each` counts the opcodes of one copy of the multiply, `around` those of the rest of its loop.
+    """
     found = {}
     own = {opcode: COPIES * n for opcode, n in each.items()}
     for partner in partners(instruction):
@@ -221,7 +229,7 @@ def overlaps(
 
 
 def _kept(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
-    """What a loop has of what a partner needs beside its own opcodes."""
+    """The opcodes of a loop that its partner needs besides its own."""
     return {opcode: n for opcode, n in loop_opcodes.items() if opcode.startswith(partner.kept)}
 
 
