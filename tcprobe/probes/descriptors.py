@@ -1,7 +1,7 @@
-"""Which elements of shared memory a descriptor leads to, measured element by element; and products through descriptors.
+"""Which elements of shared memory a descriptor leads to; and products through descriptors.
 
 CODED_BYTES of shared memory encode the number of every element there. The other factor selects one k for each row of D
-(A in registers, if B is coded) or for each column (B, if A is coded). So every D slot gets the number of one element of
+(A in registers, if B is coded) or each column (B, if A is coded). So every D slot gets the number of one element of
 memory, for any strides, even if matrix elements share an address.
 """
 
@@ -85,10 +85,7 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
 
 
 def described(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
-    """Up to `count` descriptors, the same in every run.
-
-    They include strides of zero, start addresses that are multiples of 16 only, and every base offset.
-    """
+    """Up to `count` random descriptors, the same in every run; also strides of zero, odd starts, all base offsets."""
     rng = random.Random(f"{operand.id} {major} {swizzle}")
     descriptors: list[Descriptor] = [Descriptor(128, 256, swizzle)]
     while len(descriptors) < count:
@@ -137,11 +134,7 @@ def _metadata(case: Case, images: int) -> list[int]:
 
 
 def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
-    """Images of A in registers with a single one in every row: in image y, row m has it at column m + y * 64, modulo
-    columns.
-
-    For a sparse A all images come twice, for both halves of B.
-    """
+    """Images of A in registers: in image y, row m has a single one, at (m + y * 64) % columns. Twice if A is sparse."""
     a = instruction.fragment("a")
     index, used = elements(table, a)
     m, s = np.divmod(index, a.cols)

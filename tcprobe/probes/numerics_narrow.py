@@ -30,10 +30,7 @@ def is_narrow(directed: Directed) -> bool:
 
 
 def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups]) -> Arithmetic:
-    """All parameters of a form.
-
-    `ordered` makes groups of products, given by (-1, i, j) whether j comes after i.
-    """
+    """All parameters of a form. `ordered` makes groups of products, given by (-1, i, j) whether j comes after i."""
     low = directed.least + 1  # the exponent of the products tried
     kept = _deepest(directed, low, -1)
     bits = min(_deepest(directed, low, 1), kept)

@@ -80,10 +80,7 @@ class ModeExperiment(OfTensorMaps):
         return {"maps": of_lines(said), **_copied(bench, taken)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The rule; none if the driver takes no map.
-
-        ProbeError if it takes maps but no box can be followed.
-        """
+        """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
         said = lines_of(reading["maps"])
         unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refused(case.map))]
         taken = said.count(TAKEN)

@@ -212,10 +212,7 @@ def launch(
     inputs: Bytes | None = None,
     maps: tuple[TensorMap, ...] = (),
 ) -> Launch:
-    """One launch of all blocks.
-
-    `shared_bytes` keeps a second block off an SM. `maps` describe tensors in the input.
-    """
+    """One launch of all blocks. `shared_bytes` keeps a second block off an SM. `maps` describe tensors in the input."""
     plan = np.zeros((len(blocks), ROW_WORDS), np.uint32)
     for row, block in zip(plan, blocks, strict=True):
         row[:2] = block.threads, block.image
