@@ -227,7 +227,7 @@ def _alone(instruction: Instruction, traced: Traced) -> str:
 
 
 def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> Json | None:
-    """Tables and numbering of an mma.sync form that is one instruction of known layout; None if they do not fit."""
+    """Tables and numbering of an mma.sync form that is one opcode of known layout; None if their sizes differ."""
     fits = all(
         f.operand in layout.tables and layout.tables[f.operand].elements == f.elements for f in instruction.fragments
     )
