@@ -60,7 +60,7 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
 def _tensor_memory(instruction: Instruction) -> Iterator[str]:
     """A load or store of the least number of repetitions, without what may be left out."""
     yield ".reg .b32 %taddr;  // in tensor memory"
-    yield f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
+    yield tensor_memory.instruction_text(instruction)
 
 
 def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:

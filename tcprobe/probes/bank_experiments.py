@@ -87,7 +87,7 @@ class BankExperiment(Dialogue):
         """(cycles of one access, whether it was timed without ambiguity) for each of `cases`."""
         alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's: one block at a time
         launches = banks.launches(self.access, cases, alone)
-        return banks.settled([banks.decode(bench.run(launches)) for _ in range(RUNS)])
+        return banks.least_and_steady([banks.decode(bench.run(launches)) for _ in range(RUNS)])
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The fitted rule; ProbeError if the lanes do not form phases."""

@@ -175,7 +175,7 @@ def decode(outputs: Sequence[Bytes]) -> Floats:
     return cycles
 
 
-def settled(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
+def least_and_steady(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
     """(least cycles over all runs, whether a pattern was timed without ambiguity), both (patterns,).
 
     A pattern is unambiguous if its runs differ by at most STEADY, and are that close to a whole number.

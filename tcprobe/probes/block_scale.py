@@ -27,7 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.probes import ptx
-from tcprobe.probes.block_scale_numbering import Scales, scaled
+from tcprobe.probes.block_scale_numbering import Scales, with_scales
 from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
 from tcprobe.probes.experiment import Conclusion, Context, Experiment, OfInstruction, Reading
 from tcprobe.probes.multiply import MultiplyExperiment
@@ -78,7 +78,7 @@ class ScaledExperiment(OfInstruction):
         """Tables that predict the structure tensor and every scale."""
         own = ("met", "scale_a", "scale_b")
         inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
-        return scaled(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+        return with_scales(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
 
 
 def experiments() -> list[ScaledExperiment]:
@@ -119,7 +119,7 @@ def kernel(instruction: Instruction) -> Kernel:
 def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
     """Multiply; store the exponents of the lane's D slots, or NO_POWER in all if one is not a power of two."""
     return [
-        ptx.written(instruction, selectors),
+        ptx.instruction_text(instruction, selectors),
         "mov.b32 %word, 0; mov.b32 %rest, 0;",
         *(
             line
@@ -175,11 +175,11 @@ def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
     exponents = np.take_along_axis(answers[:, 1:], met[None], axis=2) - EXPONENT_OF_ONE
     if exponents[0].any():
         raise ProbeError(f"{instruction.name}: with all scales one a product of ones is not one.")
-    scale_a, scale_b = (_spelled(instruction, exponents, turn) for turn in range(2))
+    scale_a, scale_b = (_scaling_bytes(instruction, exponents, turn) for turn in range(2))
     return met, scale_a, scale_b
 
 
-def _spelled(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
+def _scaling_bytes(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
     """The number of the byte that scaled each answer."""
     own: Any = exponents[1 + 2 * turn * DIGITS :][: 2 * DIGITS]
     plain, turned = own[::2], own[1::2]

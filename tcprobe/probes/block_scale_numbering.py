@@ -33,7 +33,7 @@ class Scales(NamedTuple):
     scale_b: Ints
 
 
-def scaled(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Conclusion:
+def with_scales(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Conclusion:
     """The conclusion, with tables of the scales added; ProbeError if the scales do not map to blocks."""
     tables, numbering = dict(unscaled.tables), unscaled.numbering
     block = _blocks(instruction, tables, scales)
@@ -105,14 +105,14 @@ def _renumbered(instruction: Instruction, tables: dict[str, Table], move: Ints) 
     """The tables with columns along k renumbered."""
     stored, whole = _units(instruction)
     moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}
-    return {o: _moved(t, moved[o][0], _mover(move, moved[o][1])) if o in moved else t for o, t in tables.items()}
+    return {o: _remapped(t, moved[o][0], _mover(move, moved[o][1])) if o in moved else t for o, t in tables.items()}
 
 
 def _mover(move: Ints, unit: int) -> Callable[[int], int]:
     return lambda value: int(move[value // unit]) * unit + value % unit
 
 
-def _moved(table: Table, output: str, mover: Callable[[int], int]) -> Table:
+def _remapped(table: Table, output: str, mover: Callable[[int], int]) -> Table:
     values = tuple(None if v is None else mover(v) for v in table.values[output])
     return table.with_values({**table.values, output: values})
 

@@ -19,7 +19,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats
 from tcprobe.probes import timing
 from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
-from tcprobe.probes.proof import Counts, Seen, lines, own, prove, seen
+from tcprobe.probes.proof import Counts, Seen, lines, parse_lines, prove, working_opcodes
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import RUNS, TimedBlock
 from tcprobe.references.shared_memory.tensor_map import TensorMap
@@ -96,7 +96,7 @@ class ProvedNumbers:
     reading: Reading
 
     def __post_init__(self) -> None:
-        self._code = seen(lines_of(self.reading["code"]))
+        self._code = parse_lines(lines_of(self.reading["code"]))
         self.refused: dict[str, str] = {}
         self._spreads: list[float] = []
 
@@ -106,7 +106,7 @@ class ProvedNumbers:
 
     def each(self, variant: str) -> Counts:
         """Counts of the opcodes that do a loop's work."""
-        return own(self.code(variant).loop)
+        return working_opcodes(self.code(variant).loop)
 
     def proved(
         self, variant: str, copies: int, each: Mapping[str, int], around: Mapping[str, int] | None = None

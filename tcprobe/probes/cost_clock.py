@@ -72,7 +72,7 @@ class FullLoad(OfRow):
             timing.launch(kernel, [self.block(image)] * BLOCKS, alone, inputs.reshape(1, -1))
             for image in IMAGES.values()
         ]
-        told = [timing.told(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
+        told = [timing.pass_times(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
         code = of_lines(lines({FULL_LOAD: bench.timed_code(kernel)}))
         return {**dict(zip(IMAGES, told, strict=True)), "code": code}
 
@@ -90,7 +90,7 @@ class FullLoad(OfRow):
         beside = Flown(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
         proof.hold(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
         warps = self.block(ZEROS).threads // self.row.threads
-        found = {data: _settled(reading[data]) for data in IMAGES}
+        found = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
         clocks = [
             Clock(
                 data,
@@ -103,7 +103,7 @@ class FullLoad(OfRow):
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 
 
-def _settled(told: Ints) -> tuple[Floats, Floats]:
+def _rates_and_cycles(told: Ints) -> tuple[Floats, Floats]:
     """(cycles per nanosecond, cycles of a pass) of each block that counts, without the pass that warms up."""
     cycles, ns = (told[SETTLED, 1:, j].astype(float) for j in (0, 1))
     if (cycles <= 0).any() or (ns <= 0).any():

@@ -67,7 +67,7 @@ class Issued:
             _waited(1, "%other", "END"),
             threads=WARP,
             shared=True,
-            ended=self._ended(),
+            ended=self._epilogue(),
             ctas=self.group,
         )
 
@@ -103,16 +103,16 @@ class Issued:
             "add.u64 %da, %da, %wide;",
             "add.u64 %db, %db, %wide;",
             "setp.eq.u32 %p, %zero, 0;",
-            *self._parted(),
+            *self._second_cta(),
         ]
 
-    def _parted(self) -> Lines:
+    def _second_cta(self) -> Lines:
         """Both CTAs meet; the second goes to the end."""
         if self.group == 1:
             return []
         return [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
 
-    def _ended(self) -> Lines:
+    def _epilogue(self) -> Lines:
         """Deallocate tensor memory, after both CTAs are done."""
         end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
         return ["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end]
@@ -121,13 +121,13 @@ class Issued:
         one = f"@%one {self.line}"
         turned = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
         if self.trip:
-            group = [*[one] * self.count, self._committed(1), *_waited(1, "%parity", "{group}"), *turned]
+            group = [*[one] * self.count, self._commit(1), *_waited(1, "%parity", "{group}"), *turned]
             return [line.replace("{group}", str(n)) for n in range(COPIES // self.count) for line in group]
         half = [one] * (COPIES // 2)
-        first = [*half, self._committed(0), *_waited(1, "%other", "0")]
-        return [*first, *half, self._committed(1), *_waited(0, "%parity", "1"), *turned]
+        first = [*half, self._commit(0), *_waited(1, "%other", "0")]
+        return [*first, *half, self._commit(1), *_waited(0, "%parity", "1"), *turned]
 
-    def _committed(self, barrier: int) -> str:
+    def _commit(self, barrier: int) -> str:
         at = f"[%memory+{BARRIERS + 8 * barrier}]"
         return f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {at};"
 
@@ -146,7 +146,7 @@ def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str 
     return [Issued(subject, needed, line, group, begins=begins), *trips]
 
 
-def parted(loop_opcodes: Counts, endings: tuple[str, ...]) -> tuple[Counts, Counts]:
+def split_opcodes(loop_opcodes: Counts, endings: tuple[str, ...]) -> tuple[Counts, Counts]:
     """(the form's own opcodes, once each; all other opcodes of the loop, with their counts).
 
     The form's own are those whose stems start with UTC and end as one of `endings`.

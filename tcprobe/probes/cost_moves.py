@@ -132,7 +132,7 @@ def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
     return _load(form, [registers], address) if loads else f"{form} [{address}], {registers};"
 
 
-def _said(form: str, names: Sequence[str], source: str) -> str:
+def _substituted(form: str, names: Sequence[str], source: str) -> str:
     return form.replace("{to}", names[0] if names else "").replace("{source}", source)
 
 
@@ -155,7 +155,7 @@ def _moves() -> list[TimedMove]:
             )
         )
     for row in inventory.of_family("movmatrix"):
-        rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_said, f"{row.name} {{to}}, {{source}};")))
+        rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_substituted, f"{row.name} {{to}}, {{source}};")))
     for name, access in accesses().items():
         kind = name.split(".")[0]
         if kind in ("ld", "st"):
@@ -176,10 +176,10 @@ def _moves() -> list[TimedMove]:
             )
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
-        written = partial(_said, f"{form} {{to}}, {{source}}, %address, 31, -1;")
+        written = partial(_substituted, f"{form} {{to}}, {{source}}, %address, 31, -1;")
         rows.append(TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
-        written = partial(_said, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
+        written = partial(_substituted, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
         rows.append(
             TimedMove(
                 f"cp.async.{way}.{size}",

@@ -150,7 +150,7 @@ class Chained:
         folded = self._fed(given, results)
         changes = [name for f in self.row.factors for name in given[f.operand] if name not in results]
         changed = [f"xor.b32 {name}, {name}, %zero;" for name in changes if self.changed]
-        return [*changed, *folded, f"{self.row.name} {spelled(self.row, {**given, 'd': results})};"]
+        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**given, 'd': results})};"]
 
     def _fed(self, given: dict[str, list[str]], results: list[str]) -> list[str]:
         """Replace registers in `given` by D's; returns PTX that this needs.
@@ -176,7 +176,7 @@ class Chained:
         return []
 
 
-def spelled(instruction: Instruction, names: Names) -> str:
+def operand_text(instruction: Instruction, names: Names) -> str:
     """The operands as PTX writes them, with the registers of `names`."""
     return ", ".join(
         f"{{{', '.join(names[f.operand])}}}" if f.operand in names else ptx.operand(f, 0) for f in instruction.spelled
@@ -266,11 +266,11 @@ def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Bod
         random=random,
         mhz=numbers.mhz,
         overlap=cost_overlap.overlaps(instruction, numbers, each, {}),
-        refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
+        refused={k: v for k, v in numbers.refused.items() if k in _chain_names(end)},
     )
 
 
-def _wanted(end: str) -> list[str]:
+def _chain_names(end: str) -> list[str]:
     return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
 
 

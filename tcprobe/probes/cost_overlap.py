@@ -134,13 +134,13 @@ def _waited(barrier: str, parity: int, label: str) -> list[str]:
 
 def partners(instruction: Instruction) -> list[Partner]:
     """What an instruction is timed with; empty unless it is one of `overlapped()`."""
-    if instruction.id not in overlapped():
+    if instruction.id not in overlapped_ids():
         return []
     wide = instruction.threads == WARPGROUP
     return [arithmetic(WIDE_ARITHMETIC), copying()] if wide else [loading(), arithmetic(ARITHMETIC)]
 
 
-def overlapped() -> list[str]:
+def overlapped_ids() -> list[str]:
     """Ids of the instructions that are timed with a partner."""
     warp = (
         "m16n8k16.row.col.f16.f16.f16.f16",
@@ -154,7 +154,7 @@ def overlapped() -> list[str]:
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 
 
-def joined(first: Loop, partner: Partner, part: Part) -> Loop:
+def combined_loop(first: Loop, partner: Partner, part: Part) -> Loop:
     """The loop of a multiply and its partner, or of one of them alone.
 
     `first.body` may begin with lines of the round; the rest is the same number of lines for each copy.
@@ -194,7 +194,7 @@ def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, 
     """For each partner, the pair and both alone."""
     return {
         f"{part}.{partner.name}": Run(
-            joined(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
+            combined_loop(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
         )
         for partner in partners(instruction)
         for part in PARTS
@@ -220,7 +220,7 @@ def overlaps(
         cycles = []
         for part in PARTS:
             variant = f"{part}.{partner.name}"
-            beside = {**(around if part != "second" else {}), **_kept(numbers.each(variant), partner)}
+            beside = {**(around if part != "second" else {}), **_kept_opcodes(numbers.each(variant), partner)}
             cycles.append(numbers.whole(variant, wanted[part], beside, COPIES))
         if all(one is not None for one in cycles):
             together, *alone = (round(float(one[0]), DECIMALS) for one in cycles if one is not None)
@@ -228,11 +228,11 @@ def overlaps(
     return found
 
 
-def _kept(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
+def _kept_opcodes(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
     """The opcodes of a loop that its partner needs besides its own."""
     return {opcode: n for opcode, n in loop_opcodes.items() if opcode.startswith(partner.kept)}
 
 
 def rows() -> list[Instruction]:
     """The instructions that are timed with a partner."""
-    return [inventory.instructions()[id_] for id_ in overlapped()]
+    return [inventory.instructions()[id_] for id_ in overlapped_ids()]

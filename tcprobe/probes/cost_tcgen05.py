@@ -19,7 +19,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout import tcgen05_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
-from tcprobe.probes.cost_issued import COPIES, Issued, issues, parted
+from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts
@@ -67,7 +67,7 @@ class TensorMemoryCosts(Costs):
 
     def _line(self, a_place: Held) -> str:
         """PTX of the instruction; a scale is for 32 elements, or for 16."""
-        name = tensor_memory.spelled(self.row)
+        name = tensor_memory.instruction_name(self.row)
         if self.scale.endswith(SIXTEENTHS):
             name = name.replace(tensor_memory.BLOCK, ".block16")
         given = tensor_memory.operands(self.row).replace("%bdesc", "%db").replace("%idesc", "%word4")
@@ -108,7 +108,7 @@ class TensorMemoryCosts(Costs):
         trips: list[Trip] = []
         each: Counts = {}
         for held, one in self.loops:
-            each, around = parted(numbers.each(one.variant), MMA)
+            each, around = split_opcodes(numbers.each(one.variant), MMA)
             cycles = numbers.proved(one.variant, COPIES, each, around)
             if cycles is not None and one.trip:
                 trips.append(Trip(float(cycles[0]) * one.count, None, held, 1, one.count))

@@ -15,7 +15,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.layout import tcgen05_descriptor
 from tcprobe.probes.cost import KIND, Costs, OfRow, ProvedNumbers, Run
-from tcprobe.probes.cost_issued import COPIES, Issued, issues, parted
+from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import canonical
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.timing import TimedBlock
@@ -58,12 +58,12 @@ class TensorCopyCosts(OfRow, Costs):
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         numbers, trips = ProvedNumbers(reading), []
-        each, around = parted(numbers.each(self.loops[0].variant), STEMS)
+        each, around = split_opcodes(numbers.each(self.loops[0].variant), STEMS)
         interval = numbers.proved(self.loops[0].variant, COPIES, each, around)
         if interval is None:
             raise ProbeError(numbers.refused[self.loops[0].variant])
         for one in self.loops[1:]:
-            cycles = numbers.proved(one.variant, COPIES, *parted(numbers.each(one.variant), STEMS))
+            cycles = numbers.proved(one.variant, COPIES, *split_opcodes(numbers.each(one.variant), STEMS))
             if cycles is not None:
                 trips.append(Trip(float(cycles[0]) * one.count, one.count * self._bytes))
         point = Point(float(interval[0]), 1)

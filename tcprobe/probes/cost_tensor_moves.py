@@ -62,8 +62,8 @@ class TensorMoveCosts(OfRow, Costs):
         given, names = tensor_memory.operands(self.row), iter(self._names(copy))
         for fragment in self.row.fragments:
             for j in range(fragment.registers):
-                given = _renamed(given, f"%{fragment.operand}{j}", next(names))
-        return f"{tensor_memory.spelled(self.row)} {given.replace('%taddr', f'%at{copy}')};"
+                given = _rename_operand(given, f"%{fragment.operand}{j}", next(names))
+        return f"{tensor_memory.instruction_name(self.row)} {given.replace('%taddr', f'%at{copy}')};"
 
     def _loop(self, variant: str, body: Sequence[str]) -> Loop:
         held = [name for copy in range(self.copies) for name in self._names(copy)]
@@ -183,7 +183,7 @@ class TensorMoveCosts(OfRow, Costs):
         return each, {o: n for o, n in loop_opcodes.items() if o not in each}
 
 
-def _renamed(text: str, old: str, new: str) -> str:
+def _rename_operand(text: str, old: str, new: str) -> str:
     """`text` with operand `old` renamed wherever it is a whole operand."""
     return ", ".join(part.replace(old, new) if part.strip("{}") == old else part for part in text.split(", "))
 

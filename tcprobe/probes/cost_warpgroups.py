@@ -170,7 +170,7 @@ def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
-def flown(instruction: Instruction) -> list[Flown]:
+def loops_of(instruction: Instruction) -> list[Flown]:
     """All loops of a form if its N is one of WHOLE; else the best interval and one round trip."""
     whole = instruction.shape.n in WHOLE
     made = [
@@ -202,12 +202,12 @@ class WarpgroupCosts(OfRow, Costs):
         """Every loop by its name."""
         first = Flown(self.row, max(USUAL))
         pairs = cost_overlap.runs(self.row, first.loop(), first.blocks()[0])
-        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in flown(self.row)} | pairs
+        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops_of(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         numbers, found = ProvedNumbers(reading), FormNumbers([], [], [], [])
-        for one in flown(self.row):
+        for one in loops_of(self.row):
             cycles = numbers.proved(one.variant, one.copies, one_opcode(numbers, one), one.beside)
             for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
                 found.add(one, block, value)

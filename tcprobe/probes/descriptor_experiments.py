@@ -15,7 +15,16 @@ from tcprobe.errors import UnmeasuredError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
-from tcprobe.probes.descriptors import Case, Judged, Tables, cases, judged, kernels_of_products, launch, measured
+from tcprobe.probes.descriptors import (
+    Case,
+    Judged,
+    Tables,
+    cases,
+    judge,
+    kernels_of_products,
+    launch,
+    numbers_in_memory,
+)
 from tcprobe.probes.descriptors import products as random_products
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Kernel
@@ -61,11 +70,11 @@ class DescriptorExperiment(Dialogue):
     def measure(self, bench: Bench) -> Reading:
         """ "seen": by descriptor, the number in memory of every element."""
         tables = tables_of(self.case.instruction, bench)
-        return {"seen": measured(self.case, tables, bench.run([launch(self.case, tables)])[0])}
+        return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:
         """How many elements are where the formula predicts."""
-        return saved.Body(case=_entry(judged(self.case, reading["seen"])))
+        return saved.Body(case=_entry(judge(self.case, reading["seen"])))
 
 
 def _entry(found: Judged) -> saved.CaseCounts:

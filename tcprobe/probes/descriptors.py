@@ -31,10 +31,10 @@ from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.wgmma import (
     LAST,
     Coded,
+    coded_images,
+    decode_answers,
     held_bytes,
     ones_by_k,
-    spelled,
-    spoken,
     uniform,
 )
 from tcprobe.probes.wgmma_kernels import kernel
@@ -81,10 +81,10 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
         row = resolve(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}").instruction
         one = behind(row, name)
         for major, swizzle in product(one.held.majors, SWIZZLES):
-            yield Case(one, major, swizzle, described(one, major, swizzle, count))
+            yield Case(one, major, swizzle, random_descriptors(one, major, swizzle, count))
 
 
-def described(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
+def random_descriptors(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
     """Up to `count` random descriptors, the same in every run; also strides of zero, odd starts, all base offsets."""
     rng = random.Random(f"{operand.id} {major} {swizzle}")
     descriptors: list[Descriptor] = [Descriptor(128, 256, swizzle)]
@@ -123,7 +123,7 @@ def launch(case: Case, tables: Tables) -> Launch:
     pairs = [(one.encode(), still) for one in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     run = Coded(row, "codes", held.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
-    return run.launch((spelled(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
+    return run.launch((coded_images(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
 
 
 def _metadata(case: Case, images: int) -> list[int]:
@@ -144,13 +144,13 @@ def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
     return np.concatenate([pack(registers, a.slot_bits)] * (2 if instruction.metadata else 1))
 
 
-def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
+def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
     """By descriptor, the number in memory of every element: (descriptors, rows, cols)."""
     row, held = case.instruction, case.operand.held
     d = row.fragment("d")
     index, used = elements(tables["d"], d)
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
-    numbers = spoken(row, words, len(spelled(held, CODED_BYTES)))[:, :, used]
+    numbers = decode_answers(row, words, len(coded_images(held, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
     in_memory = np.full((len(case.descriptors), held.rows, held.cols), -1)
     values = _metadata(case, len(numbers))
@@ -178,9 +178,9 @@ class Judged(NamedTuple):
     first: str | None  # the first misfit, in words
 
 
-def judged(case: Case, seen: Ints) -> Judged:
+def judge(case: Case, seen: Ints) -> Judged:
     """Compare the formula with what was measured."""
-    said = _said(case, case.descriptors)
+    said = _predicted(case, case.descriptors)
     readings: dict[str, tuple[int, int]] = {}
     based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
@@ -188,14 +188,14 @@ def judged(case: Case, seen: Ints) -> Judged:
         way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
         for way, sign in ways.items()
     }
-    maps = {way: _said(case, of) for way, of in changed.items()}
+    maps = {way: _predicted(case, of) for way, of in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
     for way, of in maps.items():
         readings[way] = (sum(bool((of[j] == seen[based[j]]).all()) for j in telling), len(telling))
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
         set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
-        zero = _said(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
+        zero = _predicted(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
         without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(set_)), len(set_))
     return Judged(case, seen.size, int((said == seen).sum()), readings, without, _misfit(case, said, seen))
 
@@ -212,7 +212,7 @@ def _misfit(case: Case, said: Ints, seen: Ints) -> str | None:
     )
 
 
-def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
+def _predicted(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
     shape = (len(descriptors), case.operand.held.rows, case.operand.held.cols)
     maps = [numbers_of(case.operand, one, case.major) for one in descriptors]
     return np.stack(maps) if maps else np.zeros(shape, np.int64)

@@ -41,7 +41,7 @@ from tcprobe.probes.move_kernels import (
     unpacked,
 )
 from tcprobe.probes.ptx import POISON, Launch
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
@@ -222,7 +222,7 @@ def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[di
     """(tables of a and d, what their rows and columns are numbered by)."""
     a, _ = instruction.fragments
     for reference in references():
-        claims = {f.operand: said(reference, f, device) for f in instruction.fragments}
+        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == 2 and tables["d"] == _through(tables["a"], sources):
             return tables, reference.NAME

@@ -132,7 +132,7 @@ def kernel(instruction: Instruction) -> Kernel:
             for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
         ),
         *ptx.set_to_one(instruction.scales),
-        ptx.written(instruction),
+        ptx.instruction_text(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",
         "mad.lo.u32 %image, %image, %nx, %x;",
         *ptx.point("d", "%image", fragments["d"]),

@@ -21,7 +21,7 @@ from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 Tables = dict[str, Table]
@@ -62,7 +62,7 @@ def _anchored(instruction: Instruction, met: Met, context: Context) -> Tables:
 
 def _referenced(instruction: Instruction, met: Met, device: Arch) -> tuple[Tables, str]:
     for reference in references():
-        claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
+        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == 4 and agreement(instruction, met.triples, tables).total and _c_agrees(tables, met.c_to_d):
             return tables, reference.NAME

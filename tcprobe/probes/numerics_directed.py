@@ -40,7 +40,7 @@ def parameters(directed: Directed) -> Arithmetic:
     exact = all(len(group) == 1 for group in groups) and chain
     kept = None if exact else _fraction(directed, groups, c)
     if kept is not None:
-        _aligned(directed, groups, c, kept)
+        _check_alignment(directed, groups, c, kept)
     result, rounding = rounded_result(directed, groups, c, kept)
     small = subnormals(directed)
     normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
@@ -138,7 +138,7 @@ def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC
     return AFTER if kept.all() else IN_GROUP
 
 
-def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Power | int, int]:
+def _cancelling_terms(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Power | int, int]:
     """(products, C, k of a free product) of a sum in which x and -x cancel; C is x if there are only two products.
 
     ProbeError if the sum is too small.
@@ -155,7 +155,7 @@ def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> in
     told = set()
     depths = range(directed.deep + 1)
     for group in groups:
-        products, own, t = _cancelled(group, c, directed.x)
+        products, own, t = _cancelling_terms(group, c, directed.x)
         d = directed.ask([({**products, t: Power(directed.x - s)}, own) for s in depths])
         kept = d == np.array([number(directed.d, Power(directed.x - s)) for s in depths], directed.d.word)
         count = int(kept.sum())
@@ -167,20 +167,20 @@ def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> in
     return told.pop()
 
 
-def _aligned(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:
+def _check_alignment(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:
     """ProbeError unless terms are cut toward zero, aligned by the largest sum of exponents of nonzero products."""
     x = directed.x
-    products, own, t = _cancelled(groups[0], c, x)
+    products, own, t = _cancelling_terms(groups[0], c, x)
     last = Power(x - kept)
     cases = [({**products, t: Power(last.exponent, sign, half=True)}, own) for sign in (1, -1)]
     expected = [number(directed.d, Power(last.exponent, sign)) for sign in (1, -1)]
     if directed.ask(cases).tolist() != expected:
         raise ProbeError("terms are not cut toward zero when they are aligned.")
-    _raw_exponents(directed, groups[0], last)
-    _zeros_left_out(directed, groups[0], kept)
+    _check_raw_exponents(directed, groups[0], last)
+    _check_zeros(directed, groups[0], kept)
 
 
-def _raw_exponents(directed: Directed, group: Sequence[int], third_product: Power) -> None:
+def _check_raw_exponents(directed: Directed, group: Sequence[int], third_product: Power) -> None:
     """ProbeError unless a product 1.5 x 1.5, which is above 2, aligns by the sum of its factors' exponents."""
     if len(group) < 3:
         return
@@ -194,7 +194,7 @@ def _raw_exponents(directed: Directed, group: Sequence[int], third_product: Powe
         raise ProbeError("terms are not aligned by the sums of their factors' exponents.")
 
 
-def _zeros_left_out(directed: Directed, group: Sequence[int], kept: int) -> None:
+def _check_zeros(directed: Directed, group: Sequence[int], kept: int) -> None:
     """ProbeError if zero times the largest number aligns the other terms."""
     exponent = directed.a.least + largest(directed.b) - kept - 1
     if len(group) < 2 or exponent < max(directed.least, directed.d.least):

@@ -162,16 +162,16 @@ def subnormals(directed: Directed) -> Subnormals:
         given["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
         answer = int(directed.raw(a, b, np.zeros(1, directed.c.word))[0])
         told[name] = (
-            _kept(answer, number(directed.d, Power(low + high)), name) if _held(directed.d, low + high) else None
+            _is_kept(answer, number(directed.d, Power(low + high)), name) if _holds(directed.d, low + high) else None
         )
     own = Power(directed.c.least - 1)
-    if _held(directed.d, own.exponent):
-        told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
+    if _holds(directed.d, own.exponent):
+        told["c"] = _is_kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
     else:
         told["c"] = None
     small = Power(directed.d.least - 1)
     if directed.least <= small.exponent:
-        told["d"] = _kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
+        told["d"] = _is_kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
     else:
         told["d"] = True if told["c"] and directed.types.c == directed.types.d else None
     return Subnormals(**told)
@@ -203,7 +203,7 @@ def _survives(
     name, form, other = operand
     low, high = form.least - form.fraction + directed.unread, largest(other)
     small = Power(form.least + high - kept - 1)
-    if small.exponent < directed.least or not _held(directed.d, small.exponent):
+    if small.exponent < directed.least or not _holds(directed.d, small.exponent):
         return False
     lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
     for k, sign in zip(group, (1, -1), strict=False):
@@ -218,17 +218,17 @@ def _survives_c(directed: Directed, group: Sequence[int], kept: int) -> bool:
     """As `_survives`, beside the smallest subnormal of C and a product that is its negative."""
     low, small = directed.c.least - directed.c.fraction, Power(directed.c.least - kept - 1)
     smallest = directed.least - directed.a.fraction - directed.b.fraction + 2 * directed.unread
-    if low < directed.least or small.exponent < smallest or not _held(directed.d, small.exponent):
+    if low < directed.least or small.exponent < smallest or not _holds(directed.d, small.exponent):
         return False
     d = directed.ask([({group[0]: Power(low, -1), group[1]: small}, Power(low))])
     return int(d[0]) == number(directed.d, small)
 
 
-def _held(floats: FloatFormat, exponent: int) -> bool:
+def _holds(floats: FloatFormat, exponent: int) -> bool:
     return floats.least - floats.fraction <= exponent <= largest(floats)
 
 
-def _kept(answer: int, whole: int, operand: str) -> bool:
+def _is_kept(answer: int, whole: int, operand: str) -> bool:
     if answer not in (whole, 0):
         raise ProbeError(f"a subnormal {operand.upper()} gives {answer:#x}, neither {whole:#x} nor zero.")
     return answer == whole

@@ -62,7 +62,7 @@ def images(instruction: Instruction, count: int, seed: int = 0) -> Images:
     return made._replace(scales=scales(of_a.type, size, of_a.cols, count))
 
 
-def modelled(
+def model_results(
     instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False
 ) -> Bits:
     """D of images by the model, as bits."""
@@ -97,7 +97,7 @@ def follow(instruction: Instruction, arithmetic: Arithmetic | Integers, made: Im
     """As `modelled`, in several threads."""
 
     def part(at: int) -> Bits:
-        return modelled(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)
+        return model_results(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
@@ -170,7 +170,7 @@ class NumericsExperiment(Dialogue):
             rule = parameters(directed)
         except ProbeError as error:
             return self._unfit(form, made, got, (directed.asked, str(error)))
-        wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
+        wrong, shown = wrong_cases(form, rule, made, (got, follow(self.first, rule, made)))
         compared = self._compared(bench, form, made, got)
         return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
 
@@ -179,18 +179,18 @@ class NumericsExperiment(Dialogue):
         directed, why = asked
         spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
         places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        shown = [msgspec.structs.replace(case, model=None) for case in _shown(form.types, made, (got, got), places)]
+        shown = [msgspec.structs.replace(case, model=None) for case in _wrong(form.types, made, (got, got), places)]
         return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
 
     def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
         ends = _overflows(bench, form)
         rule = Integers(ends, _overflows(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None)
         got = _run(bench, form, made)
-        wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
+        wrong, shown = wrong_cases(form, rule, made, (got, follow(self.first, rule, made)))
         tried = got.size
         if self._clampable:
             clamped = _run(bench, TabledForm(form.row, form.tables, True), made)
-            more, others = judged(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
+            more, others = wrong_cases(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
             wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
         compared = self._compared(bench, form, made, got)
         return Body(
@@ -299,16 +299,16 @@ def _even(instruction: Instruction, images_: Bits, scale: tuple[int, int] | None
     return BlockScales(made[0], made[1], instruction.scales[0].type)
 
 
-def judged(
+def wrong_cases(
     form: TabledForm, rule: Arithmetic | Integers, made: Images, results: tuple[Bits, Bits]
 ) -> tuple[int, list[WrongCase]]:
     """(how many results differ from the model's, the first of them)."""
     got, expected = results
     wrong = differ(form.types, rule, got, expected)
-    return int(np.count_nonzero(wrong)), list(_shown(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
+    return int(np.count_nonzero(wrong)), list(_wrong(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
 
 
-def _shown(kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
+def _wrong(kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
     got, expected = results
     for image, product, row, col in places:
         at = (image, product, row, col)

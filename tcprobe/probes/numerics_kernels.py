@@ -210,14 +210,14 @@ def _shift(fragment: Fragment) -> Any:
 
 def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
     """The kernel of a form; its op has no tables yet."""
-    named = replace(instruction, name=_clamped(instruction), called=instruction.id) if satfinite else instruction
+    named = replace(instruction, name=_satfinite_name(instruction), called=instruction.id) if satfinite else instruction
     name = ptx.identifier(f"numerics.{instruction.id}{SATFINITE if satfinite else ''}")
     text = _of_warp(named, name) if instruction.threads == WARP else _of_warpgroup(named, name)
     target = instruction.target.at_least(ptx.ALIGNED) if instruction.threads == WARP else instruction.target
     return Kernel(name, Numeric(instruction, {}, satfinite), text, target)
 
 
-def _clamped(instruction: Instruction) -> str:
+def _satfinite_name(instruction: Instruction) -> str:
     """The name with .satfinite where PTX puts it: at the end for wmma, before the types otherwise."""
     if instruction.family == "wmma":
         return instruction.name + SATFINITE
@@ -230,7 +230,7 @@ def _of_warp(instruction: Instruction, name: str) -> str:
     given = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
         *(line for o in given for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
-        ptx.written(instruction),
+        ptx.instruction_text(instruction),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]

@@ -38,7 +38,7 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
         raise ProbeError("beside a large C nothing shows what a sum keeps: it is not rounded toward zero in one sum.")
     groups = ordered(directed.products, _later(directed, low, kept))
     together = _summed_first(directed, low, kept)
-    _raw_exponents(directed, kept)
+    _check_raw_exponents(directed, kept)
     small, least = subnormals(directed), floor(directed, groups, kept)
     normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
     return Arithmetic(
@@ -109,7 +109,7 @@ def _summed_first(directed: Directed, low: int, kept: int) -> int:
     return count
 
 
-def _raw_exponents(directed: Directed, kept: int) -> None:
+def _check_raw_exponents(directed: Directed, kept: int) -> None:
     """ProbeError unless 1.5 x 1.5 aligns as a product of exponent 0 + 0, and a zero does not align at all."""
     a, b = (np.zeros((3, directed.products), form.word) for form in (directed.a, directed.b))
     a[:2, 0], b[:2, 0] = (form.one() | 1 << form.fraction - 1 for form in (directed.a, directed.b))

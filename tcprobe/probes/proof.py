@@ -42,7 +42,7 @@ def lines(codes: Mapping[str, TimedCode]) -> list[str]:
     ]
 
 
-def seen(opcode_lines: Sequence[str]) -> dict[str, Seen]:
+def parse_lines(opcode_lines: Sequence[str]) -> dict[str, Seen]:
     """The inverse of `lines`; a variant whose code has no opcodes is missing."""
     found: dict[str, Seen] = {}
     for variant, where, opcode, count in (line.split(" ") for line in opcode_lines):
@@ -51,7 +51,7 @@ def seen(opcode_lines: Sequence[str]) -> dict[str, Seen]:
     return found
 
 
-def own(counts: Mapping[str, int]) -> Counts:
+def working_opcodes(counts: Mapping[str, int]) -> Counts:
     """The opcodes that do the work."""
     return {opcode: n for opcode, n in counts.items() if not FREE.fullmatch(stem(opcode))}
 
@@ -70,11 +70,9 @@ def prove(variant: str, code: Seen, wanted: Mapping[str, int], around: Mapping[s
         raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
     if any(stem(opcode) in SPILLED and opcode not in wanted for opcode in code.loop):
         raise ProbeError(f"{variant}: the loop spills registers to memory.")
-    whole = {**wanted, **(around or {})}
-    if own(code.loop) != whole:
-        raise ProbeError(
-            f"{variant}: the loop should hold {_words(whole)}, and its machine code has {_words(own(code.loop))}."
-        )
+    whole, found = {**wanted, **(around or {})}, working_opcodes(code.loop)
+    if found != whole:
+        raise ProbeError(f"{variant}: the loop should hold {_words(whole)}, and its machine code has {_words(found)}.")
     outside = {opcode for opcode in code.beside if opcode in wanted}
     if outside:
         raise ProbeError(f"{variant}: {', '.join(sorted(outside))} also stands beside the loop.")

@@ -154,7 +154,7 @@ def braces(prefix: str, fragment: Fragment) -> str:
     return "{" + ", ".join(f"%{prefix}{j}" for j in range(fragment.registers)) + "}"
 
 
-def written(instruction: Instruction, selectors: Mapping[str, int] | None = None) -> str:
+def instruction_text(instruction: Instruction, selectors: Mapping[str, int] | None = None) -> str:
     """The instruction with its operands; `selectors` has their numbers by operand, 0 if missing."""
     operands = (operand(f, (selectors or {}).get(f.operand, 0)) for f in instruction.spelled)
     return f"{instruction.name} {', '.join(operands)};"

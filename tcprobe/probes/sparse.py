@@ -76,7 +76,7 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
         "NEXT:",
         *ptx.load("b", "b", b),
-        ptx.written(instruction, {"e": selector}),
+        ptx.instruction_text(instruction, {"e": selector}),
         *(line for i in range(d.elements) for line in _answer(d, i, images)),
         f"add.u64 %b, %b, {WARP * ptx.thread_bytes(b)};",
         "add.u32 %n, %n, 1;",
@@ -101,7 +101,7 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     body = [
         *(line for o in "abce" for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         *ptx.set_to_one(instruction.scales),
-        ptx.written(instruction, {"e": selector}),
+        ptx.instruction_text(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]

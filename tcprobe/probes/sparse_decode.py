@@ -16,7 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bools, Bytes, Ints, Words
 from tcprobe.probes.slots import bit_length
-from tcprobe.probes.sparse_images import PAIRS, b_images, metadata_images, read
+from tcprobe.probes.sparse_images import PAIRS, b_images, index_table, metadata_images
 from tcprobe.probes.sparse_numbering import Sparse
 
 Small = NDArray[np.int16]  # slots of B, at most 1024
@@ -29,7 +29,7 @@ def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
     ProbeError if an answer is not one that a product of zeros and ones can give, if an A slot does not obey exactly one
     field of the metadata, or if selectors differ in anything but the lanes that are read.
     """
-    by_selector = [governed(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
+    by_selector = [decode_selector(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
     d, b, _ = by_selector[0]
     for selector, (other_d, other_b, _) in enumerate(by_selector):
         if not np.array_equal(d, other_d) or (b != other_b)[(b >= 0) & (other_b >= 0)].any():
@@ -38,15 +38,15 @@ def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
     return Sparse(d, b, np.stack([field for _, _, field in by_selector]), _decode_c(instruction, outputs[-1]))
 
 
-def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
+def decode_selector(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
     """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector; ProbeError as `decode`."""
     rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
     d, met = _meetings(instruction, _words(raw), name)
-    by_index, field = obeyed(rule, met, instruction.threads, name)
+    by_index, field = indices_and_fields(rule, met, instruction.threads, name)
     return d, by_index.astype(np.int64), field
 
 
-def obeyed(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
+def indices_and_fields(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
     """(B slots by A slot and index, field by A slot); `met` are the B slots met, by image of metadata and A slot.
 
     ProbeError if an A slot does not obey exactly one field.
@@ -55,7 +55,7 @@ def obeyed(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tu
     by_index = _by_index(sparsity, met, half)
     images = metadata_images(sparsity, threads)
     place = _place(sparsity, met, by_index[np.arange(len(half)), _second(sparsity)[half]], bit_length(images.shape[1]))
-    _check(read(sparsity)[images[:, place], half[None]], met, by_index, name)
+    _check(index_table(sparsity)[images[:, place], half[None]], met, by_index, name)
     return by_index, place * sparsity.fields + half
 
 
@@ -80,7 +80,7 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
     answer = (1 << images - 1) - 1  # all codes but the last, where B is zero
     ones = np.uint32(1 | 1 << images)
     hit = words[0] & ones
-    told, reached = ~(hit * np.uint32(answer)) | ones, _reached(hit, images)
+    told, reached = ~(hit * np.uint32(answer)) | ones, _reached_slots(hit, images)
     if hit[0].any() or (reached.sum(axis=1)[1:] != n).any():
         raise ProbeError(f"{name}: not a sparse product: an A slot does not reach {n} D slots.")
     d = np.nonzero(reached[1:])[1].reshape(a.slots, n)
@@ -92,7 +92,7 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
         other = answers ^ hit
         other &= told
         if other.max():
-            raise _misled(instruction, answers, hit, name)
+            raise _wrong_answers(instruction, answers, hit, name)
         met[part] = answers.reshape(len(answers), -1)[:, place] >> shift & np.uint32(answer >> 1)
     if met.max() >= instruction.fragment("b").slots:
         raise ProbeError(f"{name}: the answers spell B slot {met.max()}, which there is not.")
@@ -105,13 +105,13 @@ def _parts(images: NDArray[np.generic]) -> Iterator[slice]:
     yield from (slice(start, start + count) for start in range(0, len(images), count))
 
 
-def _reached(hit: Words, images: int) -> Bools:
+def _reached_slots(hit: Words, images: int) -> Bools:
     """By A image, which D slots answer to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
     by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, images], np.uint32)[:, None] & np.uint32(1)
     return by_lane.reshape(len(hit), -1).astype(bool)
 
 
-def _misled(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
+def _wrong_answers(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
     """The error in the answers to some metadata images."""
     _check_sign(instruction, answers)
     if ((answers & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
@@ -182,7 +182,7 @@ def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:
     words, images = _words(raw), b_images(instruction)
     _check_sign(instruction, words)
     hit = words & np.uint32(1 | 1 << images)
-    reached = _reached(hit, images)[1:]
+    reached = _reached_slots(hit, images)[1:]
     lone = (reached.sum(axis=0) == 1).all() and (reached.sum(axis=1) == 1).all()
     if not lone or hit[0].any() or (words != hit * np.uint32((1 << images) - 1)).any():
         raise ProbeError(f"{instruction.name}: C does not reach D slot by slot.")

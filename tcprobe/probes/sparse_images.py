@@ -46,11 +46,11 @@ def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Genera
 
 def fields(sparsity: Sparsity, metadata: Bytes) -> Ints:
     """The index in every field of metadata images: (images, fields of all lanes)."""
-    indices: Ints = read(sparsity)[unpack(metadata, 4)].reshape(len(metadata), -1)
+    indices: Ints = index_table(sparsity)[unpack(metadata, 4)].reshape(len(metadata), -1)
     return indices
 
 
-def read(sparsity: Sparsity) -> Ints:
+def index_table(sparsity: Sparsity) -> Ints:
     """`Sparsity.read` by value of four bits and half, (16, fields); 0 for values that are not legal."""
     return np.array(
         [[sparsity.read(v, h) if v in sparsity.legal else 0 for h in range(sparsity.fields)] for v in range(16)]

@@ -22,7 +22,7 @@ from tcprobe.layout.structure import Triples, elements
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 
 Tables = dict[str, Table]
 SEEN = 1  # an index that occurs in either half of legal values
@@ -113,7 +113,7 @@ class _Measured:
 def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
     """The tables as the first reference numbers them that states fitting tables of A, C and D; None if none does."""
     for reference in references():
-        claims = {operand: said(reference, instruction.fragment(operand), device) for operand in "acd"}
+        claims = {operand: claim_of(reference, instruction.fragment(operand), device) for operand in "acd"}
         meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         tables = _Measured(instruction, sparse).completed(meant["a"], meant["d"]) if len(meant) == len(claims) else None
         if tables and tables["c"] == meant["c"]:

@@ -24,7 +24,7 @@ from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
-from tcprobe.probes.sparse_decode import governed
+from tcprobe.probes.sparse_decode import decode_selector
 from tcprobe.probes.sparse_images import PLACES, b_images
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
@@ -37,12 +37,12 @@ NOWHERE, ELSEWHERE = -1, -2
 Read = list[list[int] | None]  # by field of four bits: positions in the chunk
 
 
-def undocumented(instruction: Instruction) -> list[int]:
+def undocumented_selectors(instruction: Instruction) -> list[int]:
     """The selectors up to MOST that PTX does not define for the instruction."""
     return list(range(len(instruction.fragment("e").selectors), MOST + 1))
 
 
-def nibbles(instruction: Instruction) -> Launch:
+def nibble_launch(instruction: Instruction) -> Launch:
     """Every A slot alone under each of the 16 values of four bits, the same everywhere; selector 0."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
     given = (
@@ -55,7 +55,7 @@ def nibbles(instruction: Instruction) -> Launch:
     return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), given, 0, size)
 
 
-def selected(instruction: Instruction, selector: int) -> Launch:
+def selector_launch(instruction: Instruction, selector: int) -> Launch:
     """The launch of an undocumented selector, like the probe's launch of a documented one."""
     first, number = launches(instruction)[0], kernel(instruction, selector)
     return Launch(number, first.grid, first.inputs, 0, first.output_bytes)
@@ -79,7 +79,7 @@ def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: 
 
     ProbeError as `governed`, and if D gains other rows of A.
     """
-    d, _, field = governed(instruction, raw, selector)
+    d, _, field = decode_selector(instruction, raw, selector)
     row, stored, _ = elements(tables["a"])
     (of_d, _, _), e = elements(tables["d"]), instruction.fragment("e")
     if (of_d[d] != row[:, None]).any():
@@ -148,11 +148,11 @@ class NibblesExperiment(Dialogue):
 
     def kernels(self) -> list[Kernel]:
         """The form's kernel with its first selector."""
-        return [nibbles(self.instruction).kernel]
+        return [nibble_launch(self.instruction).kernel]
 
     def measure(self, bench: Bench) -> Reading:
         """ "raw": the launch's output."""
-        return {"raw": bench.run([nibbles(self.instruction)])[0].copy()}
+        return {"raw": bench.run([nibble_launch(self.instruction)])[0].copy()}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The positions that the values lead to."""
@@ -183,7 +183,7 @@ class SelectorExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Reading:
         """ "raw": the launch's output."""
-        return {"raw": bench.run([selected(self.instruction, self.selector)])[0].copy()}
+        return {"raw": bench.run([selector_launch(self.instruction, self.selector)])[0].copy()}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Which documented selector it equals, if any."""
@@ -208,5 +208,5 @@ def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
 def experiments() -> list[Dialogue]:
     """For each sparse warp-level multiply its metadata values; then the selectors, which may cost the device."""
     rows = [row for row in inventory.executed_by(WARP) if row.metadata and not row.scales]
-    tried = [SelectorExperiment(row, number) for row in rows for number in undocumented(row)]
+    tried = [SelectorExperiment(row, number) for row in rows for number in undocumented_selectors(row)]
     return [*map(NibblesExperiment, rows), *tried]

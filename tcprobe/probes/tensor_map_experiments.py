@@ -25,7 +25,7 @@ from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, lines_o
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned
 from tcprobe.probes.tensor_maps import DIRECTIONS, TARGET, BoxCase, decode, is_rounded, kernel, launches, window_of
-from tcprobe.references.shared_memory.tensor_map import broken, refused
+from tcprobe.references.shared_memory.tensor_map import broken_rules, refusing_rules
 from tcprobe.store.kinds.tensor_maps import (
     ENCODINGS,
     MISALIGNED,
@@ -77,12 +77,12 @@ class ModeExperiment(OfTensorMaps):
         """
         said = [bench.encoded(case.map) for case in self.cases]
         taken = {n: case for n, case in enumerate(self.cases) if said[n] == TAKEN}
-        return {"maps": of_lines(said), **_copied(bench, taken)}
+        return {"maps": of_lines(said), **_copy_boxes(bench, taken)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
         said = lines_of(reading["maps"])
-        unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refused(case.map))]
+        unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refusing_rules(case.map))]
         taken = said.count(TAKEN)
         maps = MapCounts(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
         mode = self._mode(reading)
@@ -132,7 +132,7 @@ class MisalignedExperiment(OfTensorMaps):
 
     def measure(self, bench: Bench) -> Reading:
         """As `ModeExperiment.measure`, for one box and without "maps"."""
-        return _copied(bench, {0: self.case})
+        return _copy_boxes(bench, {0: self.case})
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Whether it was copied, else what went wrong."""
@@ -169,8 +169,8 @@ class EncodingsExperiment(OfTensorMaps):
                     one.argument,
                     list(one.value) if isinstance(one.value, tuple) else one.value,
                     words,
-                    [rule.name for rule in broken(one.map)],
-                    (words == TAKEN) != bool(refused(one.map)),
+                    [rule.name for rule in broken_rules(one.map)],
+                    (words == TAKEN) != bool(refusing_rules(one.map)),
                 )
                 for one, words in zip(encodings(), said, strict=True)
             ]
@@ -182,7 +182,7 @@ def _kernels(cases: Sequence[BoxCase]) -> list[Kernel]:
     return [kernel(direction, rank) for direction in DIRECTIONS for rank in ranks]
 
 
-def _copied(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
+def _copy_boxes(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
     """By direction the boxes, one after the other, as `_boxes_of` reads them; "wrong": the copies that failed."""
     arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
     wrong = []

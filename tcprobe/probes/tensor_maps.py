@@ -179,15 +179,15 @@ def images(count: int, rounded: bool) -> list[Bytes]:
 def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
     """The byte number that each copied byte encodes, NOWHERE if nothing was copied; `read` are the four images."""
     if not rounded:
-        return _spelled(list(read), np.ones(len(read[0]), np.bool_))
+        return _byte_numbers(list(read), np.ones(len(read[0]), np.bool_))
     words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
     whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
-    spelled = _spelled([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
+    spelled = _byte_numbers([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
     each = np.where(spelled[:, None] == NOWHERE, NOWHERE, spelled[:, None] * WORD + np.arange(WORD))
     return np.asarray(each.ravel(), np.int64)
 
 
-def _spelled(pieces: Sequence[Bytes], known: Bools) -> Ints:
+def _byte_numbers(pieces: Sequence[Bytes], known: Bools) -> Ints:
     low, high, not_low, not_high = pieces
     copied = known & (low == ~not_low) & (high == ~not_high)
     return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)

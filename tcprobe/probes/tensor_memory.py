@@ -54,7 +54,7 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
         "mov.u32 %taddr, %ldm; mov.u32 %idesc, %x; mov.u32 %meta, %y; mov.u32 %sa, %z; mov.u32 %sb, %nx;",
         "mov.u64 %adesc, %in; mov.u64 %bdesc, %out; setp.ne.u32 %p, %x, 0;",
         *(line for f in instruction.given for line in ptx.load("in", f.operand, f)),
-        f"{spelled(instruction)} {operands(instruction)};",
+        instruction_text(instruction),
         *(line for f in results for line in ptx.store("out", f.operand, f)),
     ]
     registers = [".reg .b32 %taddr, %idesc, %meta, %sa, %sb;", ".reg .b64 %adesc, %bdesc;", ".reg .pred %p;"]
@@ -65,6 +65,11 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
         vector = str(instruction.stated["scales"][0]).split()[1]
         return Kernel(name, Assembled(), text.replace(BLOCK, f".scale_vec::{vector}"), instruction.target)
     return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
+
+
+def instruction_text(instruction: Instruction) -> str:
+    """PTX of the instruction, with the registers that `kernel` declares."""
+    return f"{instruction_name(instruction)} {operands(instruction)};"
 
 
 def operands(instruction: Instruction) -> str:
@@ -78,7 +83,7 @@ def operands(instruction: Instruction) -> str:
     return pattern.format(half=half, **{f.operand: ptx.braces(f.operand, f) for f in instruction.fragments})
 
 
-def spelled(instruction: Instruction) -> str:
+def instruction_name(instruction: Instruction) -> str:
     """The name with its braces filled: the first of several choices, nothing for optional parts."""
     name = instruction.name.replace("{num}", str(instruction.stated.get("num", ("",))[0]))
     name = name.replace("{.scale_vectorsize}", BLOCK)

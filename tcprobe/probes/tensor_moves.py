@@ -125,7 +125,7 @@ def kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
     held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
     work = _loading(instruction, held) if held.operand == "d" else _storing(instruction, held)
-    body = [*_started(instruction), *work, *_ended(instruction)]
+    body = [*_prologue(instruction), *work, *_epilogue(instruction)]
     op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
     text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
@@ -136,7 +136,7 @@ def columns(instruction: Instruction) -> int:
     return max(LEAST, instruction.fragments[0].cols)
 
 
-def _started(instruction: Instruction) -> list[str]:
+def _prologue(instruction: Instruction) -> list[str]:
     return [
         f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {columns(instruction)};",
         "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
@@ -145,14 +145,13 @@ def _started(instruction: Instruction) -> list[str]:
     ]
 
 
-def _ended(instruction: Instruction) -> list[str]:
+def _epilogue(instruction: Instruction) -> list[str]:
     return ["bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {columns(instruction)};"]
 
 
-def _moved(instruction: Instruction) -> str:
+def _instruction_text(instruction: Instruction) -> str:
     """PTX of the instruction; a reduction computes the maximum of unsigned integers."""
-    text = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
-    return text.replace(".min.f32", ".max.u32")
+    return tensor_memory.instruction_text(instruction).replace(".min.f32", ".max.u32")
 
 
 def _declared(instruction: Instruction) -> list[str]:
@@ -178,7 +177,7 @@ def _loading(instruction: Instruction, moved_registers: Fragment) -> list[str]:
     store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     return [
         *_each_column(instruction, "FILL", *number, *store),
-        _moved(instruction),
+        _instruction_text(instruction),
         READ,
         *ptx.point("out", "%x", moved_registers),
         *ptx.store("out", moved_registers.operand, moved_registers),
@@ -195,7 +194,7 @@ def _storing(instruction: Instruction, moved_registers: Fragment) -> list[str]:
         "mov.b32 %value, 0;",
         *_each_column(instruction, "CLEAR", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
         *numbers,
-        _moved(instruction),
+        _instruction_text(instruction),
         WRITTEN,
         *_each_column(
             instruction,
@@ -272,13 +271,13 @@ def marked_kernel(instruction: Instruction) -> Kernel:
     inside = f"setp.lt.and.u32 %marked, %column, {moved.cols}, %marked;"
     stored = ["selp.u32 %value, 1, 0, %marked;", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     body = [
-        *_started(instruction),
+        *_prologue(instruction),
         *_each_column(instruction, "MARK", *number, inside, *stored),
-        _moved(instruction),
+        _instruction_text(instruction),
         READ,
         *ptx.point("out", "%x", kept),
         *ptx.store("out", kept.operand, kept),
-        *_ended(instruction),
+        *_epilogue(instruction),
     ]
     text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declared(instruction)], body)
     return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))

@@ -84,7 +84,7 @@ def answers(sized: SizedMultiply, bench: Bench, multiply_inputs: Inputs) -> Arra
     )
 
 
-def spelled(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
+def decode_codes(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
     """(the number that each part encodes, whether it answered), from images of `codes`.
 
     `cell_parts` are (..., images, parts); `high` and `low` are the values of one and zero.
@@ -107,7 +107,7 @@ def codes(count: int) -> Ints:
     return np.stack([np.ones_like(numbers), *planes, np.zeros_like(numbers)])
 
 
-def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
+def element_parts(sized: SizedMultiply, bench: Bench) -> Ints:
     """A part that holds each element of D: (M, N); ProbeError as `parts_of`."""
     row, col, number = parts_of(sized, bench)
     found = np.full((sized.m, sized.n), -1)
@@ -143,7 +143,7 @@ def parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
 
 
 def _met(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
-    return spelled(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
+    return decode_codes(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
 
 
 def _a_coded(sized: SizedMultiply) -> tuple[Inputs, int]:
@@ -173,9 +173,9 @@ def ones(lines: int, k: int, shifts: int, step: int | None = None) -> Ints:
     return matrices
 
 
-def of_a(sized: SizedMultiply, bench: Bench) -> Ints:
+def places_of_a(sized: SizedMultiply, bench: Bench) -> Ints:
     """The places of A in tensor memory: rows of (row, col, CTA, lane, bit); ProbeError if a product follows no part."""
-    parts_of_d = of_d(replace(sized, a_in_tensor=False), bench)
+    parts_of_d = element_parts(replace(sized, a_in_tensor=False), bench)
     memory = images.coded(sized, "a", sized.bits, sized.one, 0)
     step = sized.n // 4  # each k is met in every quarter of the columns, which may read copies of their own
     shifts = -(-sized.stored // step)
@@ -187,12 +187,12 @@ def of_a(sized: SizedMultiply, bench: Bench) -> Ints:
     number = _numbers(sized, "A", parts, (dtype(sized.d_type).one, 0))
     row, col = np.indices(parts_of_d.shape)
     stored = (col + step * np.arange(shifts)[:, None, None]) % sized.stored
-    return _held(sized, sized.bits, np.broadcast_to(row, number.shape), stored, number)
+    return _places(sized, sized.bits, np.broadcast_to(row, number.shape), stored, number)
 
 
-def of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
+def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
     """As `of_a`, for scale_a or scale_b."""
-    parts_of_d = of_d(sized, bench)
+    parts_of_d = element_parts(sized, bench)
     one, two = (dtype(sized.scale_type).pattern(value, BYTE) for value in (1, 2))
     memory = images.coded(sized, name, BYTE, two, one)
     each = sized.k // sized.vector
@@ -212,12 +212,12 @@ def of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
         if name == "scale_a"
         else (block, np.broadcast_to(col, number.shape))
     )
-    return _held(sized, BYTE, *at, number)
+    return _places(sized, BYTE, *at, number)
 
 
-def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
+def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     """As `of_a`, for the metadata: the index field that selects the k of each stored element of A."""
-    parts_of_d = of_d(sized, bench)
+    parts_of_d = element_parts(sized, bench)
     kept, whole, span, bits = sized.chunk
     coded = images.coded(sized, "e", 4, FIRST_HALF, LAST_HALF)
     apart = images.in_tensor(sized)
@@ -236,7 +236,7 @@ def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     if bits < 4:  # the lower of two fields picked the first element, where B is one
         number = number + (parts[:, -1] != high_low[0])
     stored = col % (sized.k // whole) * kept + np.arange(kept)[:, None, None]
-    return _held(sized, bits, np.broadcast_to(row, number.shape), stored, number)
+    return _places(sized, bits, np.broadcast_to(row, number.shape), stored, number)
 
 
 def _values(sized: SizedMultiply, two_values: tuple[int, int]) -> tuple[int, int]:
@@ -248,7 +248,7 @@ def _values(sized: SizedMultiply, two_values: tuple[int, int]) -> tuple[int, int
 def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple[int, int]) -> Ints:
     """The number of the part that each element of D follows, by run; ProbeError if a single part cannot give D."""
     shape = cell_parts.shape
-    numbers, answered = spelled(cell_parts.reshape(*shape[:2], -1), *high_low)
+    numbers, answered = decode_codes(cell_parts.reshape(*shape[:2], -1), *high_low)
     if not answered.all():
         raise ProbeError(
             f"{sized.row.name}: {(~answered).sum()} of {answered.size} products do not follow one part of {name}."
@@ -257,13 +257,13 @@ def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple
     return found
 
 
-def _held(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
+def _places(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
     """Rows of (row, col, CTA, lane, bit), each once; `of_element` are rows, columns and numbers of parts."""
     row, col, number = (np.ascontiguousarray(each).reshape(-1) for each in of_element)
     return np.unique(np.stack([row, col, *images.part(sized, bits, number)], axis=1), axis=0)
 
 
-def d_held(sized: SizedMultiply, bench: Bench) -> Ints:
+def places_of_d(sized: SizedMultiply, bench: Bench) -> Ints:
     """As `of_a`, for D; its bits count from its first column."""
     (row, col, number), width = parts_of(sized, bench), dtype(sized.d_type).bits
     cta, rest = np.divmod(number, LANES * sized.n * (CELL // width))

@@ -72,9 +72,9 @@ class PlaceExperiment(Dialogue):
     def measure(self, bench: Bench) -> Reading:
         """ "held": rows of (row, col, CTA, lane, bit)."""
         if self.operand.startswith("scale_"):
-            return {"held": tensor_multiply.of_scales(self.sized, bench, self.operand)}
-        found = {"d": tensor_multiply.d_held, "a": tensor_multiply.of_a, "e": tensor_multiply.of_e}[self.operand]
-        return {"held": found(self.sized, bench)}
+            return {"held": tensor_multiply.places_of_scales(self.sized, bench, self.operand)}
+        places = {"d": tensor_multiply.places_of_d, "a": tensor_multiply.places_of_a, "e": tensor_multiply.places_of_e}
+        return {"held": places[self.operand](self.sized, bench)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The places."""

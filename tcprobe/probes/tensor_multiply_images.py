@@ -108,7 +108,7 @@ class SizedMultiply:
         return next(name for name, count in said if count == f"{self.vector}X")
 
     @property
-    def said(self) -> Json:
+    def descriptor_fields(self) -> Json:
         """The fields of the instruction descriptor."""
         fields: Json = {"m": self.m, "n": self.n, "a_type": self.type, "b_type": self.type}
         fields |= {"scale_type": self.scale_type} if self.vector else {"d_type": self.d_type}
@@ -122,7 +122,7 @@ class SizedMultiply:
     @property
     def instruction_bits(self) -> int:
         """The instruction descriptor, encoded."""
-        return instruction_descriptor.encode(self.row.kind or "", self.said)
+        return instruction_descriptor.encode(self.row.kind or "", self.descriptor_fields)
 
 
 def k_bytes(sized: SizedMultiply, operand: str) -> int:

@@ -36,7 +36,7 @@ def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector:
     """The probe of a multiply, for any M and N."""
     op = TensorMultiply(instruction, a_in_tensor, vector)
     parts = ["multiply", instruction.id, *["a_tensor"] * a_in_tensor, *([f"{vector}x"] if vector else [])]
-    text = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};".replace("%p;", "%never;")
+    text = tensor_memory.instruction_text(instruction).replace("%p;", "%never;")
     if a_in_tensor:
         text = text.replace("%adesc", "[%ta]")
     if vector > FEW_SCALES:
@@ -48,8 +48,8 @@ def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector:
 @cache
 def copy_kernel(instruction: Instruction, multicast: str = "") -> Kernel:
     """The probe of a copy; the source is where A is."""
-    name, known = tensor_memory.spelled(instruction), instruction.stated.get("multicast", ("",))
-    text = f"{name} {tensor_memory.operands(instruction)};".replace(str(known[0]), multicast)
+    known = instruction.stated.get("multicast", ("",))
+    text = tensor_memory.instruction_text(instruction).replace(str(known[0]), multicast)
     return _kernel(f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, ptx.ALIGNED))
 
 
@@ -59,12 +59,12 @@ def _kernel(name: str, probe_op: TensorMultiply | TensorCopy, spelled_as: tuple[
     name = ptx.identifier(name)
     memory = f".extern .shared .align {ALIGNMENT} .b8 {name}_memory[];\n"
     cluster = ".explicitcluster .reqnctapercluster 2, 1, 1" if paired else ""
-    body = [*_begun(name, paired), *_filled(paired), *_issued(text, paired), *_read(), *_ended(paired)]
+    body = [*_prologue(name, paired), *_fill(paired), *_issue(text, paired), *_read(), *_epilogue(paired)]
     source = memory + ptx.entry(name, POINTERS, REGISTERS, body, cluster)
     return Kernel(name, probe_op, source, probe_op.instruction.target.at_least(since))
 
 
-def _begun(name: str, paired: bool) -> list[str]:
+def _prologue(name: str, paired: bool) -> list[str]:
     """Load the block's plan, copy images to shared memory, allocate all columns, initialize an mbarrier."""
     group = _group(paired)
     return [
@@ -88,14 +88,14 @@ def _begun(name: str, paired: bool) -> list[str]:
         f"@%one mbarrier.init.shared::cta.b64 [%base+{ARRIVED}], 1;",
         "fence.mbarrier_init.release.cluster;",
         "fence.proxy.async;",
-        *_together(paired),
+        *_synchronize(paired),
         f"ld.shared.b32 %taddr, [%base+{SLOT}];",
         "shl.b32 %own, %warp, 21;",  # 32 lanes per warp; the lane is the upper half of an address
         "add.u32 %own, %own, %taddr;",
     ]
 
 
-def _filled(paired: bool) -> list[str]:
+def _fill(paired: bool) -> list[str]:
     """Write POISON to all columns, then the operands' image to theirs."""
     store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", "tcgen05.wait::st.sync.aligned;"]
     return [
@@ -111,11 +111,11 @@ def _filled(paired: bool) -> list[str]:
             "%columns",
             ["add.u32 %cell, %to, %column;", "ld.global.b32 %value, [%t];", "add.u64 %t, %t, 4;", *store],
         ),
-        *_together(paired),
+        *_synchronize(paired),
     ]
 
 
-def _issued(instruction: str, paired: bool) -> list[str]:
+def _issue(instruction: str, paired: bool) -> list[str]:
     """One thread, of the first CTA, issues the instruction and commits it; all threads wait."""
     arrive = "mbarrier::arrive::one.shared::cluster"
     to = f"{arrive}.multicast::cluster.b64 [%base+{ARRIVED}], %both" if paired else f"{arrive}.b64 [%base+{ARRIVED}]"
@@ -165,15 +165,15 @@ def _read() -> list[str]:
     ]
 
 
-def _ended(paired: bool) -> list[str]:
+def _epilogue(paired: bool) -> list[str]:
     return [
-        *_together(paired),
+        *_synchronize(paired),
         "setp.eq.u32 %first, %warp, 0;",
         f"@%first tcgen05.dealloc.{_group(paired)}.sync.aligned.b32 %taddr, {ALL_COLUMNS};",
     ]
 
 
-def _together(paired: bool) -> list[str]:
+def _synchronize(paired: bool) -> list[str]:
     """Synchronize the block or the cluster, and order accesses to tensor memory around that."""
     barrier = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"] if paired else ["bar.sync 0;"]
     return ["tcgen05.fence::before_thread_sync;", *barrier, "tcgen05.fence::after_thread_sync;"]

@@ -229,7 +229,7 @@ def _op(kernel: Kernel) -> LoopTiming:
     return kernel.op
 
 
-def told(launch: Launch, output: Bytes) -> Ints:
+def pass_times(launch: Launch, output: Bytes) -> Ints:
     """Cycles and nanoseconds, by block and pass: (blocks, passes, 2)."""
     blocks = launch.grid[0] // _op(launch.kernel).ctas
     return output.view(np.uint32).reshape(blocks, -1, 2)[:, : len(ROUNDS)].astype(np.int64)
@@ -241,7 +241,7 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     The cycles that count are the least long pass minus the least short one, per copy. ProbeError if long passes took no
     longer than short ones.
     """
-    cycles, ns = np.moveaxis(told(launch, output), 2, 0)
+    cycles, ns = np.moveaxis(pass_times(launch, output), 2, 0)
     short, long = cycles[:, 1::2], cycles[:, 2::2]
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")

@@ -108,7 +108,7 @@ def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
     """A launch of the kernel of kind registers; with SHARED_A in its flags, A is coded instead of B."""
     a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
     both = [packed(held_bytes(held)).encode() for held in (b, a)]
-    images = spelled(a if run.flags & SHARED_A else b), ones_by_k(run.row)
+    images = coded_images(a if run.flags & SHARED_A else b), ones_by_k(run.row)
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
 
@@ -131,7 +131,7 @@ def uniform(instruction: Instruction, values: Sequence[int]) -> Bytes | None:
     return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * instruction.threads, axis=1)
 
 
-def spelled(operand: Operand, image_bytes: int | None = None) -> Bytes:
+def coded_images(operand: Operand, image_bytes: int | None = None) -> Bytes:
     """Images of a matrix that encode every element's number in memory; by default they have the matrix's size."""
     count = image_bytes * 8 // operand.slot_bits if image_bytes else operand.rows * operand.cols
     return codes(count, operand.slot_bits, operand.one)
@@ -164,7 +164,7 @@ def _ones_by_k(size: tuple[int, int, int], one: int, k_of_lines: tuple[int, ...]
     return pack(np.where(k == wanted, one, 0).astype(np.uint64), bits)
 
 
-def spoken(instruction: Instruction, words: Words, images: int) -> Ints:
+def decode_answers(instruction: Instruction, words: Words, images: int) -> Ints:
     """The numbers that words of answers encode; ProbeError if a single one cannot give an answer."""
     wrong = words & (ODD | 1 | 1 << images - 1) != 1
     if wrong.any():
@@ -186,7 +186,9 @@ def lines_of(instruction: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError if it met an element of A with another k than B picked."""
     a = behind(instruction, "a_smem").held
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))
-    lines, ks = (x[spoken(instruction, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
+    lines, ks = (
+        x[decode_answers(instruction, words, len(coded_images(a)))] for x in places(a.slot_bits, a.rows, a.cols)
+    )
     expected = (met.col + np.arange(len(words))[:, None] * instruction.shape.n) % instruction.stored
     if (ks != expected).any() or (lines != lines[0]).any():
         raise ProbeError(f"{instruction.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")

@@ -105,7 +105,7 @@ def _body(op: Warpgroup) -> list[str]:
     return [
         *brought,
         *(inputs.metadata(image) if instruction.metadata else []),
-        *([] if raw else _cleared()),
+        *([] if raw else _clear()),
         "mov.u32 %n, 0;",
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
@@ -184,7 +184,7 @@ def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
     ]
 
 
-def _cleared() -> list[str]:
+def _clear() -> list[str]:
     return [
         "mov.u32 %s, 0;",
         "mov.u32 %at, %found;",

@@ -26,7 +26,7 @@ from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
-from tcprobe.probes.sparse_decode import obeyed
+from tcprobe.probes.sparse_decode import indices_and_fields
 from tcprobe.probes.sparse_images import metadata_images
 from tcprobe.probes.wgmma import Coded, lines_of, of_memory, packed_b, places, registers_launch, shared_launch, table_of
 from tcprobe.probes.wgmma_meetings import meetings, product, split
@@ -75,7 +75,9 @@ class SparseWarpgroupExperiment(OfInstruction):
     def _obeyed(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
         """(stored column of every A slot, field that it obeys) under a selector."""
         row, rule, name = self.instruction, self._rule, f"{self.instruction.name}, selector {selector}"
-        by_index, field = obeyed(rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name)
+        by_index, field = indices_and_fields(
+            rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name
+        )
         index = np.arange(rule.positions)[None, :, None]
         chunk = by_index.max(axis=(1, 2)) // rule.positions
         if ((by_index >= 0) & (by_index != chunk[:, None, None] * rule.positions + index)).any():

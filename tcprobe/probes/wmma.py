@@ -203,7 +203,7 @@ def decode_load(launch: Launch, raw: Bytes) -> Ints:
 
     ProbeError if a slot holds padding, or a position outside the image.
     """
-    fragment, lying = _moved(launch)
+    fragment, lying = _fragment_and_memory(launch)
     positions, loaded = _join(raw, launch.grid[0], fragment)
     elements = element_of(fragment, lying, positions)
     wrong = np.flatnonzero(loaded & (elements < 0))
@@ -219,7 +219,7 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
 
     ProbeError if an element was not written, if anything else was, or if memory holds a number that is not a slot's.
     """
-    fragment, lying = _moved(launch)
+    fragment, lying = _fragment_and_memory(launch)
     numbers, written = _join(raw, launch.grid[0], fragment)
     elements = element_of(fragment, lying, np.arange(len(numbers)))
     inside = elements >= 0
@@ -236,7 +236,7 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
     return table
 
 
-def _moved(launch: Launch) -> tuple[Fragment, InMemory]:
+def _fragment_and_memory(launch: Launch) -> tuple[Fragment, InMemory]:
     """(the fragment that a launch loads or stores, its layout in memory)."""
     op = launch.kernel.op
     if not isinstance(op, Load | Store):

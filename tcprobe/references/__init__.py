@@ -14,7 +14,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.plugins import discover
 from tcprobe.references.claim import Claim, Erratum
 
-__all__ = ["Claim", "Erratum", "Reference", "documented", "references", "said"]
+__all__ = ["Claim", "Erratum", "Reference", "claim_of", "documented", "references"]
 
 
 class Reference(Protocol):
@@ -60,11 +60,11 @@ def references() -> tuple[Reference, ...]:
 
 def documented(fragment: Fragment, device: Arch) -> tuple[str, Claim] | None:
     """(name, claim) of the first reference that states anything of `fragment` on `device`; None if none does."""
-    claims = ((reference.NAME, said(reference, fragment, device)) for reference in references())
+    claims = ((reference.NAME, claim_of(reference, fragment, device)) for reference in references())
     return next(((name, claim) for name, claim in claims if isinstance(claim, Claim)), None)
 
 
-def said(reference: Reference, fragment: Fragment, device: Arch) -> Claim | str:
+def claim_of(reference: Reference, fragment: Fragment, device: Arch) -> Claim | str:
     """`reference.claim`, called once for each fragment, and for each arch if the source distinguishes archs."""
     key = (reference.NAME, fragment.id, device.name if getattr(reference, "PER_ARCH", True) else "")
     if key not in _SAID:

@@ -53,17 +53,17 @@ def place(letter: str, size: tuple[int, int], row: int, col: int) -> Landing:
     m, n = size
     cta, row = divmod(row, m // 2) if letter in PAIRED else (0, row)
     if letter in HALVED:
-        return Landing(cta, halved(row), col)
+        return Landing(cta, lane_of_halves(row), col)
     part, column = divmod(col, n // BESIDE.get(letter, 1))
     return Landing(cta, part * (m // 2 if letter == "B" else m) + row, column)
 
 
-def halved(row: int) -> int:
+def lane_of_halves(row: int) -> int:
     """The lane of a row in layouts that use 16 lanes of each warp."""
     return row // HALF * WARP_LANES + row % HALF
 
 
-def loaded(at: Landing, shape: str, number: int) -> Slot:
+def loaded_slot(at: Landing, shape: str, number: int) -> Slot:
     """Where tcgen05.ld.shape.x`number` puts a cell; loads follow each other from column 0 on."""
     table = cute_tensor_memory.table(shape, number)
     warp, inside = divmod(at.lane, WARP_LANES)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tcprobe.isa.instruction import Instruction
 from tcprobe.references import accumulator
-from tcprobe.references.accumulator import HALVED, PAIRED, WARP_LANES, halved
+from tcprobe.references.accumulator import HALVED, PAIRED, WARP_LANES, lane_of_halves
 
 CELL, BYTE = 32, 8
 LANES = 128
@@ -72,7 +72,7 @@ class Extent(NamedTuple):
 Stated = tuple[CellStatement, ...]
 
 
-def stated(instruction: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
+def statements(instruction: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
     """What sources state of an operand: the answer, then what contradicts it; or why nothing is stated."""
     m, n, selector, vector = chosen_size
     if operand == "d":
@@ -114,7 +114,7 @@ def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:
     """(CTA of a row of A, the lanes that hold it); several if lanes hold copies that multiply different columns."""
     cta, r = divmod(r, m // 2) if letter in PAIRED else (0, r)
     if letter in HALVED:
-        return cta, (halved(r),)
+        return cta, (lane_of_halves(r),)
     step = {"B": m // 2, "E": m, "G": m}.get(letter, LANES)
     return cta, tuple(range(r, LANES, step))
 

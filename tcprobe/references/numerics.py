@@ -89,7 +89,7 @@ PUBLISHED = (
 )
 
 
-def published(instruction: Instruction, arch: str) -> Published | None:
+def published_row(instruction: Instruction, arch: str) -> Published | None:
     """What is stated of a form on an arch, for its own family if possible; None if nothing.
 
     What is stated of scaled forms is used only for these, and the reverse.
@@ -112,6 +112,6 @@ def _type(instruction: Instruction, name: str) -> str:
     return next(operand.type for operand in instruction.operands if operand.name in (name, f"{name}_smem"))
 
 
-def promised(kind: str, family: str) -> str:
+def promise_of_ptx(kind: str, family: str) -> str:
     """What PTX states of the precision of sums."""
     return PTX_FP8 if kind in BYTES and family.startswith("wgmma") else PTX

@@ -42,7 +42,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     instruction = inventory.instructions()[fragment.experiment]
     if not instruction.multiplies:
         figures = "section 9.7.16.8 shows which lane moves what as figures only"
-        return _reduced(fragment) if fragment.operand == "redval" else figures
+        return _reduction_claim(fragment) if fragment.operand == "redval" else figures
     if fragment.role is Role.SCALE:
         return "section 9.7.14.3 says which lanes and bytes are read; which row or column each serves is a figure only"
     sparse = instruction.metadata is not None
@@ -53,7 +53,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     return _claim(row, fragment.threads, fragment.elements)
 
 
-def _reduced(fragment: Fragment) -> Claim:
+def _reduction_claim(fragment: Fragment) -> Claim:
     """The value that tcgen05.ld.red adds: of a lane of tensor memory, over the columns that are loaded.
 
     In 16x32bx2 the threads of each half of the warp access a lane once; col counts these accesses.

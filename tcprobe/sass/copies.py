@@ -83,7 +83,7 @@ def copied(code: Code, parameters: Parameters, number: int) -> Copied:
         if parameters.base is None
         else parameters.base
     )
-    given, pointers = _given(parameters)
+    given, pointers = _parameter_bytes(parameters)
     runs = [_run(code, given, base, pointers, digit) for digit in range(DIGITS)]
     machine = runs[0][0]
     if any((other.written_by, other.read_by) != (machine.written_by, machine.read_by) for other, _ in runs[1:]):
@@ -101,7 +101,7 @@ def copied(code: Code, parameters: Parameters, number: int) -> Copied:
     return Copied(lanes, places, source, machine.read_by)
 
 
-def _given(parameters: Parameters) -> tuple[bytes, int]:
+def _parameter_bytes(parameters: Parameters) -> tuple[bytes, int]:
     """(content of the kernel's parameters, how many of them are pointers)."""
     end = max(offset + size for offset, size in parameters.places)
     if end > 4096 or any(size not in (4, 8) for _, size in parameters.places):

@@ -17,7 +17,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.product_run import Trials, expected, misfit, run, trials
@@ -64,7 +64,7 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
         raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
     given = trials(instruction)
     made, wrong = _run(code, instruction, given, layouts), []
-    for name, tables in stated(instruction, arch):
+    for name, tables in stated_layouts(instruction, arch):
         words = misfit(instruction.fragment("d"), made, expected(instruction, given.numbers, tables))
         if words is None:
             return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
@@ -81,10 +81,10 @@ def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts)
         raise UnreadError(f"the code is not followed: {error}") from None
 
 
-def stated(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]:
+def stated_layouts(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]:
     """(name, tables) of each reference that states the layouts of all operands."""
     for reference in references():
-        claims = {f.operand: said(reference, f, arch) for f in instruction.fragments}
+        claims = {f.operand: claim_of(reference, f, arch) for f in instruction.fragments}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == len(claims):
             yield reference.NAME, tables
@@ -92,7 +92,7 @@ def stated(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]
 
 def agree_with_references(instruction: Instruction, arch: Arch, tables: Tables) -> None:
     """ContradictedError if references state layouts, but the same slots meet under none of them."""
-    others = list(stated(instruction, arch))
+    others = list(stated_layouts(instruction, arch))
     if others and not any(same_product(tables, theirs) for _, theirs in others):
         raise ContradictedError(f"other slots meet than by the layouts of {', '.join(name for name, _ in others)}")
 

@@ -42,7 +42,7 @@ def images(raw: bytes) -> Iterator[FatbinEntry]:
     elif is_ptx(raw):
         yield FatbinEntry("PTX", raw)
     elif MAGIC in raw:
-        yield from _bounded(raw)
+        yield from _bounded_entries(raw)
     else:
         raise DataError("no cubin, no PTX, and no fatbin in it.")
 
@@ -57,7 +57,7 @@ def is_ptx(raw: bytes) -> bool:
     return b".version" in raw[:65536] and b".target" in raw[:65536] and b"\0" not in raw[:65536].rstrip(b"\0")
 
 
-def _bounded(raw: bytes) -> Iterator[FatbinEntry]:
+def _bounded_entries(raw: bytes) -> Iterator[FatbinEntry]:
     unpacked = 0
     for number, image in enumerate(_entries(raw)):
         unpacked += len(image.data or b"")
@@ -88,11 +88,11 @@ def _entries_of(raw: bytes, place: int, end: int) -> Iterator[FatbinEntry]:
             yield FatbinEntry("fatbin", None, "an entry ends outside its fatbin; damaged?")
             return
         if kind in KINDS:
-            yield _unpacked(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
+            yield _unpack(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
         place = begin + size
 
 
-def _unpacked(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
+def _unpack(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
     try:
         if flags & (LZ4 | ZSTD):
             if full > MOST_IMAGE:

@@ -95,7 +95,7 @@ def _cubin(raw: bytes) -> Cubin:
     sections = list(_sections(raw))
     symbols = _symbols(sections)
     stated = {
-        (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _stated(s.data)
+        (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _attributes(s.data)
     }
     functions = tuple(_functions(sections, symbols, stated))
     return Cubin(arch_of(raw), functions, any(s.name == ".debug_line" for s in sections))
@@ -191,7 +191,7 @@ def _parameters(info: bytes | None) -> Parameters | None:
     return Parameters(base, tuple(sorted(places))) if places else None
 
 
-def _stated(info: bytes) -> Iterator[tuple[int, int, int]]:
+def _attributes(info: bytes) -> Iterator[tuple[int, int, int]]:
     """(attribute, number of a function's symbol, value), from .nv.info."""
     place = 0
     while place + 4 <= len(info):

@@ -79,7 +79,7 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
     return lowerings
 
 
-def saved(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
+def from_body(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     """The lowering of an instruction on an arch, from a finding's body."""
     lowering = Lowering(**body)
     taken = lowering.refused in (None, UNREADABLE)

@@ -60,12 +60,12 @@ def _find(reader: _Disassembler, codes: Sequence[bytes]) -> list[MatrixPlaces]:
     bounds = np.searchsorted(wanted, [starts, ends])
     number = number.reshape(-1)
     return [
-        _found(wanted[low:high] - start, [names[n] for n in number[low:high]])
+        _matrix_places(wanted[low:high] - start, [names[n] for n in number[low:high]])
         for start, low, high in zip(starts, *bounds, strict=True)
     ]
 
 
-def _found(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
+def _matrix_places(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
     by_place = {16 * int(at): name for at, name in zip(places, names, strict=True) if name}
     return MatrixPlaces({at: o for at, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None))
 

@@ -76,7 +76,7 @@ def load_kernel(load: Load) -> Kernel:
     return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
 
 
-def given(instruction: Instruction) -> Fragment | None:
+def input_fragment(instruction: Instruction) -> Fragment | None:
     """The operand that lanes pass to a form with results: addresses or words; None for a form without results."""
     if not instruction.of_role(Role.RESULT):
         return None
@@ -85,7 +85,7 @@ def given(instruction: Instruction) -> Fragment | None:
 
 def form_kernel(instruction: Instruction) -> Kernel:
     """The form alone: inputs are loaded from memory, registers are stored raw."""
-    source, made = given(instruction), instruction.fragment("d")
+    source, made = input_fragment(instruction), instruction.fragment("d")
     assert source is not None
     loads = source.role is Role.ADDRESS
     operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"

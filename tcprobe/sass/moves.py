@@ -39,7 +39,7 @@ from tcprobe.sass.move_trace import (
     Moved,
     follow_load,
     form_kernel,
-    given,
+    input_fragment,
     load_kernel,
     load_name,
     opcode_of,
@@ -69,7 +69,9 @@ class Witness(NamedTuple):
 
 def derive_moves(tools: Toolchain, arch: Arch, forms: Sequence[Instruction], known: Known) -> list[Measurement]:
     """Measurements of `forms` of ldmatrix and movmatrix on `arch`; `known` gives the arch's wmma tables."""
-    alone = {i: form_kernel(i) for i in forms if i.target.on(arch) and i.target.name[-1].isdigit() and given(i)}
+    alone = {
+        i: form_kernel(i) for i in forms if i.target.on(arch) and i.target.name[-1].isdigit() and input_fragment(i)
+    }
     if not alone:
         return []
     loads = {load: load_kernel(load) for load in _loads(arch)}

@@ -55,7 +55,7 @@ def conclude(
     waiting = list(pending)
     if not waiting:
         return
-    known, contested = _known(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
+    known, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
     there = {o: known[e.bits] for o, e in encoded.items() if o not in own and e.bits in known}
     doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
     for form in waiting:
@@ -64,14 +64,14 @@ def conclude(
             if rests:
                 yield Concluded(form, None, rests[0], contradicted=True)
             else:
-                yield Concluded(form, _one(form, arch, own, there))
+                yield Concluded(form, _tables_and_numbering(form, arch, own, there))
         except UnreadError as error:
             yield Concluded(form, None, str(error))
         except ContradictedError as error:
             yield Concluded(form, None, str(error), contradicted=True)
 
 
-def _one(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> Json:
+def _tables_and_numbering(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> Json:
     """Tables and numbering of a form that is one opcode known elsewhere, or whose code has such opcodes."""
     if form.opcode in there:
         elsewhere = there[form.opcode]
@@ -84,7 +84,7 @@ def _one(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]
     return made | {"numbering": f"{made['numbering']}; {words}"}
 
 
-def _known(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+def _layouts_elsewhere(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
     """(layouts by encoding on other archs, those measured live first; why some encodings have none)."""
     layouts: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}

@@ -199,7 +199,7 @@ def _word(values: np.ndarray) -> Word | None:
     return Word(operand, step * 256 + (first >> 8 & 0xFFFF))
 
 
-def _moved(values: np.ndarray) -> Word:
+def _moved_word(values: np.ndarray) -> Word:
     word = _word(values)
     if word is None:
         raise UnreadError("a word of A or B is converted")
@@ -221,7 +221,7 @@ def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
             raise UnreadError(f"{opcode} with these operands is not modelled")
         size = shape.d // shape.parts
         left, right = (
-            tuple(_moved(m.word("R", operand.index + j)) for j in range(count))
+            tuple(_moved_word(m.word("R", operand.index + j)) for j in range(count))
             for operand, count in ((a, shape.a), (b, shape.b))
         )
         added = tuple(_word(m.word("R", c.index + j)) for j in range(size)) if c.index != ZERO else ()

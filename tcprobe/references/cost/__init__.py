@@ -24,6 +24,6 @@ def rows() -> tuple[Row, ...]:
     return tuple(row for module in discover(__name__, ("SOURCE", "ROWS"), ("row",)).values() for row in module.ROWS)
 
 
-def stated(subject: str) -> list[Row]:
+def rows_about(subject: str) -> list[Row]:
     """The rows about an instruction, on any arch."""
     return [row for row in rows() if fnmatch.fnmatchcase(subject, row.forms)]
