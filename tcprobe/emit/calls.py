@@ -15,12 +15,6 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 DEVICE = "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"
-CALLED = {
-    "mma": "mma(d, a, b, c)",
-    "ldmatrix": "ldmatrix(d, address)",
-    "stmatrix": "stmatrix(address, a)",
-    "movmatrix": "movmatrix(d, a)",
-}
 
 
 def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:

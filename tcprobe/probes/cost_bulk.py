@@ -16,7 +16,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Body, Trip
 
@@ -27,12 +27,6 @@ TILES = (16, 32, 64, 128, 256)  # rows of a TMA box, of 128 bytes each
 HOPPER = Target("sm_90", "8.3")
 AREA = 64 << 10
 Lines = list[str]
-WAIT = [
-    "WAIT{n}:",
-    "mbarrier.try_wait.parity.shared::cta.b64 %done, [%barrier], %parity;",
-    "@!%done bra WAIT{n};",
-    "xor.b32 %parity, %parity, 1;",
-]
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ class Bulk:
             form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
             copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
             issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
-            return [*issue, *(line.replace("{n}", str(number)) for line in WAIT)]
+            return [*issue, *mbarrier_wait("%barrier", "%parity", str(number)), "xor.b32 %parity, %parity, 1;"]
         copy = (
             "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
             if self.tiled

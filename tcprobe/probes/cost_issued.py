@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.probes.proof import Counts, stem
-from tcprobe.probes.timing import Loop
+from tcprobe.probes.timing import Loop, mbarrier_wait
 
 COPIES = 16
 FLIGHTS = (1, 2, 4, 8)  # instructions in a round trip
@@ -64,7 +64,7 @@ class Issued:
                 f".reg .b32 %taddr, %other, %to, {places};",
             ],
             self._before(),
-            _waited(1, "%other", "END"),
+            _wait(1, "%other", "END"),
             threads=WARP,
             shared=True,
             ended=self._epilogue(),
@@ -121,23 +121,19 @@ class Issued:
         one = f"@%one {self.line}"
         turned = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
         if self.trip:
-            group = [*[one] * self.count, self._commit(1), *_waited(1, "%parity", "{group}"), *turned]
+            group = [*[one] * self.count, self._commit(1), *_wait(1, "%parity", "{group}"), *turned]
             return [line.replace("{group}", str(n)) for n in range(COPIES // self.count) for line in group]
         half = [one] * (COPIES // 2)
-        first = [*half, self._commit(0), *_waited(1, "%other", "0")]
-        return [*first, *half, self._commit(1), *_waited(0, "%parity", "1"), *turned]
+        first = [*half, self._commit(0), *_wait(1, "%other", "0")]
+        return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *turned]
 
     def _commit(self, barrier: int) -> str:
         at = f"[%memory+{BARRIERS + 8 * barrier}]"
         return f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {at};"
 
 
-def _waited(barrier: int, parity: str, label: str) -> Lines:
-    return [
-        f"WAIT{label}:",
-        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [%memory+{BARRIERS + 8 * barrier}], {parity};",
-        f"@!%done bra WAIT{label};",
-    ]
+def _wait(barrier: int, parity: str, label: str) -> Lines:
+    return mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
 
 
 def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[Issued]:

@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
 from tcprobe.probes import ptx
@@ -137,63 +138,57 @@ def _substituted(form: str, names: Sequence[str], source: str) -> str:
 
 
 def _moves() -> list[TimedMove]:
-    rows: list[TimedMove] = []
-    for row in inventory.of_family("ldmatrix", "stmatrix"):
-        loads = row.family == "ldmatrix"
-        held = row.fragment("d" if loads else "a").registers
-        rows.append(
-            TimedMove(
-                row.id,
-                row.target.at_least(ptx.ALIGNED),
-                "LDSM" if loads else "STSM",
-                held,
-                partial(_matrix, row.name, loads=loads),
-                loads,
-                loads,
-                True,
-                ROW,
-            )
-        )
+    matrices = [*map(_of_matrices, inventory.of_family("ldmatrix", "stmatrix")), *_exchanges()]
+    return [*matrices, *_of_shared_memory(), *_shuffles(), *_copies()]
+
+
+def _of_matrices(instruction: Instruction) -> TimedMove:
+    """ldmatrix or stmatrix."""
+    loads = instruction.family == "ldmatrix"
+    return TimedMove(
+        instruction.id,
+        instruction.target.at_least(ptx.ALIGNED),
+        "LDSM" if loads else "STSM",
+        instruction.fragment("d" if loads else "a").registers,
+        partial(_matrix, instruction.name, loads=loads),
+        loads,
+        loads,
+        matrices=True,
+        stride=ROW,
+    )
+
+
+def _exchanges() -> Iterator[TimedMove]:
     for row in inventory.of_family("movmatrix"):
-        rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_substituted, f"{row.name} {{to}}, {{source}};")))
+        yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substituted, f"{row.name} {{to}}, {{source}};"))
+
+
+def _of_shared_memory() -> Iterator[TimedMove]:
+    """Loads and stores by width."""
     for name, access in accesses().items():
         kind = name.split(".")[0]
-        if kind in ("ld", "st"):
-            count = max(1, access.bytes // 4)
-            form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
-            written = partial(_load if kind == "ld" else _store, form)
-            rows.append(
-                TimedMove(
-                    name,
-                    access.target,
-                    "LDS" if kind == "ld" else "STS",
-                    count,
-                    written,
-                    kind == "ld",
-                    kind == "ld",
-                    stride=access.bytes,
-                )
-            )
+        if kind not in ("ld", "st"):
+            continue
+        loads, count = kind == "ld", max(1, access.bytes // 4)
+        form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
+        written, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
+        yield TimedMove(name, access.target, opcode, count, written, loads, loads, stride=access.bytes)
+
+
+def _shuffles() -> Iterator[TimedMove]:
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
         written = partial(_substituted, f"{form} {{to}}, {{source}}, %address, 31, -1;")
-        rows.append(TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
+        yield TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1)
+
+
+def _copies() -> Iterator[TimedMove]:
+    """cp.async by bytes and cache operator."""
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
+        name, target = f"cp.async.{way}.{size}", Target("sm_80", "7.0")
         written = partial(_substituted, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
-        rows.append(
-            TimedMove(
-                f"cp.async.{way}.{size}",
-                Target("sm_80", "7.0"),
-                "LDGSTS",
-                0,
-                written,
-                False,
-                False,
-                stride=size,
-                ends=("cp.async.wait_all;",),
-            )
-        )
-    return rows
+        ends = ("cp.async.wait_all;",)
+        yield TimedMove(name, target, "LDGSTS", 0, written, False, False, stride=size, ends=ends)
 
 
 @dataclass(frozen=True)

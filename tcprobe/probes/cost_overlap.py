@@ -20,7 +20,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.cost import DECIMALS, ProvedNumbers, Run
 from tcprobe.probes.proof import Counts
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Overlap
 
@@ -96,7 +96,7 @@ def copying() -> Partner:
     area, barrier = "%memory+" + str(STAGES_AT), "%memory+" + str(BARRIERS_AT)
     lines = [
         [
-            *_waited(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
+            *mbarrier_wait(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
             f"@%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}+{8 * (copy % STAGES)}], {BOX_BYTES};",
             f"@%one {BOX}.shared::cluster.global.mbarrier::complete_tx::bytes "
             f"[{area}+{BOX_BYTES * (copy % STAGES)}], [%map, {{%zero, %zero}}], [{barrier}+{8 * (copy % STAGES)}];",
@@ -117,19 +117,11 @@ def copying() -> Partner:
             "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;",
             "bar.sync 0, %warps;",
         ],
-        after=[line for n in range(STAGES) for line in _waited(f"{barrier}+{8 * n}", 1, f"END{n}")],
+        after=[line for n in range(STAGES) for line in mbarrier_wait(f"{barrier}+{8 * n}", 1, f"END{n}")],
         kept=("SYNCS", "ELECT", FENCE),
         ptx="8.3",
         maps=(packed("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
     )
-
-
-def _waited(barrier: str, parity: int, label: str) -> list[str]:
-    return [
-        f"WAIT{label}:",
-        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{barrier}], {parity};",
-        f"@!%done bra WAIT{label};",
-    ]
 
 
 def partners(instruction: Instruction) -> list[Partner]:

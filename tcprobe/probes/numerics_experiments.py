@@ -84,7 +84,7 @@ def model_results(
 
 
 def _of_sums(kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
-    """As `modelled`, if products are summed before they are scaled."""
+    """As `model_results`, if products are summed before they are scaled."""
     every, count = slice(None), arithmetic.summed_first
     lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
     assert made.scales is not None
@@ -94,7 +94,7 @@ def _of_sums(kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded
 
 
 def follow(instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
-    """As `modelled`, in several threads."""
+    """As `model_results`, in several threads."""
 
     def part(at: int) -> Bits:
         return model_results(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)

@@ -1,7 +1,7 @@
 """Kernels that probe the arithmetic: load registers, multiply once, store registers; one image per block.
 
 A block multiplies one image of A, B and C, with one of metadata if A is sparse. A warpgroup has B in shared memory,
-packed without gaps; A is in registers, or behind a descriptor as well if the leading dimension is FROM_MEMORY.
+packed without gaps; A is in registers, or, if the leading dimension is 1, behind a descriptor as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from tcprobe.probes.wgmma import held_bytes, places
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 from tcprobe.probes.wgmma_op import Warpgroup, behind
 
-FROM_MEMORY = 1
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"
 

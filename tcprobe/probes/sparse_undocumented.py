@@ -77,7 +77,7 @@ def decode_nibbles(instruction: Instruction, tables: Mapping[str, Table], raw: B
 def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes, selector: int) -> int | None:
     """The documented selector under which the same fields count; None if there is none.
 
-    ProbeError as `governed`, and if D gains other rows of A.
+    ProbeError as `decode_selector`, and if D gains other rows of A.
     """
     d, _, field = decode_selector(instruction, raw, selector)
     row, stored, _ = elements(tables["a"])

@@ -50,19 +50,10 @@ class Inputs(NamedTuple):
 
 def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
     """One launch of all runs."""
-    shared = [
-        images.in_shared(sized, name, matrices)
-        for name, matrices in (("a", multiply_inputs.a), ("b", multiply_inputs.b))
-    ]
-    memory = (
-        np.ascontiguousarray(multiply_inputs.tensor_words, np.uint32)
-        .view(np.uint8)
-        .reshape(len(multiply_inputs.tensor_words), -1)
-    )
-    plan, blocks = (
-        images.plan(sized, multiply_inputs.image_numbers, sized.n),
-        len(multiply_inputs.image_numbers) * sized.ctas,
-    )
+    a, b, words, numbers = multiply_inputs
+    shared = [images.in_shared(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
+    memory = np.ascontiguousarray(words, np.uint32).view(np.uint8).reshape(len(words), -1)
+    plan, blocks = images.plan(sized, numbers, sized.n), len(numbers) * sized.ctas
     return Launch(
         multiply_kernel(sized.row, sized.a_in_tensor, sized.vector),
         (blocks, 1, 1),
@@ -76,12 +67,15 @@ def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
 
 def answers(sized: SizedMultiply, bench: Bench, multiply_inputs: Inputs) -> Array:
     """By run, the contents of all parts of cells as wide as D's type: (runs, parts), by CTA, then lane."""
-    raw = bench.run([launch(sized, multiply_inputs)])[0]
-    return (
-        raw.copy()
-        .view(np.uint16 if sized.d_type == "f16" else np.uint32)
-        .reshape(len(multiply_inputs.image_numbers), -1)
-    )
+    word = np.uint16 if sized.d_type == "f16" else np.uint32
+    raw = bench.run([launch(sized, multiply_inputs)])[0].copy()
+    return raw.view(word).reshape(len(multiply_inputs.image_numbers), -1)
+
+
+def _followed(sized: SizedMultiply, bench: Bench, parts_of_d: Ints, multiply_inputs: Inputs) -> Array:
+    """What each element of D becomes under all images of tensor memory, by setting of A and B: (.., images, M, N)."""
+    parts = answers(sized, bench, multiply_inputs)
+    return parts.reshape(-1, len(multiply_inputs.tensor_words), parts.shape[1])[..., parts_of_d]
 
 
 def decode_codes(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
@@ -183,15 +177,14 @@ def places_of_a(sized: SizedMultiply, bench: Bench) -> Ints:
     b[:, :, sized.first_k] = ones(sized.n, sized.stored, shifts, step)
     which = [(0, shift, image) for shift in range(shifts) for image in range(len(memory))]
     given = Inputs(np.zeros((1, sized.m, sized.stored), np.int64), b, memory, which)
-    parts = answers(sized, bench, given).reshape(shifts, len(memory), -1)[..., parts_of_d]
-    number = _numbers(sized, "A", parts, (dtype(sized.d_type).one, 0))
+    number = _numbers(sized, "A", _followed(sized, bench, parts_of_d, given), (dtype(sized.d_type).one, 0))
     row, col = np.indices(parts_of_d.shape)
     stored = (col + step * np.arange(shifts)[:, None, None]) % sized.stored
     return _places(sized, sized.bits, np.broadcast_to(row, number.shape), stored, number)
 
 
 def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
-    """As `of_a`, for scale_a or scale_b."""
+    """As `places_of_a`, for scale_a or scale_b."""
     parts_of_d = element_parts(sized, bench)
     one, two = (dtype(sized.scale_type).pattern(value, BYTE) for value in (1, 2))
     memory = images.coded(sized, name, BYTE, two, one)
@@ -203,20 +196,15 @@ def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
         a[j, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
     which = [(j, 0, image) for j in range(sized.vector) for image in range(len(memory))]
     given = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
-    parts = answers(sized, bench, given).reshape(sized.vector, len(memory), -1)[..., parts_of_d]
-    number = _numbers(sized, name, parts, _values(sized, (2, 1)))
-    row, col = np.indices(parts_of_d.shape)
+    number = _numbers(sized, name, _followed(sized, bench, parts_of_d, given), _values(sized, (2, 1)))
+    row, col = (np.broadcast_to(line, number.shape) for line in np.indices(parts_of_d.shape))
     block = np.broadcast_to(np.arange(sized.vector)[:, None, None], number.shape)
-    at = (
-        (np.broadcast_to(row, number.shape), block)
-        if name == "scale_a"
-        else (block, np.broadcast_to(col, number.shape))
-    )
+    at = (row, block) if name == "scale_a" else (block, col)
     return _places(sized, BYTE, *at, number)
 
 
 def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
-    """As `of_a`, for the metadata: the index field that selects the k of each stored element of A."""
+    """As `places_of_a`, for the metadata: the index field that selects the k of each stored element of A."""
     parts_of_d = element_parts(sized, bench)
     kept, whole, span, bits = sized.chunk
     coded = images.coded(sized, "e", 4, FIRST_HALF, LAST_HALF)
@@ -230,7 +218,7 @@ def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     b = np.stack([mine & (inside < whole // 2), mine & (inside < span)]).astype(np.int64)
     a = (np.arange(sized.stored) % kept == np.arange(kept)[:, None, None]).astype(np.int64).repeat(sized.m, axis=1)
     which = [(j, int(image == len(coded)), image) for j in range(kept) for image in range(len(memory))]
-    parts = answers(sized, bench, Inputs(a, b, memory, which)).reshape(kept, len(memory), -1)[..., parts_of_d]
+    parts = _followed(sized, bench, parts_of_d, Inputs(a, b, memory, which))
     high_low = dtype(sized.d_type).one, 0
     number = _numbers(sized, "E", parts[:, :-1], high_low) * (4 // bits)
     if bits < 4:  # the lower of two fields picked the first element, where B is one
@@ -264,7 +252,7 @@ def _places(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
 
 
 def places_of_d(sized: SizedMultiply, bench: Bench) -> Ints:
-    """As `of_a`, for D; its bits count from its first column."""
+    """As `places_of_a`, for D; its bits count from its first column."""
     (row, col, number), width = parts_of(sized, bench), dtype(sized.d_type).bits
     cta, rest = np.divmod(number, LANES * sized.n * (CELL // width))
     lane, inside = np.divmod(rest, sized.n * (CELL // width))

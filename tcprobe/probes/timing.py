@@ -180,6 +180,15 @@ class Loop:
         return [f"mov.b64 {{%low, %high}}, {name};", "xor.b32 %sum, %sum, %low;", "xor.b32 %sum, %sum, %high;"]
 
 
+def mbarrier_wait(address: str, parity: int | str, label: str) -> list[str]:
+    """PTX that waits for a phase of an mbarrier, by predicate %done; each wait of a kernel has its own label."""
+    return [
+        f"WAIT{label}:",
+        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{address}], {parity};",
+        f"@!%done bra WAIT{label};",
+    ]
+
+
 class TimedBlock(NamedTuple):
     """A block's threads, the image of its inputs, its own words, and rounds of every pass, if not ROUNDS."""
 
