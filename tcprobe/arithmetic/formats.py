@@ -28,7 +28,7 @@ WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint6
 
 
 class FloatFormat(NamedTuple):
-    """`fraction`: bits below the leading one; `special`: meaning of the largest exponent; `unread`: ignored low bits."""
+    """`fraction`: bits below the leading one; `special`: what the top exponent means; `unread`: ignored low bits."""
 
     name: str
     bits: int
