@@ -72,7 +72,7 @@ def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
 
 
 def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
-    """Names in an order in which n, m, l and u each count up; "u0" says that the next u is the next bit of axis 0, n."""
+    """Names, so ordered that n, m, l and u each count up; "u0" says that the next u is the next bit of axis 0 (n)."""
     left = {
         axis: [names[axis, j] for j in range((size - 1).bit_length())]
         for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))
