@@ -1,4 +1,4 @@
-"""What a new user types first: 25 tasks, a command each; the examples of every help; the page of commands."""
+"""What a new user types first: tasks, a command each; the examples of every help; the page of commands."""
 
 import csv
 import importlib.util
@@ -19,7 +19,7 @@ from tcprobe.cli import examples, main
 from tcprobe.cli.shell import HEADINGS
 
 ROOT = Path(__file__).parent.parent
-NEEDED = 24  # of the tries
+FAILED = 1  # of the tries, at most
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
 COLUMNS = 80
 CODE = (
@@ -46,13 +46,13 @@ def said(words):
 
 def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len(TRIES) == 25
+    assert len(TRIES) >= 25
     failed = {}
     for one in TRIES:
         done = said(one["command"])
         if done.exit_code or one["answer"] not in done.output:
             failed[one["task"]] = (one["command"], done.exit_code, done.output[:300])
-    assert len(TRIES) - len(failed) >= NEEDED, failed
+    assert len(failed) <= FAILED, failed
 
 
 def made(folder):
