@@ -65,7 +65,7 @@ def test_every_operand_of_every_form_is_probed():
 
 
 @pytest.mark.parametrize("id_", SMALL)
-@pytest.mark.sampled(151)
+@pytest.mark.sampled(211)
 def test_what_is_documented_is_measured_back(id_):
     """As `placed` says it, but for what nobody states: A of .ws with M below 128, six scales of K = 96."""
     experiment = ALL[id_]
@@ -80,7 +80,7 @@ def test_what_is_documented_is_measured_back(id_):
 
 
 @pytest.mark.parametrize("id_", SMALL[::5])
-@pytest.mark.sampled(31)
+@pytest.mark.sampled(41)
 def test_any_places_are_found(id_):
     experiment = ALL[id_]
     core = machine(experiment, Scattered, seed=id_)
