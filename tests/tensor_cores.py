@@ -14,6 +14,17 @@ from tcprobe.run.emulator import Emulator
 KIND = "tensor_memory"
 ALL = dialogues(KIND)
 D = "tcgen05.mma.cta_group::1.kind::f16.d.m64n64.f32"
+EVERY_KIND = (
+    D,
+    "tcgen05.mma.cta_group::2.kind::f8f6f4.d.m128n64.f16",
+    "tcgen05.mma.ws.cta_group::1.kind::i8.d.m32n64.s32",
+    "tcgen05.mma.cta_group::1.kind::tf32.a.m128n64",
+    "tcgen05.mma.sp.cta_group::1.kind::f16.e.m64n64.selector1",
+    "tcgen05.mma.sp.cta_group::1.kind::mxf4.e.m128n64.selector0",
+    "tcgen05.mma.cta_group::1.kind::mxf8f6f4.scale_a.m128n256.1x.selector3",
+    "tcgen05.mma.cta_group::1.kind::mxf4nvf4.scale_b.m128n128.4x.selector0",
+    "tcgen05.cp.64x128b.memory.warpx2::01_23",
+)
 
 
 class Core(Live, Emulator):

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from bench import found, run
 from click.testing import CliRunner
-from tensor_cores import ALL, KIND, Core, D, Scattered, machine
+from tensor_cores import ALL, EVERY_KIND, KIND, Core, D, Scattered, machine
 
 from tcprobe.ask.tensor_memory import Wanted, operand, placed
 from tcprobe.cli import main
@@ -209,6 +209,25 @@ def test_what_cannot_be_is_not_taken(how):
     WRONG[how](body)
     with pytest.raises(DataError):
         kinds.check(replace(one, body=body))
+
+
+EVERYWHERE = {
+    "elements of another width": lambda body: setattr(body, "bits", body.bits // 2),
+    "inside another": lambda body: body.runs.__setitem__(0, (*body.runs[0][:5], body.runs[0][5] + 1, body.runs[0][6])),
+    "all in one": lambda body: setattr(body, "runs", [(r, 0, body.cols, 0, 0, 0, 0) for r in range(body.rows)]),
+}
+
+
+@pytest.mark.parametrize("id_", EVERY_KIND)
+@pytest.mark.sampled(5)
+def test_what_cannot_be_of_any_operand_is_not_taken(id_):
+    one = found(ALL[id_], machine(ALL[id_]))
+    kinds.check(one)
+    for change in EVERYWHERE.values():
+        body = kinds.shaped(KIND, one.plain)
+        change(body)
+        with pytest.raises(DataError):
+            kinds.check(replace(one, body=body))
 
 
 @pytest.mark.parametrize(

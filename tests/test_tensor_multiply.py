@@ -11,7 +11,7 @@ from bench import concluded, found
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
-from tensor_cores import ALL, Core, D, Scattered, machine
+from tensor_cores import ALL, EVERY_KIND, Core, Scattered, machine
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -24,17 +24,6 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.store.kinds.tensor_memory import subject
 
 SMALL = [id_ for id_ in ALL if ".d." not in id_ or "n64" in id_ or "n128.s32" in id_]
-EVERY_KIND = (
-    D,
-    "tcgen05.mma.cta_group::2.kind::f8f6f4.d.m128n64.f16",
-    "tcgen05.mma.ws.cta_group::1.kind::i8.d.m32n64.s32",
-    "tcgen05.mma.cta_group::1.kind::tf32.a.m128n64",
-    "tcgen05.mma.sp.cta_group::1.kind::f16.e.m64n64.selector1",
-    "tcgen05.mma.sp.cta_group::1.kind::mxf4.e.m128n64.selector0",
-    "tcgen05.mma.cta_group::1.kind::mxf8f6f4.scale_a.m128n256.1x.selector3",
-    "tcgen05.mma.cta_group::1.kind::mxf4nvf4.scale_b.m128n128.4x.selector0",
-    "tcgen05.cp.64x128b.memory.warpx2::01_23",
-)
 
 
 def held_by(machine_of, experiment):
