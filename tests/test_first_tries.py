@@ -183,6 +183,9 @@ def test_completion_is_made_and_documented(shell):
     [
         ("shwo m16n8k16 bf16 f32 a --lanes", "  tcprobe show m16n8k16 bf16 f32 a --lanes"),
         ("show m16n8k16 bf16 f23 a --lanes", "  tcprobe show mma.m16n8k16.row.col.f32.bf16.bf16.f32.a --lanes"),
+        ("swizzle appl 3,4,3 1024", "  tcprobe swizzle apply 3,4,3 1024"),
+        ("swizzle propose", "  tcprobe banks --help"),
+        ("kernel attention", "  tcprobe kernel --help"),
     ],
 )
 def test_a_typo_gets_a_line_to_paste(typed, line):
@@ -193,4 +196,4 @@ def test_a_typo_gets_a_line_to_paste(typed, line):
 
 def test_a_command_like_no_other_is_only_refused():
     done = said("frobnicate")
-    assert (done.exit_code, "No such command" in done.stderr, "Did you mean" in done.stderr) == (2, True, False)
+    assert (done.exit_code, "there is no command" in done.stderr, "Did you mean" in done.stderr) == (2, True, False)
