@@ -10,6 +10,7 @@ import click
 from tcprobe.cli import tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
+from tcprobe.errors import AmbiguousError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -67,6 +68,7 @@ def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) 
     from tcprobe.ask.tensor_memory import Wanted
     from tcprobe.store import names
 
+    _check_named(fragment)
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
         return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, tensor_memory.vector_of(placed, sizes)))
@@ -74,6 +76,20 @@ def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) 
     whole, note = names.meant(fragment, name, layers)
     told(note)
     return in_registers(whole)
+
+
+def _check_named(name: str) -> None:
+    """AmbiguousError for a multiply with scales of which the name says no operand."""
+    from tcprobe.isa.names import resolve
+    from tcprobe.isa.names.words import read
+    from tcprobe.text import quoted
+
+    if read(name).operand:
+        return
+    ids = [row.id for row in resolve(name).instructions if any(one.name == "scale_a" for one in row.operands)]
+    choices = [f"{id_}.{operand}" for id_ in ids for operand in ("scale_a", "scale_b")]
+    if choices:
+        raise AmbiguousError(f"{quoted(name)} names no operand: scale_a or scale_b.", name, choices[:6])
 
 
 def _say(located: Json) -> None:
