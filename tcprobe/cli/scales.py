@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import tensor_memory
+from tcprobe.cli import tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
 from tcprobe.errors import AmbiguousError
@@ -54,10 +54,13 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     code = found.code(chosen(asked["called"] or "scales", FUNCTION))
     if as_json:
         of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id
-        click.echo(json.dumps({"id": of, "vector": found.vector, "scales": answers, "code": code}))
+        plain = {"id": of, "vector": found.vector, "evidence": found.evidence, "scales": answers, "code": code}
+        click.echo(json.dumps(plain))
         return
     for one in answers:
         _say(one)
+    if answers:
+        wrapping.line(found.evidence)
     if not answers:
         click.echo(code, nl=False)
 
@@ -71,7 +74,8 @@ def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) 
     _check_named(fragment)
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, tensor_memory.vector_of(placed, sizes)))
+        vector = tensor_memory.vector_of(placed, sizes)
+        return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, vector, layers=layers, name=name))
     tensor_memory.require_none(sizes)
     whole, note = names.meant(fragment, name, layers)
     told(note)
