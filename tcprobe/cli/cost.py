@@ -56,6 +56,8 @@ def cost(
     found = costs(patterns, name, layers)
     if as_table:
         columns = wrapping.stated_width()
+        if not as_json:
+            wrapping.line("multiply-adds a cycle an SM, and the share of the best form of that type:")
         for line in table(found):
             if as_json:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
