@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results
 from tcprobe.errors import UsageError
 
@@ -48,8 +49,9 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @click.option("--header", is_flag=True, help="Print the arithmetic as a C++17 header, for hosts and CUDA.")
 @read_results
 @JSON
+@named("instruction", count="one")
 def numerics(
-    instruction: tuple[str, ...],
+    instruction: str,
     name: str | None,
     layers: Layers,
     as_json: bool,
@@ -64,7 +66,7 @@ def numerics(
     """
     from tcprobe.isa import names
 
-    row = names.resolve(" ".join(instruction)).instruction
+    row = names.resolve(instruction).instruction
     said = {"--a": asked["a"], "--cases": asked["cases"], "--bound": asked["length"], "--header": asked["header"]}
     ways = [option for option, value in said.items() if value]
     if len(ways) > 1:

@@ -14,6 +14,7 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, Named, Number, Output
 from tcprobe.cli.places import Sides, SwizzleType
+from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import DataError, UsageError
 from tcprobe.system import files
 from tcprobe.text import escaped
@@ -44,7 +45,7 @@ BASE = click.option(
 ARCH = click.option("--arch", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 
 
-@click.group(short_help="Swizzled shared memory: layouts found, tables by name.")
+@click.group(cls=Suggesting, short_help="Swizzled shared memory: layouts found, tables by name.")
 def swizzle() -> None:
     """Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name."""
 

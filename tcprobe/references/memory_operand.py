@@ -1,9 +1,9 @@
 """Where tcgen05.mma reads matrices in tensor memory: A, the metadata of a sparse A, and scale factors; also D.
 
 >>> from tcprobe.isa import inventory
->>> from tcprobe.references.memory_operand import Extent, stated
+>>> from tcprobe.references.memory_operand import Extent, statements
 >>> row = inventory.instructions()["tcgen05.mma.cta_group::1.kind::mxf8f6f4"]
->>> scales, *others = stated(row, "scale_a", Extent(128, 256, selector=2))
+>>> scales, *others = statements(row, "scale_a", Extent(128, 256, selector=2))
 >>> scales.holding(40, 0)[1], others
 (TensorCell(cta=0, lane=40, column=1, bit=16), [])
 
@@ -139,6 +139,11 @@ def _factor(instruction: Instruction, m: int) -> Stated | str:
     return said, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
 
 
+def fields(instruction: Instruction) -> tuple[int, int]:
+    """(bits of an index field of the metadata, consecutive elements of A that it is for)."""
+    return 4 if instruction.kind == "tf32" else 2, 2 if instruction.kind in ("mxf4", "mxf4nvf4") else 1
+
+
 def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
     """E: an index field for each stored element of A, or for a pair of 4-bit elements.
 
@@ -146,11 +151,8 @@ def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
     """
     letter = accumulator.layout(instruction.id, m)
     stored = next(o.cols for o in instruction.operands if o.name == "e")
-    chunk = {"f16": 8, "tf32": 4}.get(
-        instruction.kind or ""
-    )  # stored elements whose fields take 16 bits, if two rows share a cell
-    span = 2 if instruction.kind in ("mxf4", "mxf4nvf4") else 1
-    bits = 4 if instruction.kind == "tf32" else 2
+    chunk = {"f16": 8, "tf32": 4}.get(instruction.kind or "")  # stored elements of 16 bits, if two rows share a cell
+    bits, span = fields(instruction)
 
     def cells(r: int, k: int) -> tuple[TensorCell, ...]:
         if chunk is None:

@@ -1,6 +1,6 @@
 """What papers and projects state of costs, one module for each source, in its own terms.
 
->>> [row.source.split(",")[0] for row in stated("mma.m16n8k16.row.col.f32.f16.f16.f32") if row.arch == "sm_90"]
+>>> [row.source.split(",")[0] for row in rows_about("mma.m16n8k16.row.col.f32.f16.f16.f32") if row.arch == "sm_90"]
 ['arXiv 2402.13499']
 
 A row has the number, the forms (a pattern of ids), the device, and the conditions that the source gives. `number` names
