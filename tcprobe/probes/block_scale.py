@@ -155,8 +155,8 @@ def scale_images(fragment: Fragment, turn: int) -> Bytes:
     exponents = np.zeros((IMAGES, BYTES), np.int64)
     numbers = np.arange(BYTES)
     for digit in range(DIGITS):
-        spelled, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
-        exponents[at], exponents[at + 1] = spelled, MOST - spelled
+        encoded, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
+        exponents[at], exponents[at + 1] = encoded, MOST - encoded
     step = fragment.one & -fragment.one
     return (fragment.one + exponents * step).astype(np.uint8)
 
@@ -188,5 +188,5 @@ def _scaling_bytes(instruction: Instruction, exponents: Ints, turn: int) -> Ints
         raise ProbeError(f"{instruction.name}: some product is not scaled by one byte of {name} alone.")
     byte: Ints = (plain << DIGIT * np.arange(DIGITS)[:, None, None]).sum(axis=0)
     if byte.max() >= BYTES:
-        raise ProbeError(f"{instruction.name}: the answers spell byte {byte.max()}, which there is not.")
+        raise ProbeError(f"{instruction.name}: the answers encode byte {byte.max()}, which does not exist.")
     return byte

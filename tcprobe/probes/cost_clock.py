@@ -72,9 +72,9 @@ class FullLoad(OfRow):
             timing.launch(kernel, [self.block(image)] * BLOCKS, alone, inputs.reshape(1, -1))
             for image in IMAGES.values()
         ]
-        told = [timing.pass_times(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
+        times = [timing.pass_times(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
         code = of_lines(lines({FULL_LOAD: bench.timed_code(kernel)}))
-        return {**dict(zip(IMAGES, told, strict=True)), "code": code}
+        return {**dict(zip(IMAGES, times, strict=True)), "code": code}
 
     def block(self, image: int) -> TimedBlock:
         """A block whose factors come from `image`."""
@@ -103,9 +103,9 @@ class FullLoad(OfRow):
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 
 
-def _rates_and_cycles(told: Ints) -> tuple[Floats, Floats]:
+def _rates_and_cycles(times: Ints) -> tuple[Floats, Floats]:
     """(cycles per nanosecond, cycles of a pass) of each block that counts, without the pass that warms up."""
-    cycles, ns = (told[SETTLED, 1:, j].astype(float) for j in (0, 1))
+    cycles, ns = (times[SETTLED, 1:, j].astype(float) for j in (0, 1))
     if (cycles <= 0).any() or (ns <= 0).any():
         raise ProbeError("a pass took no time.")
     return cycles.sum(axis=1) / ns.sum(axis=1), cycles.mean(axis=1)

@@ -180,7 +180,7 @@ class Judged(NamedTuple):
 
 def judge(case: Case, seen: Ints) -> Judged:
     """Compare the formula with what was measured."""
-    said = _predicted(case, case.descriptors)
+    predicted = _predicted(case, case.descriptors)
     readings: dict[str, tuple[int, int]] = {}
     based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
@@ -197,7 +197,7 @@ def judge(case: Case, seen: Ints) -> Judged:
         set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
         zero = _predicted(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
         without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(set_)), len(set_))
-    return Judged(case, seen.size, int((said == seen).sum()), readings, without, _misfit(case, said, seen))
+    return Judged(case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen))
 
 
 def _misfit(case: Case, said: Ints, seen: Ints) -> str | None:

@@ -111,7 +111,7 @@ def launch(instruction: Instruction, addresses: Words) -> Launch:
     """ldmatrix or stmatrix with address patterns of shape (patterns, lanes); blocks are (image, pattern)."""
     text, held = kernel(instruction), in_registers(instruction)
     registers, loads = WARP * ptx.thread_bytes(held), isinstance(text.op, LoadMatrices)
-    images = spelled(8 * (SIZE if loads else registers))
+    images = bit_codes(8 * (SIZE if loads else registers))
     grid, size = (len(images), len(addresses), 1), registers if loads else SIZE
     return Launch(text, grid, (images, addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
 
@@ -205,7 +205,7 @@ _KERNELS = {"ldmatrix": _load_kernel, "stmatrix": _store_kernel, "movmatrix": _e
 # bits
 
 
-def spelled(count: int) -> Bytes:
+def bit_codes(count: int) -> Bytes:
     """Images of `count` bits in which bit n has one binary digit of n, lowest digit first; then their complements.
 
     Shape (images, count / 8), packed low bits first.

@@ -31,13 +31,13 @@ from tcprobe.probes.move_kernels import (
     SIZE,
     Bits,
     LoadMatrices,
+    bit_codes,
     in_memory,
     in_registers,
     kernel,
     launch,
     numbers,
     patterns,
-    spelled,
     unpacked,
 )
 from tcprobe.probes.ptx import POISON, Launch
@@ -105,7 +105,7 @@ class RegisterMove(OfInstruction):
     def launches(self) -> list[Launch]:
         """One launch, with a block for each image."""
         a, d = self.fragments
-        images = spelled(8 * WARP * ptx.thread_bytes(a))
+        images = bit_codes(8 * WARP * ptx.thread_bytes(a))
         size = len(images) * WARP * ptx.thread_bytes(d)
         return [Launch(kernel(self.instruction), (len(images), 1, 1), (images,), 0, size)]
 

@@ -191,21 +191,21 @@ def _bits(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.in
     if np.count_nonzero(hit) != np.count_nonzero(answers):
         _refuse(instruction, hit == (answers != 0), answers)
     reached = np.flatnonzero(hit[0, 1:])
-    spoken = hit[:, 1:].reshape(len(hit), -1)[:, reached]
-    if np.count_nonzero(spoken) != np.count_nonzero(hit) or spoken[-1].any():
+    bits = hit[:, 1:].reshape(len(hit), -1)[:, reached]
+    if np.count_nonzero(bits) != np.count_nonzero(hit) or bits[-1].any():
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
-    return reached, spoken[1:-1].astype(np.int32)
+    return reached, bits[1:-1].astype(np.int32)
 
 
 def _bits_xor(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
     """As `_bits`, from the change relative to image 0, where the hot operand is all zero."""
     change = (answers[:, 1:] - answers[:, :1]).reshape(len(answers), -1)
     reached = np.flatnonzero(change[0])
-    spoken = change[:, reached].astype(np.int32)
-    fits = np.abs(spoken) == 1
-    if np.count_nonzero(change) != spoken.size or not fits.all() or (spoken[0] > 0).any() or (spoken[-1] < 0).any():
-        _refuse(instruction, fits, spoken)
-    return reached, (spoken[1:-1] < 0).astype(np.int32)
+    signs = change[:, reached].astype(np.int32)
+    fits = np.abs(signs) == 1
+    if np.count_nonzero(change) != signs.size or not fits.all() or (signs[0] > 0).any() or (signs[-1] < 0).any():
+        _refuse(instruction, fits, signs)
+    return reached, (signs[1:-1] < 0).astype(np.int32)
 
 
 def _refuse(instruction: Instruction, fits: Array, answers: Array) -> None:

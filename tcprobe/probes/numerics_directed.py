@@ -68,14 +68,14 @@ def _unread(directed: Directed) -> int:
         return 0
     count = directed.a.fraction
     one, c = directed.a.one(), np.zeros(count, directed.c.word)
-    told = []
+    ignored = []
     for changed in (0, 1):
         factors = np.zeros((2, count, directed.products), np.uint32)
         factors[:, :, 0] = one
         factors[changed, :, 0] |= np.uint32(1) << np.arange(count, dtype=np.uint32)
-        told.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
-    unread = int(told[0].sum())
-    if (told[0] != told[1]).any() or not told[0][:unread].all():
+        ignored.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
+    unread = int(ignored[0].sum())
+    if (ignored[0] != ignored[1]).any() or not ignored[0][:unread].all():
         raise ProbeError("tf32's unread bits are not the same low ones of A and B.")
     return unread
 
@@ -152,7 +152,7 @@ def _cancelling_terms(group: Sequence[int], c: str, x: int) -> tuple[dict[int, P
 
 def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> int:
     """Bits kept below x: how far down a small term survives beside x and -x; ProbeError unless all sums agree."""
-    told = set()
+    kept_bits = set()
     depths = range(directed.deep + 1)
     for group in groups:
         products, own, t = _cancelling_terms(group, c, directed.x)
@@ -161,10 +161,10 @@ def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> in
         count = int(kept.sum())
         if not kept[:count].all() or count == len(kept) or (d[count:] & magnitude_bits(directed.d) != 0).any():
             raise ProbeError(f"no number of bits is kept below the largest term: {count} of {len(kept)} depths.")
-        told.add(count - 1)
-    if len(told) > 1:
-        raise ProbeError(f"sums keep different numbers of bits: {sorted(told)}.")
-    return told.pop()
+        kept_bits.add(count - 1)
+    if len(kept_bits) > 1:
+        raise ProbeError(f"sums keep different numbers of bits: {sorted(kept_bits)}.")
+    return kept_bits.pop()
 
 
 def _check_alignment(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:

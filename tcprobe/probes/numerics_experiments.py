@@ -337,10 +337,10 @@ def _overflows(bench: Bench, form: TabledForm) -> Any:
     if types(row).bit_op == "xor":
         b[0, 0] = 0
         answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
-    told = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
-    if answer not in told:
+    outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
+    if answer not in outcomes:
         raise ProbeError(f"{row.name}: 1 and the largest number give {answer:#x}.")
-    return told[answer]
+    return outcomes[answer]
 
 
 def experiments() -> list[Dialogue]:

@@ -78,11 +78,11 @@ def partial(directed: Directed, added: Groups) -> Arithmetic | None:
 def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
     """Whether x plus quarters of its last place in f32, minus x in C, is rounded to nearest even, with both signs."""
     x = directed.x - 3
-    told = []
+    answers = []
     for sign in (1, -1):
         c = np.full(len(QUARTERS), number(directed.c, Power(x, -sign)), directed.c.word)
-        told.append(_with_quarters(directed, group, (Power(x, sign), x - F32 - 2), c))
-    ulps = [[_ulps(directed, int(bits), x - F32) for bits in line] for line in told]
+        answers.append(_with_quarters(directed, group, (Power(x, sign), x - F32 - 2), c))
+    ulps = [[_ulps(directed, int(bits), x - F32) for bits in line] for line in answers]
     wanted = list(HALVES[NEAREST])
     return ulps == [wanted, [-ulp for ulp in wanted]]
 
@@ -110,9 +110,9 @@ def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
     """As `_sums_are_f32`, for D's last place."""
     x, d = directed.x - 3, directed.d
     c = np.zeros(len(QUARTERS), directed.c.word)
-    told = [_with_quarters(directed, group, (Power(x, sign), x - d.fraction - 2), c) for sign in (1, -1)]
+    answers = [_with_quarters(directed, group, (Power(x, sign), x - d.fraction - 2), c) for sign in (1, -1)]
     wanted = [[number(d, Power(x, sign)) + ulps for ulps in HALVES[NEAREST]] for sign in (1, -1)]
-    return [line.tolist() for line in told] == wanted
+    return [line.tolist() for line in answers] == wanted
 
 
 def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
@@ -126,9 +126,9 @@ def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
     first, second, third = ks[:3]
     above = {first: Power(x), second: Power(x - form.fraction - 1), third: Power(x - TINY)}
     below = {first: Power(x), second: Power(x - form.fraction, half=True), third: Power(x - TINY, -1)}
-    told = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
+    places = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
     known: dict[tuple[int, ...], Rounding | None] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
-    if told not in known:
-        raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {told}.")
-    rounding: Rounding | None = known[told]
+    if places not in known:
+        raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {places}.")
+    rounding: Rounding | None = known[places]
     return rounding

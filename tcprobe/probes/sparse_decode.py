@@ -95,7 +95,7 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
             raise _wrong_answers(instruction, answers, hit, name)
         met[part] = answers.reshape(len(answers), -1)[:, place] >> shift & np.uint32(answer >> 1)
     if met.max() >= instruction.fragment("b").slots:
-        raise ProbeError(f"{name}: the answers spell B slot {met.max()}, which there is not.")
+        raise ProbeError(f"{name}: the answers encode B slot {met.max()}, which does not exist.")
     return d, met
 
 

@@ -29,13 +29,13 @@ def metadata_images(sparsity: Sparsity, threads: int = WARP) -> Bytes:
     count = threads * NIBBLES
     uniform = [np.full(count, value, np.uint8) for value in sparsity.legal]
     places = np.arange(count)
-    spelled = [
+    positional = [
         np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
         for one, other in PAIRS[sparsity.fields]
         for bit in range(bit_length(count))
         for turned in (0, 1)
     ]
-    return np.stack(uniform + spelled)
+    return np.stack(uniform + positional)
 
 
 def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:

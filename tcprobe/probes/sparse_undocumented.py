@@ -108,16 +108,16 @@ def _positions(instruction: Instruction, tables: Mapping[str, Table], words: Wor
     (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")
     slots = np.arange(len(of_d))
     shift = (images * (slots % 4 // 2)).astype(np.uint32)
-    spelled = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)
+    answers = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)
     mine = np.argsort(of_d, kind="stable").reshape(instruction.shape.m, -1)[row]
-    told = np.take_along_axis(spelled, mine[None], axis=2)
-    b = np.minimum(told >> 1, len(k) - 1).astype(np.int64)
-    lone = (told & 1).all(axis=2) & (spelled.astype(bool).sum(axis=2) == mine.shape[1])
+    own_answers = np.take_along_axis(answers, mine[None], axis=2)
+    b = np.minimum(own_answers >> 1, len(k) - 1).astype(np.int64)
+    lone = (own_answers & 1).all(axis=2) & (answers.astype(bool).sum(axis=2) == mine.shape[1])
     lone &= (n[b] == col[mine]).all(axis=2) & (k[b] == k[b][:, :, :1]).all(axis=2)
     unit, inner = k[b[:, :, 0]] // rule.span, k[b[:, :, 0]] % rule.span
     position = unit - stored // (rule.fields * rule.span) * rule.positions
     lone &= (position >= 0) & (position < rule.positions) & (inner == stored % rule.span)
-    positions = np.where(lone, position, np.where(spelled.any(axis=2), ELSEWHERE, NOWHERE))
+    positions = np.where(lone, position, np.where(answers.any(axis=2), ELSEWHERE, NOWHERE))
     return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, positions)
 
 

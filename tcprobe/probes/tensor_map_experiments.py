@@ -75,16 +75,16 @@ class ModeExperiment(OfTensorMaps):
         """ "maps": the driver's answer to each map; "load", "store": where boxes are; "wrong": copies that could not be
         followed.
         """
-        said = [bench.encoded(case.map) for case in self.cases]
-        taken = {n: case for n, case in enumerate(self.cases) if said[n] == TAKEN}
-        return {"maps": of_lines(said), **_copy_boxes(bench, taken)}
+        answers = [bench.encoded(case.map) for case in self.cases]
+        taken = {n: case for n, case in enumerate(self.cases) if answers[n] == TAKEN}
+        return {"maps": of_lines(answers), **_copy_boxes(bench, taken)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
-        said = lines_of(reading["maps"])
-        unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refusing_rules(case.map))]
-        taken = said.count(TAKEN)
-        maps = MapCounts(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
+        answers = lines_of(reading["maps"])
+        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == TAKEN) == bool(refusing_rules(case.map))]
+        taken = answers.count(TAKEN)
+        maps = MapCounts(taken, len(answers) - taken, [_box(self.cases[n], result=answers[n]) for n in unlike])
         mode = self._mode(reading)
         if taken and mode is None:
             raise ProbeError(f"no box of {taken} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
@@ -162,7 +162,7 @@ class EncodingsExperiment(OfTensorMaps):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Each call, and the rules that it breaks."""
-        said = lines_of(reading["maps"])
+        answers = lines_of(reading["maps"])
         return Body(
             calls=[
                 EncodeCall(
@@ -172,7 +172,7 @@ class EncodingsExperiment(OfTensorMaps):
                     [rule.name for rule in broken_rules(one.map)],
                     (words == TAKEN) != bool(refusing_rules(one.map)),
                 )
-                for one, words in zip(encodings(), said, strict=True)
+                for one, words in zip(encodings(), answers, strict=True)
             ]
         )
 

@@ -182,8 +182,8 @@ def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
         return _byte_numbers(list(read), np.ones(len(read[0]), np.bool_))
     words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
     whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
-    spelled = _byte_numbers([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
-    each = np.where(spelled[:, None] == NOWHERE, NOWHERE, spelled[:, None] * WORD + np.arange(WORD))
+    word_numbers = _byte_numbers([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
+    each = np.where(word_numbers[:, None] == NOWHERE, NOWHERE, word_numbers[:, None] * WORD + np.arange(WORD))
     return np.asarray(each.ravel(), np.int64)
 
 
@@ -207,12 +207,12 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
     loads = direction == "load"
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
-    told = rows.view(np.uint8).reshape(1, -1)
+    case_words = rows.view(np.uint8).reshape(1, -1)
     return [
         Launch(
             kernel(direction, rank),
             (len(cases), 1, 1),
-            (image.reshape(1, -1), told),
+            (image.reshape(1, -1), case_words),
             0,
             len(cases) * each,
             THREADS,

@@ -104,8 +104,8 @@ class SizedMultiply:
     @property
     def scale_type(self) -> str:
         """The type of scales: the first that the form has with `vector` in a row."""
-        said = (str(scale).split() for scale in self.row.stated["scales"])
-        return next(name for name, count in said if count == f"{self.vector}X")
+        scales = (str(scale).split() for scale in self.row.stated["scales"])
+        return next(name for name, count in scales if count == f"{self.vector}X")
 
     @property
     def descriptor_fields(self) -> Json:

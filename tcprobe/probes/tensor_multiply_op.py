@@ -58,17 +58,17 @@ class _Emulated:
     def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: Tables, plan_words: Array) -> None:
         row = multiply_op.instruction
         fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
-        said = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
-        self.sized, self.op = replace(said, a_in_tensor=multiply_op.a_in_tensor), multiply_op
+        sized = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
+        self.sized, self.op = replace(sized, a_in_tensor=multiply_op.a_in_tensor), multiply_op
         chosen = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}
         self.places = {
             name: tables.in_tensor_memory(row, name, replace(self.sized, selects=name, selector=fields.get(field, 0)))
-            for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in said.names}).items()
+            for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in sized.names}).items()
         }
         if multiply_op.a_in_tensor:
             self.places["a"] = tables.in_tensor_memory(row, "a", self.sized)
-        self.memory = launch.inputs[3].view(np.uint32).reshape(-1, said.ctas, LANES, COLUMNS)
-        lines = (said.m, said.n)
+        self.memory = launch.inputs[3].view(np.uint32).reshape(-1, sized.ctas, LANES, COLUMNS)
+        lines = (sized.m, sized.n)
         self.shared = {
             name: self._matrices(raw, name, count)
             for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)

@@ -37,7 +37,7 @@ def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
     d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
     if d.max() >= instruction.fragment("d").slots or b.max() >= instruction.shape.k * instruction.shape.n:
-        raise ProbeError(f"{instruction.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
+        raise ProbeError(f"{instruction.name}: D slot {d.max()} or element {b.max()} of B, which does not exist.")
     return d, b
 
 

@@ -95,11 +95,11 @@ def selectors(instruction: Instruction, operand: str, vector: int = 0) -> tuple[
 
 def _accumulator(instruction: Instruction, m: int, n: int) -> Stated:
     letter = accumulator.layout(instruction.id, m)
-    said = CellStatement(
+    statement = CellStatement(
         accumulator.SOURCE, CELL, m, n, lambda r, c: (TensorCell(*accumulator.place(letter, (m, n), r, c), 0),)
     )
     if letter != "C":
-        return (said,)
+        return (statement,)
     other = CellStatement(
         f"{FRAG}, tmem_frg, and CuTe DSL, as layout B",
         CELL,
@@ -107,7 +107,7 @@ def _accumulator(instruction: Instruction, m: int, n: int) -> Stated:
         n,
         lambda r, c: (TensorCell(*accumulator.place("B", (m, n), r, c), 0),),
     )
-    return said, other
+    return statement, other
 
 
 def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:
@@ -133,10 +133,10 @@ def _factor(instruction: Instruction, m: int) -> Stated | str:
 
     if letter == "B":  # PTX's figure shows only D's rows; CUTLASS states that A is there twice
         return (CellStatement(f"{FRAG}, tmem_frg, Duplicated", bits, m, stored, cells),)
-    said = CellStatement(PACKING, bits, m, stored, cells)
+    statement = CellStatement(PACKING, bits, m, stored, cells)
     if letter != "C":
-        return (said,)
-    return said, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
+        return (statement,)
+    return statement, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
 
 
 def fields(instruction: Instruction) -> tuple[int, int]:
@@ -200,9 +200,9 @@ def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated
         )
 
     of_96 = vector in (3, 6) and selector not in FOUR_BIT_IDS
-    said = CellStatement(SCALES + (UNLISTED if of_96 else ""), BYTE, *shape, cells)
+    statement = CellStatement(SCALES + (UNLISTED if of_96 else ""), BYTE, *shape, cells)
     if of_a or not paired or m == 256:
-        return (said,)
-    return said, CellStatement(
+        return (statement,)
+    return statement, CellStatement(
         f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape, lambda r, c: cells(r, c, 2)
     )
