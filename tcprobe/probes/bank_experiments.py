@@ -102,33 +102,38 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     A rule that counts beats of idle phases is taken only if it more than halves the misfits. ProbeError unless every
     phase is a run of neighbouring lanes, all runs of one length.
     """
-    size = len(phases[0])
-    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
-        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are not runs of neighbouring lanes.")
+    _check_phases(access, phases)
     cases, measured, steady = timed
     known = measured[steady].round().astype(np.int64)
-    predictions = {rule: predicted(access, rule, cases, tags) for rule in candidates(access, size)}
+    predictions = {rule: predicted(access, rule, cases, tags) for rule in candidates(access, len(phases[0]))}
     missed = {rule: int((values[steady] != known).sum()) for rule, values in predictions.items()}
     best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
     second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
-    misfits = np.flatnonzero(steady & (predictions[best] != measured.round())).tolist()
-    spread = float(((measured - measured.mean()) ** 2).sum())
-    r2 = 1 - float(((measured - predictions[best]) ** 2).sum()) / spread if spread else 1.0
-    shown = [
-        Misfit(cases.address[j].tolist(), cases.source[j].tolist(), float(measured[j]), int(predictions[best][j]))
-        for j in misfits[:SHOWN]
+    misfits = _misfits(timed, predictions[best])
+    listed, r2 = [list(phase) for phase in phases], _r2(measured, predictions[best])
+    other, (tried, unsteady) = Second(second, missed[second]), (int(steady.sum()), int((~steady).sum()))
+    return Body(best, tried, len(misfits), r2, unsteady, listed, misfits[:SHOWN], other, tags)
+
+
+def _check_phases(access: SharedAccess, phases: Sequence[tuple[int, ...]]) -> None:
+    size = len(phases[0])
+    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
+        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are not runs of neighbouring lanes.")
+
+
+def _misfits(timed: Timed, predicted_cycles: Ints) -> list[Misfit]:
+    """The steady patterns that take other cycles than predicted."""
+    (address, source), measured, steady = timed
+    return [
+        Misfit(address[j].tolist(), source[j].tolist(), float(measured[j]), int(predicted_cycles[j]))
+        for j in np.flatnonzero(steady & (predicted_cycles != measured.round())).tolist()
     ]
-    return Body(
-        best,
-        int(steady.sum()),
-        len(misfits),
-        r2,
-        int((~steady).sum()),
-        [list(p) for p in phases],
-        shown,
-        Second(second, missed[second]),
-        tags,
-    )
+
+
+def _r2(pass_cycles: Floats, predicted_cycles: Ints) -> float:
+    """The coefficient of determination of a prediction."""
+    spread = float(((pass_cycles - pass_cycles.mean()) ** 2).sum())
+    return 1 - float(((pass_cycles - predicted_cycles) ** 2).sum()) / spread if spread else 1.0
 
 
 def candidates(access: SharedAccess, size: int) -> list[BankRule]:

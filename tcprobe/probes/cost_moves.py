@@ -17,6 +17,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
+from tcprobe.layout.arrays import Floats
 from tcprobe.probes import ptx
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import WARPS, interval
@@ -225,17 +226,9 @@ class MoveCosts(Costs):
         cycles = numbers.proved("many", COPIES, each, ends)
         if cycles is None:
             raise ProbeError(numbers.refused["many"])
-        points, passes = [], []
-        for block, value in zip(move.blocks(), cycles.tolist(), strict=True):
-            warps = block.threads // WARP
-            if block.words[0] == move.stride:
-                points.append(Point(round(value / warps, DECIMALS), warps))
-            else:
-                passes.append(Passes(block.words[0] // ROW, round(value / warps, DECIMALS)))
+        points, passes = _by_warps_and_passes(move, cycles)
         chain = numbers.proved("chain", COPIES, each) if move.chained else None
         trip = numbers.proved("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
-        if passes:
-            passes.insert(0, Passes(1, points[-1].cycles))
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
             spread=numbers.spread,
@@ -248,6 +241,18 @@ class MoveCosts(Costs):
             round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)],
             refused=numbers.refused,
         )
+
+
+def _by_warps_and_passes(timed_move: TimedMove, cycles: Floats) -> tuple[list[Point], list[Passes]]:
+    """Cycles of one move by warps; and by passes of the banks, if conflicts were timed."""
+    points, passes = [], []
+    for block, value in zip(timed_move.blocks(), cycles.tolist(), strict=True):
+        warps = block.threads // WARP
+        if block.words[0] == timed_move.stride:
+            points.append(Point(round(value / warps, DECIMALS), warps))
+        else:
+            passes.append(Passes(block.words[0] // ROW, round(value / warps, DECIMALS)))
+    return points, [Passes(1, points[-1].cycles), *passes] if passes else []
 
 
 def experiments() -> list[MoveCosts]:

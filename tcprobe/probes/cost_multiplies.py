@@ -235,30 +235,21 @@ class MultiplyCosts(OfRow, Costs):
 def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
     """The body from the loops without `changed`, or from those with it."""
     end = "_changed" if changed else ""
-    each, copies = numbers.each(f"once{end}"), round_of(instruction)
+    each = numbers.each(f"once{end}")
     points, random = _curve(instruction, numbers, each, end)
     native = is_native(instruction, tensor(each))
-    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
-    if "c1" + end not in numbers.refused and points:
-        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
+    latency = _latency(instruction, numbers, points, end)
     if not points:
         if not native and not changed:  # then the loops with `changed` count
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
         raise ProbeError(next(iter(numbers.refused.values())))
     best = interval(points)
-    bounds = (
-        [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
-    )
-    if instruction.type("c") != instruction.type("d"):  # the rest of D goes to C, through a conversion
-        bounds += [o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)]
-    if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
-        bounds.append("c")
     return Body(
         opcodes={o: float(n) for o, n in each.items()},
         spread=numbers.spread,
         emulated=not native,
         latency=latency,
-        at_most=sorted(set(bounds)),
+        at_most=_at_most(instruction, numbers, latency, native, end),
         interval=best,
         curve=points,
         one_warp=min(p.cycles for p in points if p.warps == 1),
@@ -268,6 +259,28 @@ def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Bod
         overlap=cost_overlap.overlaps(instruction, numbers, each, {}),
         refused={k: v for k, v in numbers.refused.items() if k in _chain_names(end)},
     )
+
+
+def _latency(instruction: Instruction, numbers: ProvedNumbers, points: Sequence[Point], end: str) -> dict[str, float]:
+    """Cycles from each operand to D, where its chain is proved."""
+    each, copies = numbers.each(f"once{end}"), round_of(instruction)
+    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
+    if "c1" + end not in numbers.refused and points:
+        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
+    return latency
+
+
+def _at_most(
+    instruction: Instruction, numbers: ProvedNumbers, latency: Mapping[str, float], native: bool, end: str
+) -> list[str]:
+    """The operands whose latency is an upper bound: moves are in the chain, or C is added by an ordinary addition."""
+    codes = {o: numbers.code((f"{o}1" if o == "c" else o) + end) for o in latency}
+    bounds = {o for o, code in codes.items() if native and _has_moves(code, round_of(instruction))}
+    if instruction.type("c") != instruction.type("d"):  # the rest of D goes to C, through a conversion
+        bounds |= {o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)}
+    if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
+        bounds.add("c")
+    return sorted(bounds)
 
 
 def _chain_names(end: str) -> list[str]:

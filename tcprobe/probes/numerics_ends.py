@@ -152,29 +152,35 @@ def subnormals(directed: Directed) -> Subnormals:
 
     Cases: the least subnormal of A or B times a large number; half the least normal number of C; a product below D's.
     """
-    told: dict[str, bool | None] = {}
-    for name, form, other in (("a", directed.a, directed.b), ("b", directed.b, directed.a)):
-        low = form.least - form.fraction + directed.unread
-        high = min(largest(other), max(directed.d.least - low + 1, 0))
-        a, b = (np.zeros((1, directed.products), f.word) for f in (directed.a, directed.b))
-        given = {"a": a, "b": b}
-        given[name][0, 0] = number(form, Power(low))
-        given["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
-        answer = int(directed.raw(a, b, np.zeros(1, directed.c.word))[0])
-        told[name] = (
-            _is_kept(answer, number(directed.d, Power(low + high)), name) if _holds(directed.d, low + high) else None
-        )
+    a, b = (_keeps_factor(directed, name) for name in "ab")
+    c = _keeps_c(directed)
+    return Subnormals(a=a, b=b, c=c, d=_keeps_d(directed, c))
+
+
+def _keeps_factor(directed: Directed, name: str) -> bool | None:
+    form, other = (directed.a, directed.b) if name == "a" else (directed.b, directed.a)
+    low = form.least - form.fraction + directed.unread
+    high = min(largest(other), max(directed.d.least - low + 1, 0))
+    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
+    lines[name][0, 0] = number(form, Power(low))
+    lines["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
+    answer = int(directed.raw(lines["a"], lines["b"], np.zeros(1, directed.c.word))[0])
+    return _is_kept(answer, number(directed.d, Power(low + high)), name) if _holds(directed.d, low + high) else None
+
+
+def _keeps_c(directed: Directed) -> bool | None:
     own = Power(directed.c.least - 1)
-    if _holds(directed.d, own.exponent):
-        told["c"] = _is_kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
-    else:
-        told["c"] = None
+    if not _holds(directed.d, own.exponent):
+        return None
+    return _is_kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
+
+
+def _keeps_d(directed: Directed, keeps_c: bool | None) -> bool | None:
+    """From a product below D's least normal number; if there is none, a kept C of D's type tells."""
     small = Power(directed.d.least - 1)
     if directed.least <= small.exponent:
-        told["d"] = _is_kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
-    else:
-        told["d"] = True if told["c"] and directed.types.c == directed.types.d else None
-    return Subnormals(**told)
+        return _is_kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
+    return True if keeps_c and directed.types.c == directed.types.d else None
 
 
 def normalized(
