@@ -111,7 +111,7 @@ def test_costs_are_found_by_names_that_keep_their_order():
     chance, layers = random.Random(7), alone(Results(COSTS))
     subjects = [row.name for row in inventory.instructions().values() if row.id in layers.findings("cost", "sm_90")]
     taken = []
-    for name in subjects * 60:
+    for name in subjects * 8:
         how, text = mutated(name, chance)
         if how != "dropped" and text != name and answered(lambda text=text: costs([text], "sm_90", layers)):
             taken.append(text)
