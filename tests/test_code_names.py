@@ -183,6 +183,14 @@ def test_a_number_to_fill_with_has_its_type(fill, text):
         (D, "row + 1e30", "a number above"),
         (D, "row + inf", "a number above"),
         ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "1e30", "out of the range of f16, up to 65504"),
+        ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "100000", "out of the range of f16, up to 65504"),
+        ("mma.m16n8k32.row.col.s32.s8.u8.s32.a", "128", "out of the range of s8, -128 to 127"),
+        ("mma.m16n8k32.row.col.s32.s8.u8.s32.b", "-1", "out of the range of u8, 0 to 255"),
+        ("mma.m16n8k64.row.col.s32.s4.s4.s32.a", "-9", "out of the range of s4, -8 to 7"),
+        ("mma.m16n8k32.row.col.f32.e5m2.e4m3.f32.a", "1e5", "out of the range of e5m2, up to 57344"),
+        ("mma.m16n8k32.row.col.f32.e5m2.e4m3.f32.b", "449", "out of the range of e4m3, up to 448"),
+        ("mma.m16n8k32.row.col.f32.e5m2.e4m3.f32.b", "inf", "e4m3 has no infinity"),
+        ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a", "nan", "e2m1 has no NaN"),
     ],
 )
 def test_a_fill_that_elements_cannot_be(name, fill, words):

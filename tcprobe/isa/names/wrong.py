@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, id_of
 from tcprobe.isa.names import words
 from tcprobe.text import quoted
 
@@ -96,11 +96,11 @@ def _reordered(name: str) -> list[str]:
     """Ids of the very same parts in another order, those first that keep most of the order."""
     import difflib
 
-    parts = name.lower().split(".")
+    parts = id_of(name.lower()).split(".")
     wanted = sorted(parts)
-    same = [
-        id_ for id_ in (*inventory.instructions(), *inventory.fragments()) if sorted(id_.lower().split(".")) == wanted
-    ]
+    placed = (f"{row.id}.{o.name}" for row in inventory.of_family("tcgen05") if row.multiplies for o in row.operands)
+    known = (*inventory.instructions(), *inventory.fragments(), *placed)
+    same = [id_ for id_ in known if sorted(id_.lower().split(".")) == wanted]
     return sorted(same, key=lambda id_: -difflib.SequenceMatcher(None, parts, id_.lower().split(".")).ratio())
 
 
