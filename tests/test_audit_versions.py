@@ -84,14 +84,14 @@ def test_packages_have_versions_of_their_own(tmp_path):
         ("q", "2", []),
     ]
     text = "\n".join(errata_page.page(errata.load(tmp_path)))
-    assert "It has been so since 1, the first version that was audited." in text
+    assert "In the package: since 1, the first version that was audited." in text
 
 
 def test_the_page_names_the_version_before(tmp_path):
     for version, found in (("1.0", []), ("1.1", [A])):
         errata.save(tmp_path, audited(version, *found))
     text = "\n".join(errata_page.page(errata.load(tmp_path)))
-    assert "It has been so since 1.1; 1.0 does not have it." in text
+    assert "In the package: since 1.1; 1.0 does not have it." in text
     assert "| p | 1.1 | 5 | 1 | 0 | 1, from 1.0 on |" in text
 
 

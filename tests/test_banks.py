@@ -205,7 +205,7 @@ GOOD = {"op": "ld.shared.b32", "address": [4 * i for i in range(32)]}
         ('"x"', "an object"),
         ("9" * 5000, "not JSON"),
         ('{"op": "ld.shared.b32"}', "32 numbers"),
-        ('{"op": "ld.shared.b32", "op": "ld.shared.b64", "address": []}', "a key twice"),
+        ('{"op": "ld.shared.b32", "op": "ld.shared.b64", "address": []}', "a key appears twice"),
         (GOOD | {"op": 3}, "an object"),
         (GOOD | {"op": "ld.shared.b31"}, "did you mean ld.shared.b32"),
         (GOOD | {"op": "cp.async.cg.16"}, "unknown access"),

@@ -88,7 +88,7 @@ def test_wmma_accumulators_against_the_register_mapping():
     saved = measured(fragment.experiment)
     verdict = by_reference(fragment, saved)["register-mapping"]
     assert verdict.verdict == NOT_COVERED
-    assert "states this very layout for sm_75, sm_80" in verdict.detail
+    assert "states this layout for sm_75, sm_80" in verdict.detail
     ampere = Measurement(saved.experiment, "sm_80", "live", "measured", saved.provenance, saved.tables)
     assert by_reference(fragment, ampere)["register-mapping"].verdict == CONFIRMED
     volta = Measurement(saved.experiment, "sm_70", "live", "measured", saved.provenance, saved.tables)

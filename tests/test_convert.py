@@ -162,7 +162,9 @@ def test_the_command_prints_code_and_costs():
     done = CliRunner().invoke(main, ["convert", D, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"])
     assert done.exit_code == 0, done.output
     assert "lanes exchanged within a quad" in done.stderr
-    assert "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no scheme of 32-bit words has fewer shuffles" in done.stderr
+    assert (
+        "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no exchange of 32-bit words needs fewer shuffles" in done.stderr
+    )
     assert len(re.findall("__shfl_sync", done.stdout)) == 4
     data = json.loads(CliRunner().invoke(main, ["convert", D, D.replace(".d", ".a"), "--json"]).stdout)
     assert (data["summary"], data["from"]["tiles"], data["to"]["tiles"]) == (RENAMED, 2, 1)

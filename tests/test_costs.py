@@ -143,7 +143,7 @@ def test_the_clock_under_full_load_is_read_back(codes):
     assert [(c.data, c.mhz, c.cycles) for c in body.clocks] == [("zeros", 1250, 1.5), ("random", 1250, 1.5)]
     assert body.opcodes == {"HMMA.16816.F32": 1}
     cost = InstructionCost(f"{FULL_LOAD}.{MMA}", "sm_90", body, "")
-    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles an SM" in "".join(said(cost))
+    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles per SM" in "".join(said(cost))
     assert cost.to_json()["clocks"][0] == {"data": "zeros", "mhz": 1250.0, "cycles": 1.5}
 
 

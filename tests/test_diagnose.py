@@ -41,7 +41,7 @@ def lane_bits(first, second):
 
 
 CASES = [
-    ({"cell": lambda r, c: (c, r)}, ["transposed: what it calls row is the column, and the other way round"]),
+    ({"cell": lambda r, c: (c, r)}, ["transposed: row and column are swapped"]),
     ({"cell": lambda r, c: (r + 1, c + 1)}, ["rows and columns counted from 1"]),
     ({"cell": lambda r, c: (r, c + 1)}, ["columns counted from 1"]),
     ({"slot": lambda lane, i: (lane + 1, i)}, ["lanes counted from 1"]),
@@ -51,7 +51,7 @@ CASES = [
     ({"slot": lambda lane, i: (lane ^ 5, i)}, ["lanes XORed with 5"]),
     (
         {"cell": lambda r, c: (c + 1, r + 1)},
-        ["transposed: what it calls row is the column, and the other way round; rows and columns counted from 1"],
+        ["transposed: row and column are swapped; rows and columns counted from 1"],
     ),
 ]
 

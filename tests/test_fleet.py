@@ -247,7 +247,7 @@ def test_a_lying_machine_is_asked_no_more_and_what_it_did_is_done_again(tmp_path
     outcomes, _ = Fleet(crew, Request((MMA,), method="live"), [""], said.append, 1.0).run(Results(tmp_path / "ours"))
     assert {outcome.machine for outcome in outcomes} == {"honest"}
     assert (len(liar.asked), len(honest.asked)) == (2, 3)
-    assert any("liar: " in line and "It is asked for nothing more." in line for line in said)
+    assert any("liar: " in line and "It gets no more jobs." in line for line in said)
     assert tree(tmp_path / "ours") == single(tmp_path, *(measured(MMA, name) for name in GPUS))
 
 

@@ -30,7 +30,7 @@ def test_what_ptx_has_beside_is_named(name, words):
 
 def test_what_is_said_of_names_that_mean_nothing():
     for name, words in {
-        "mma m16n8k64 e4m3 a": "Say sparse for mma.sp.m16n8k64.row.col.f32.e4m3.e4m3.f32.a",
+        "mma m16n8k64 e4m3 a": "Add sparse for mma.sp.m16n8k64.row.col.f32.e4m3.e4m3.f32.a",
         "wmma m16n16k16 foo": "Not known: 'foo'. Without foo it would mean wmma.mma.",
         "mma m16n8k16 bf16 f16": "Without f16 it would mean mma.m16n8k16.row.col.f32.bf16.bf16.f32",
         "foo": "Not known: 'foo'. See `tcprobe list`",
@@ -140,7 +140,7 @@ def test_metadata_without_a_selector_gives_every_one():
 
 def test_what_means_several_things_gives_commands_to_paste():
     first, *commands = tcprobe("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", code=2).stderr.splitlines()
-    assert first.endswith("Say more of the name:")
+    assert first.endswith("Give more of the name:")
     assert len(commands) == 3
     for command in commands:
         assert command.endswith("--row 0 --col 0-3 --arch h100")

@@ -271,7 +271,7 @@ def crooked():
         ("numba", nonlinear, "closed form"),
         ("tilelang", lambda: CELLS[1], "no words for the metadata"),
         ("tilelang", nonlinear, "closed form"),
-        ("tilelang", crooked, "is not linear, and no sum of // and % says that: row = "),
+        ("tilelang", crooked, "is not linear, and no sum of // and % expresses that: row = "),
         ("mosaic", nonlinear, "not linear"),
         ("mosaic", crossed, "a higher bit of i is a lower bit of the same axis"),
         ("mosaic", slanted, "bit 1 of lane moves row by 1 and col by 4"),

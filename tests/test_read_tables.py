@@ -115,7 +115,7 @@ CODE = 'extern "C" __global__ void k(unsigned *in, unsigned *out{more}) {{ {body
     [
         ("out[threadIdx.x] = in[threadIdx.x] + 1;", "", "is computed, not copied"),
         ("out[threadIdx.x] = in[threadIdx.x];", "", "a larger leading dimension would tell"),
-        ("out[31 - threadIdx.x] = in[threadIdx.x];", "", "4 bytes a lane in this order"),
+        ("out[31 - threadIdx.x] = in[threadIdx.x];", "", "4 bytes per lane in this order"),
         ("out[31 - threadIdx.x] = in[64 - 2 * threadIdx.x];", "", "registers of lane after lane"),
         ("out[threadIdx.x] = threadIdx.x;", "", "is computed, not copied"),
         ("out[0] = in[threadIdx.x];", "", "different values to the same address"),

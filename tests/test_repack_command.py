@@ -119,7 +119,7 @@ def asked(*arguments, code=0):
         ([f"{F16}.b", "--repack", "--type", "e2m1", "--group", "64", "--zeros"], "s4, u4 and s8 have zero points"),
         (
             ["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "u4", "--group", "64", "--zeros"],
-            "sums of the other factor. The nearest that does: mma.m16n8k16.row.col",
+            "sums of the other factor. The nearest one that does: mma.m16n8k16.row.col",
         ),
         ([f"{F16}.b", "--repack", "--type", "s4", "--ld", "64"], "an order of their own"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--global", "row"], "an order of their own"),

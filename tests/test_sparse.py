@@ -279,7 +279,7 @@ def test_show_prints_metadata_by_selector(saved, kind, bits, count, selectors):
             assert fields == ([h and [h["row"], h["col"]] for h in held] if any(held) else None)
     assert json.loads(said(saved, "show", e.id, "--json", "--selector", "1")) == found[1]
     assert "no selector 7: it has 0, 1" in said(saved, "show", e.id, "--selector", "7", code=2)
-    assert "no selector changes it" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
+    assert "it has none" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
     assert "selector 1: index fields" in said(saved, "show", e.id, "--selector", "1")
 
 

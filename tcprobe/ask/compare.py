@@ -213,7 +213,7 @@ def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) 
     table = measured.tables[fragment.operand]
     claims = [(a.name, said(reference, fragment, a)) for a in arch.ARCHS]
     same = [name for name, claim in claims if isinstance(claim, Claim) and claim.printed.values == table.values]
-    return f"; states this very layout for {', '.join(same)}" if same else ""
+    return f"; states this layout for {', '.join(same)}" if same else ""
 
 
 def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) -> Verdict:

@@ -188,7 +188,7 @@ def compared(names: Sequence[str], arch_name: str | None, layers: Layers) -> Ite
     if is_folder(left) and is_folder(right):
         return arch_by_arch((alone(Results(Path(left))), alone(Results(Path(right)))), arch_name, patterns)
     if arch_name:
-        raise UsageError("`arch` goes with two folders or two compilers; two archs are named already.")
+        raise UsageError("`arch` needs two folders or two compilers; two archs are already named.")
     return iter([archs((left, right), layers, patterns)])
 
 

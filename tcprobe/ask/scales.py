@@ -46,7 +46,7 @@ REGISTER = """// A lane's register of {operand}:
 }}
 """
 COPY = """// The atoms of 4 blocks of {operand}, {lines} lines,
-// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` on, for all
+// in shared memory at `shared` as on the host, into {columns} columns of tensor memory, from `tmem` up, for all
 // warps; by one thread. Which of the 4 a multiply takes says the ID in its instruction descriptor.
 __device__ inline void {name}_copy(unsigned tmem, unsigned shared) {{
   for (unsigned atom = 0; atom < {atoms}; ++atom) {{
@@ -143,7 +143,9 @@ def in_registers(cell: Cell) -> LoadedScales:
                 line, block = element if by_row else element[::-1]
                 first = fragment.held.picked(one.selector or 0)["byte_id"]
                 if lines.setdefault(lane, line) != line or i != first + block:
-                    raise UsageError(f"{fragment.id}: lane {lane} reads scales that are not one word of the host.")
+                    raise UsageError(
+                        f"{fragment.id}: lane {lane} reads scales that are not in one word of the host's layout."
+                    )
     table = slot_table(fragment.threads, 1, {"row": tuple(lines.get(lane) for lane in range(fragment.threads))})
     formula = fitted(table).formulas["row"]
     if formula is None or len(lines) < fragment.threads:
@@ -157,7 +159,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
     vector = asked_with.vector or memory_operand.vectors(in_memory.form)[0]
     if BLOCKS % vector:
-        raise UsageError(f"{in_memory.id}: {vector} scales a row are not part of an atom's 4.")
+        raise UsageError(f"{in_memory.id}: {vector} scales per row do not divide an atom's 4.")
     found = placed(in_memory, asked_with._replace(selector=0, vector=vector))
     of_a, said = in_memory.name == "scale_a", found.statements[-1]  # where CUTLASS says otherwise, its own
     ctas = 2 if "cta_group::2" in in_memory.form.id and of_a else 1
@@ -176,7 +178,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
 def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> Json:
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
-        raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
+        raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
     read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
     where: Json = (
         {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]}

@@ -162,7 +162,7 @@ class _Placed:
         self.vector = _vector(instruction, asked_with.vector) if self.scaled else 0
         selected = asked_with.selector or 0
         if asked_with.selector is not None and not (self.scaled or "e" in names):
-            raise UsageError(f"no selector changes {instruction.id}: leave `selector` out.")
+            raise UsageError(f"{instruction.id} has no selector: remove `selector`.")
 
         def operand(name: str, vector: int = 0) -> InTensorMemory:
             selector = selected if selected in selectors(instruction, name, vector) or name == self._chosen else 0
@@ -249,7 +249,9 @@ def _vector(instruction: Instruction, asked_for: int | None) -> int:
     if asked_for is None and len(known) == 1:
         return known[0]
     if asked_for not in known:
-        raise UsageError(f"{instruction.id} has {' or '.join(map(str, known))} scales a row: say `vector` {known[-1]}.")
+        raise UsageError(
+            f"{instruction.id} has {' or '.join(map(str, known))} scales per row: give `vector` {known[-1]}."
+        )
     return asked_for
 
 

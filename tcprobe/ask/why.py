@@ -16,7 +16,7 @@ RAN = {
     "emulated": "an emulator ran it: this is a test",
 }
 ASSUMED = {
-    "live": "a kernel that is run again does the same: PTX fixes layouts by the form and the arch",
+    "live": "a kernel does the same each time it runs: PTX fixes layouts by the form and the arch",
     "sass": "each machine instruction does what its model says; tests run every model beside a GPU",
     "derived": "the machine instruction has one layout wherever it stands in code of the arch",
     "same-opcode": "archs that encode a machine instruction alike give it the same layout: weaker, nobody saw it here",
@@ -27,7 +27,7 @@ WRONG = {
     "sass": "`tcprobe run --method live` on a GPU of this arch writes another table",
     "derived": "`tcprobe run --method live` on a GPU of this arch writes another table",
     "same-opcode": "`tcprobe run --method live` on a GPU of this arch writes another table",
-    "emulated": "any GPU says otherwise",
+    "emulated": "any GPU contradicts it",
 }
 
 

@@ -48,9 +48,9 @@ def cost(
 
     partner, as_table = asked["partner"], asked["as_table"]
     if not patterns and not as_table:
-        raise UsageError("name an INSTRUCTION or an opcode, or ask for --table.")
+        raise UsageError("give an INSTRUCTION or an opcode, or --table.")
     if partner and as_table:
-        raise UsageError("--with goes with an INSTRUCTION, not with --table.")
+        raise UsageError("--with needs an INSTRUCTION and cannot be combined with --table.")
     found = costs(patterns, name, layers)
     if as_table:
         columns = wrapping.stated_width()

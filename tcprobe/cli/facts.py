@@ -109,7 +109,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
 
     archs = several(name)
     if explained and len(archs) > 1:
-        raise UsageError("--why is of one arch, or of all, not of several side by side.")
+        raise UsageError("--why takes one arch, or all, but not a list.")
     chosen, remarks = names.chosen(patterns, archs[-1], layers)
     told(*remarks)
     if len(archs) > 1:
@@ -153,7 +153,7 @@ def _drawings(show: ShowAsked, without: str | None) -> ShowView:
 
     view = ShowView(show["full"], show["lanes"], show["elements"])
     if without and any(view):
-        raise UsageError(f"{without}: it does not go with --full, --lanes or --elements.")
+        raise UsageError(f"{without}: remove --full, --lanes and --elements.")
     return view
 
 

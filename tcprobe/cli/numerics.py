@@ -68,11 +68,11 @@ def numerics(
     said = {"--a": asked["a"], "--cases": asked["cases"], "--bound": asked["length"], "--header": asked["header"]}
     ways = [option for option, value in said.items() if value]
     if len(ways) > 1:
-        raise UsageError(f"{' and '.join(ways)} are asked one at a time.")
+        raise UsageError(f"{' and '.join(ways)} cannot be combined: give one of them.")
     if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):
-        raise UsageError("a dot product needs --a and --b; --c is 0 without one.")
+        raise UsageError("a dot product needs --a and --b; --c is 0 by default.")
     if parts is not None and asked["length"] is None:
-        raise UsageError("--split goes with --bound.")
+        raise UsageError("--split needs --bound.")
     if asked["header"]:
         from tcprobe.ask.numeric_header import text
 
@@ -124,7 +124,7 @@ def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int
     if found["samples"]:
         wrapping.line(f"largest of {found['samples']} random ones: {found['measured']:.3g}")
     if parts:
-        wrapping.line(f"other bits than in one part: {found['changed']}")
+        wrapping.line(f"results that differ from those in one part: {found['changed']}")
 
 
 def _product(instruction: Instruction, rule: Arithmetic | Integers, given: tuple[str, str, str], as_json: bool) -> None:

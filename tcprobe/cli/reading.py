@@ -68,7 +68,7 @@ def read(
     for complaint in reader.complaints:
         click.echo(message(complaint), err=True)
     if kernel and not functions and not reader.complaints:
-        raise UsageError(f"no function there is named {kernel}.")
+        raise UsageError(f"no function is named {kernel}.")
     differing = any(getattr(function.holds, "differ", 0) for function in functions)
     sys.exit(DataError.exit_code if reader.complaints else 1 if differing else 0)
 

@@ -151,7 +151,7 @@ def _draw(pictures: Iterator[tuple[str, Iterator[str]]] | Sequence[tuple[str, It
 def drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
     """Title and lines of the drawing of elements and of that of lanes; of an address of the only one."""
     if fragment.role is Role.ADDRESS:
-        yield "lane -> row that its address points to; -: the address does not count", draw.addresses(table, width())
+        yield "lane -> row that its address points to; -: the address is ignored", draw.addresses(table, width())
         return
     holder = _holder(table)
     yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)

@@ -34,7 +34,7 @@ INK = (17, 17, 17)  # on the light colours of banks, whatever the theme has as i
 
 BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits in an element: 1, 2, 4, ... 128.")
 TABLE = click.option("--table", type=Number(1), metavar="N", help="Table number N, from 1, of a file with several.")
-PARTIAL = click.option("--partial", is_flag=True, help="Elements may be missing, as in a print-out that was cut off.")
+PARTIAL = click.option("--partial", is_flag=True, help="Accept missing elements, as in a print-out that was cut off.")
 STRIDE = click.option(
     "--stride", type=Number(1), metavar="S", help="Leading stride in elements. Default: a packed tile's."
 )
@@ -210,11 +210,11 @@ def _drawn(
 
     if extent or not (what == "-" or os.path.lexists(what)):
         if table is not None:
-            raise UsageError(f"--table {table} goes with a file; {what} and --extent mean one table.")
+            raise UsageError(f"--table {table} needs a file; {what} with --extent is one table.")
         offsets, bits = _named(what, extent, options)
     else:
         if (options.stride, options.base, options.arch) != (None, None, None):
-            raise UsageError("--stride, --base and --arch go with the name of a layout, not with a file.")
+            raise UsageError("--stride, --base and --arch apply to a layout's name, not to a file.")
         offsets, bits = read(Path(what), table).address.grid, options.bits
     if not bits:
         raise UsageError("banks depend on the width of an element: give --bits N.")

@@ -93,9 +93,9 @@ def _text(plan: MapPlan) -> None:
     made = plan.map
     count = " x ".join(map(str, plan.boxes))
     counted = (
-        "gaps included; nobody measured what an mbarrier expects"
+        "gaps included; what an mbarrier must expect is not measured"
         if made.type in PADDED
-        else ("which is what an mbarrier expects")
+        else ("which an mbarrier must expect")
     )
     wrapping.line(
         f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
@@ -106,7 +106,7 @@ def _text(plan: MapPlan) -> None:
         where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
         wrapping.line(
             f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-            + (f", of {plan.alignment} for the pattern to begin with it" if made.swizzle else "")
+            + (f", or of {plan.alignment} to start at the pattern's first row" if made.swizzle else "")
         )
     click.echo(cuda(plan))
 

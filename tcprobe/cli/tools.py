@@ -151,7 +151,7 @@ def pages(folder: Path, check: bool) -> None:
 
     results = Results(folder)
     if not results.archs():
-        merged = " but what was merged into it, which `tcprobe site` makes pages of" if results.runs() else ""
+        merged = " apart from merged runs, for which `tcprobe site` makes pages" if results.runs() else ""
         raise UsageError(f"no measurements in {folder}{merged}. `tcprobe run --results {folder}` makes them.")
     made = render(results)
     changed = stale(results, made)
@@ -226,7 +226,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
 
     write.require_place(folder)
     if terminal.is_terminal(sys.stderr):
-        click.echo("making a page for every fact: some 15 seconds", err=True)  # not a bar: its thread forbids a fork
+        click.echo("making a page for every fact: about 15 seconds", err=True)  # not a bar: its thread forbids a fork
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

@@ -148,7 +148,7 @@ def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, once even if several headers are included."""
     table = cell.table
     if None in table.cells and not read.is_partial(cell):
-        raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header cannot express.")
     backward = inverted(table)
     if backward is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")

@@ -111,7 +111,7 @@ def _default(kind: str, field: Field) -> Code:
     choices = field.documented
     if field.name in NEEDED and len(choices) > 1:
         first = f"{choices[0]} to {choices[-1]}" if len(choices) > 8 else " or ".join(map(str, choices))
-        raise UsageError(f"kind::{kind} needs {field.name}: say `{field.name}`, {first}.")
+        raise UsageError(f"kind::{kind} needs {field.name}: give `{field.name}`, {first}.")
     return choices[0]
 
 

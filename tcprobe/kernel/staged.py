@@ -70,7 +70,7 @@ class StagedGemm(ABC):
         """The arch, one that there is a kernel for."""
         one = archs.arch(self.target)
         if one.number < FIRST:
-            raise UsageError(f"there is no kernel for {one.name}: sm_{FIRST} is the first that there is one for.")
+            raise UsageError(f"there is no kernel for {one.name}: use sm_{FIRST} or later.")
         return one
 
     @cached_property

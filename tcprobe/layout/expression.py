@@ -57,7 +57,7 @@ def values(text: str) -> Values:
     reader = _Reader(_tokens(text))
     by_lane = reader.expression(1, 0)
     if reader.next.text:
-        raise _error(reader.next, f"{reader.next.text!r} where the expression should end or go on with an operator")
+        raise _error(reader.next, f"{reader.next.text!r} where the expression should end or continue with an operator")
     return by_lane
 
 
@@ -67,7 +67,7 @@ def _tokens(text: str) -> list[Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             column = at + len(text[at:]) - len(text[at:].lstrip())
-            raise _error(Token("", column + 1), f"{text[column]!r} belongs to no expression")
+            raise _error(Token("", column + 1), f"{text[column]!r} is not allowed in an expression")
         tokens.append(Token(match[1], match.start(1) + 1))
         at = match.end()
     return [*tokens, Token("", len(text) + 1)]

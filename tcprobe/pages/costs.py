@@ -28,8 +28,8 @@ def page(results: Results) -> Iterator[str]:
     layers = alone(results)
     yield from (MADE, "# What instructions cost", "")
     yield "Cycles of an SM, measured by `tcprobe run --family cost`: the difference of two loop counts, with the code"
-    yield "of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, and nobody knows"
-    yield "the mode of the clock. `tcprobe cost INSTRUCTION` has the whole curve, what others state, and evidence."
+    yield "of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, and the"
+    yield "clock's mode is unknown. `tcprobe cost INSTRUCTION` has the whole curve, what others state, and evidence."
     for name in archs(layers):
         yield from ("", f"## {name}", "", markdown(costs([], name, layers)[0].evidence))
         yield from _tables(name, layers)

@@ -35,7 +35,7 @@ def _check_apart(conversions: Sequence[Conversion]) -> None:
     for conversion in conversions:
         for head in _HEAD.findall(conversion.code or ""):
             if by_head.setdefault(head, conversion.code) != conversion.code:
-                raise UsageError(f"two functions are {quoted(head)}.", "function names")
+                raise UsageError(f"two functions have the signature {quoted(head)}.", "function names")
 
 
 def _one(conversion: Conversion, namespace: str) -> Iterator[str]:

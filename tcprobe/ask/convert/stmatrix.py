@@ -223,7 +223,7 @@ def _cheapest(source: Cell, options: StoreOptions, name: str) -> Stored:
 def _bits(kind: str) -> int:
     bits = bits_of(kind)
     if bits not in (8, 16, 32):
-        raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits whole; {kind} has {bits}.")
+        raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits; {kind} has {bits}.")
     return bits
 
 

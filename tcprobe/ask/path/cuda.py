@@ -109,11 +109,11 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
     line, byte = (known(formula(values), request) for values in (step.line, step.byte))
     last = int((step.line != -1).sum())
     const = "const " if fills else ""
-    yield f"/// {step.kind}, {issues} issues shared out over warps: thread < threads, a multiple of 32."
+    yield f"/// {step.kind}, {issues} issues divided among warps: thread < threads, a multiple of 32."
     yield "/// `shared`: the tile's address in the shared window; `global`: its first element;"
     yield f"/// `ld`: bytes from line to line; both are multiples of {step.width}."
     if request.fill_kind == "cp.async":
-        yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier have to follow."
+        yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier must follow."
     yield (
         f"{FUNCTION} {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
         "unsigned thread, unsigned threads, long long ld = LD) {"

@@ -65,7 +65,7 @@ def tiled(cell: Cell, size: str | None = None) -> FragmentTile:
     down, across = _counts(cell, size)
     fragment, table = cell.fragment, cell.table
     if table.elements * down * across > MOST:
-        raise UsageError(f"{size}: {table.elements * down * across} elements a thread; at most {MOST} are taken.")
+        raise UsageError(f"{size}: {table.elements * down * across} elements per thread; the limit is {MOST}.")
     if "product" in table.outputs:
         raise UsageError(f"{fragment.id} is of {fragment.products} products: there are no tiles of it.")
     values: dict[str, list[int]] = {"row": [], "col": []}

@@ -26,11 +26,12 @@ HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x
 WIDE, HIGH = 320, 120  # of a curve
 CONDITIONS = (
     "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "
-    "SM for itself, other SMs may be busy, inputs are zeros, and nobody knows the mode of the clock. A latency runs "
+    "SM for itself, other SMs may be busy, inputs are zeros, and the clock's mode is unknown. A latency runs "
     "from one operand to D; an interval is the time between two of the same form, in one warp or on the whole SM."
 )
 ARITHMETIC = (
-    "A sum takes in so many products; each term is cut toward zero to a multiple of 2^(top - F), where top is the "
+    "Products a sum: how many one sum adds. Each term is cut toward zero to a multiple of 2^(top - F), where top is "
+    "the "
     "largest exponent of all terms, and the result is rounded once. Forms that differ in m, n and layout are one row."
 )
 
