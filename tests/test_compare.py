@@ -42,7 +42,7 @@ def test_an_erratum_is_shown_as_a_difference_with_its_explanation():
     verdict = by_reference(fragment, measured(name))["PTX ISA"]
     assert verdict.verdict == DIFFERS
     assert "24576 of 32768 triples" in verdict.detail
-    assert "measured D lane 0 i 2 = D[8, 0] gains A lane 0 i 32 = A[8, 32]" in verdict.detail
+    assert "measured D lane 0 i 2 = D[8, 0] accumulates A lane 0 i 32 = A[8, 32]" in verdict.detail
     assert "0x1F" in verdict.erratum
     assert not verdict.unexplained
 
@@ -128,7 +128,7 @@ def test_csv_round_trip(tmp_path):
         ("lane,i,row,col\n0,0,0\n", "line 2: 3 values"),
         ("lane,i,row,col\n0,0,0,x\n", "line 2: .*whole numbers"),
         ("lane,i,row,col\n0,0,0,-1\n", "line 2: a value is outside"),
-        ("lane,i,row,col\n0,0,0,0\n\n0,0,1,0\n", "line 4: lane 0 i 0 is stated a second time"),
+        ("lane,i,row,col\n0,0,0,0\n\n0,0,1,0\n", "line 4: lane 0 i 0 is given twice"),
         ("lane,i,row,col\n99999999,0,0,0\n", "outside"),
         ("{}", "columns"),
     ],

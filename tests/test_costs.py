@@ -211,7 +211,7 @@ def test_a_sound_body_is_taken(body):
 
 def test_a_number_beyond_the_peak_is_none(codes):
     made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes)
-    with pytest.raises(DataError, match="beyond the 2048"):
+    with pytest.raises(DataError, match="more than the 2048"):
         kinds.check(finding(made))
 
 
@@ -256,7 +256,7 @@ def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
 def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
     experiment = dialogues("cost")[MMA]
     bench = Clock(core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes(experiment.kernels()))
-    with pytest.raises(ProbeError, match="beyond the 2048"):
+    with pytest.raises(ProbeError, match="more than the 2048"):
         conclude(experiment, experiment.measure(bench), Context(HOPPER, lambda _: None), "live", ORIGIN)
 
 
@@ -291,11 +291,11 @@ def test_clocks_under_load_are_asked_for_by_their_name():
 
 def test_what_is_not_there_is_said():
     for call, words in (
-        (("cost",), "name an INSTRUCTION"),
+        (("cost",), "give an INSTRUCTION"),
         (("cost", "nothing"), "no cost of 'nothing'"),
         (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
         (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
-        (("cost", "--table", "--with", "x"), "--with goes with"),
+        (("cost", "--table", "--with", "x"), "--with needs"),
     ):
         done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
         assert done.exit_code == 2

@@ -76,7 +76,7 @@ def test_registers(order, words):
 
 def test_halves_of_registers_and_both_at_once():
     stated = changed(A.table, slot=lambda lane, i: (lane, i ^ 1))
-    assert "the other way round" in diagnose(stated, A.fragment, A.table)[0]
+    assert "in reverse order" in diagnose(stated, A.fragment, A.table)[0]
     both = changed(A.table, slot=lambda lane, i: lane_bits(0, 1)(lane, i ^ 4))
     assert diagnose(both, A.fragment, A.table) == [
         "lane bits 0 and 1 exchanged",

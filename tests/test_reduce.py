@@ -252,11 +252,11 @@ def tcprobe(*arguments, code=0):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((W, "--over", "col"), "over row there is a plan"),
+        ((W, "--over", "col"), "reduce over row instead"),
         ((D, "--over", "row", "--tile", "60x128"), "next is 64x128"),
         ((D, "--over", "row", "--tile", "64"), "is not a tile such as 16x16"),
-        ((D, "--over", "row", "--tile", "64x512"), "at most"),
-        ((D, "--mask", "row > 1", "--tile", "64x64"), "--tile goes with --over"),
+        ((D, "--over", "row", "--tile", "64x512"), "the limit is 512"),
+        ((D, "--mask", "row > 1", "--tile", "64x64"), "--tile needs --over"),
         (("wmma.m16n16k16.a.row.f16", "--arch", "sm_80", "--over", "row", "--op", "softmax"), "holds elements twice"),
         (
             ("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--arch", "sm_70", "--over", "row", "--tile", "16x8"),
@@ -296,7 +296,7 @@ def test_the_command():
         [[0, 1, 4, 5], [2, 3, 6, 7]],
     )
     assert len(data["results"]) == 32
-    assert "keeps where row >= col; a lane: 2 comparisons" in tcprobe("reduce", D, "--mask", "row >= col").stderr
+    assert "keeps where row >= col; per lane: 2 comparisons" in tcprobe("reduce", D, "--mask", "row >= col").stderr
     for arguments, words in {
         (): "give --over",
         ("--over", "row", "--fill", "0"): "give --over",

@@ -323,8 +323,8 @@ def test_where_and_emit_take_a_selector(saved):
     text = said(saved, "emit", row.id, "--to", "ptx", "--selector", "3", "--arch", "sm_90")
     assert ".reg .b32 %e0;" in text
     assert "{%c0, %c1, %c2, %c3}, %e0, 3;" in text
-    assert "say which with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
-    assert "no words for the metadata" in said(
+    assert "choose one with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
+    assert "cannot express the metadata" in said(
         saved, "emit", row.id, "--to", "tinygrad", "--selector", "0", "--arch", "sm_90", code=2
     )
     assert "no other fragment" in said(saved, "convert", row.fragment("a").id, row.fragment("d").id, code=2)

@@ -90,7 +90,7 @@ class Changed:
         pairs = ((name, *(f.get(name, "none") for f in self.formulas)) for name in one.outputs)
         lines = [f"{name}: {a}  ->  {b}" for name, a, b in pairs if a != b]
         if self.slots is None:
-            return [*lines, f"{one.elements} elements a lane -> {two.elements}"]
+            return [*lines, f"{one.elements} elements per lane -> {two.elements}"]
         places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
         shown = [
             f"{holder_name(at['lane'], one.threads)} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places

@@ -138,7 +138,7 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     ld = tile.length if ld is None else ld
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:
-        raise UsageError(f"`ld` {ld}: from {tile.length} elements or more, in whole bytes, and at most {MOST_LD}.")
+        raise UsageError(f"`ld` {ld}: give at least {tile.length} elements, in whole bytes, and at most {MOST_LD}.")
     slots = slots_of(cell)
     plan = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
     _prove(plan, slots)

@@ -300,7 +300,7 @@ def _tile_text(answered: TileAnswer) -> None:
 
     tile, shared, costs = answered.tile, answered.shared, answered.costs
     cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
-    place = f"{shared}, {cut}{shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
+    place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
     wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
     for line in told(answered.cycles):
@@ -330,7 +330,7 @@ def _proposed(proposal: Proposal) -> None:
 
     each = " + ".join(map(str, proposal.wavefronts))
     swizzles = proposal.kind == "swizzle"
-    size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes a line"
+    size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes per line"
     mode = f"; as TMA's {proposal.tma}" if proposal.tma and swizzles else ""
     wrapping.line(f"smallest {proposal.kind}: {size}, {each} wavefronts, {proposal.extra} more bytes{mode}")
     least = ", ".join(f"{total} with {'B = ' * swizzles}{size}" for size, total in proposal.smaller.items())

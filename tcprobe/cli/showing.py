@@ -123,7 +123,7 @@ def _head(cell: Cell, folds: bool = True) -> None:
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     say(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
+        f"{fragment.elements} elements per lane in {fragment.registers} registers of {fragment.register_bits} bits"
     )
     _formulas(cell, folds)
 

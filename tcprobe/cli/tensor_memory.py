@@ -264,7 +264,7 @@ def _cell(cell: dict[str, int]) -> str:
 
 
 def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[Json]:
-    """The cell of each slot of a load or store of tensor memory: relative to the address, or with a warp's lanes counted.
+    """The cell of each slot of a load or store of tensor memory: relative to the address, or with the lanes of a warp.
 
     UsageError for a warp of anything else, and for one that a warpgroup does not have.
     """

@@ -209,7 +209,7 @@ def _check_registers(gemm: Gemm) -> None:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
         down, across = gemm.warps
         wider = (2 * down, across) if gemm.warp_tile[0] >= gemm.warp_tile[1] else (down, 2 * across)
-        taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
+        taken = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
         raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {taken}: try `warps` {_by(wider)}.")
 
 

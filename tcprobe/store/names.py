@@ -4,7 +4,7 @@
 >>> from tcprobe.store.names import meant
 >>> found = meant("accumulator wmma 16x16x16 float", "v100", layers(None))
 >>> found.cell.arch, found.note
-('sm_70', "'accumulator wmma 16x16x16 float' means 2 fragments, all with this table on sm_70: wmma.m16n16k16.c.f32, \
+('sm_70', "'accumulator wmma 16x16x16 float' matches 2 fragments, all with this table on sm_70: wmma.m16n16k16.c.f32, \
 wmma.m16n16k16.d.f32")
 """
 

@@ -50,7 +50,7 @@ def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
         ("to", tiles.target_tiles, tiles.target),
     ):
         yield comment(f"// {name}: {count} x {cell.fragment.id}, {origin(cell)}")
-    yield comment(f"// {conversion.summary}; a lane: {conversion.words}")
+    yield comment(f"// {conversion.summary}; per lane: {conversion.words}")
     yield from [f"namespace {namespace} {{"] * bool(namespace)
     yield code
     yield from ["}"] * bool(namespace)

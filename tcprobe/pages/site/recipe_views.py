@@ -107,7 +107,7 @@ def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
         f"grid: {said['grid'][0]}, {said['grid'][1]}",
         "registers: " + ", ".join(f"{count} of {name}" for name, count in said["registers"].items()),
         *(
-            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts a warp's part, ideal {step['ideal']}"
+            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
             for name, step in said["wavefronts"].items()
         ),
         *said["evidence"],

@@ -88,7 +88,7 @@
   function addresses(/** @type {Tile} */ tile, /** @type {any} */ walked) {
     const { rule, lines, bytes, places } = walked, { block, swizzle } = tile, pitch = block || bytes + tile.padding;
     const count = block ? Math.ceil(bytes / block) : 1;
-    if (count > 1 && (bytes % block || (lines * block) % START)) refuse(`${lines} lines of ${bytes} bytes do not fill boxes of ${block} bytes a line`);
+    if (count > 1 && (bytes % block || (lines * block) % START)) refuse(`${lines} lines of ${bytes} bytes do not fill boxes of ${block} bytes per line`);
     if (swizzle[0] && rule.bytes > 2 ** swizzle[1]) refuse(`Sw<${swizzle}> splits the ${rule.bytes} bytes of ${tile.access}`);
     const linear = (line, byte) => block ? Math.floor(byte / block) * lines * block + line * block + (byte % block) : line * pitch + byte;
     const room = lines * (block ? count * block : pitch);
