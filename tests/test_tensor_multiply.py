@@ -529,5 +529,5 @@ def test_subjects_that_are_none(text):
 
 def test_an_arch_without_tensor_memory_has_none():
     one = found(ALL[D], machine(ALL[D]))
-    with pytest.raises(DataError, match="sm_90 has no .* in tensor memory"):
+    with pytest.raises(DataError, match=r"sm_90 has no .* in tensor memory"):
         kinds.check(replace(one, arch="sm_90"))

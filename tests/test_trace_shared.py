@@ -1,8 +1,8 @@
 """Traces through shared memory: what feeds an element of D, and what a byte or a slot feeds, are the same meetings."""
 
-import re
 import json
 import random
+import re
 from dataclasses import replace
 
 import msgspec

@@ -79,7 +79,7 @@ def parse_access(text: str) -> TileAccess:
         raise UsageError(f"`access` {text[:40]!r}: after @ write rows or cols.")
     if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
         if order == "cols":
-            raise UsageError(f"`access` {text}: cp.async sweeps along lines; only @rows goes with it.")
+            raise UsageError(f"`access` {text}: cp.async sweeps along lines, so it takes only @rows.")
         return TileAccess(text, access(f"cp.async.ca.{match[1]}"), access(f"st.shared.b{8 * int(match[1])}"), "rows")
     return TileAccess(text, access(name), access(name), order or "slots")
 

@@ -85,7 +85,7 @@ def _alone(statement: Statement, layers: Layers) -> Ruling:
         return (
             refused
             if (refused := _unknown(statement))
-            else Ruling(statement, NOT_COVERED, "tcprobe knows no such fragment")
+            else Ruling(statement, NOT_COVERED, "tcprobe has no such fragment")
         )
     try:
         cell = find(fragment, statement.arch or None, layers)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | None, as_json: bool) -> None:
     """Compare what the toolkits of several folders make of the probes: tables and matrix instructions, arch by arch.
 
-    The answer lists the archs of each version, how much all agree in, what differs, what only some versions show, and
+    The answer lists the archs of each version, how much all agree on, what differs, what only some versions show, and
     what they refuse. FRAGMENT limits the tables to these. Exit code 1 if something differs.
     """
     from tcprobe.cli import terminal

@@ -50,7 +50,7 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     """Show the descriptor of a tile: the 64 bits with the reasons, the steps along k and along lines, and code for
     CUDA, CuTe and TMA.
 
-    A value of 64 bits is decoded instead, for wgmma or, by its version bits, for tcgen05. --idesc does the same for the
+    A value of 64 bits is decoded instead, for wgmma or, according to its version bits, for tcgen05. --idesc does the same for the
     32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which tcgen05.mma.ws leaves
     columns of B out.
     """

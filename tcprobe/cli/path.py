@@ -67,7 +67,7 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 @JSON
 @named("fragment", count="one")
 def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAsked]) -> None:
-    """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
+    """Plan the path of a tile from global through shared memory into FRAGMENT's registers, or back.
 
     Each step has its addresses, wavefronts and evidence, and the path is proven element by element. --code prints a
     CUDA header, or CuTe's text. If there is no such path, the answer is the reason and the nearest one that exists.

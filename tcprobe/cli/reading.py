@@ -47,7 +47,7 @@ def read(
     FILE is a cubin, PTX, a file with fatbins (object, library, executable), or a folder of such files, for example a
     compiler's cache. For every opcode: how often it occurs, at which source lines, which PTX forms become it, native or
     emulated, and the layouts of its operands with evidence. Where a file has no code for an arch, its PTX is assembled.
-    --tables runs kernels that only load a fragment and store its registers lane by lane, or the other way round, and
+    --tables runs kernels that only load a fragment and store its registers lane by lane, or the reverse, and
     prints what each lane holds beside the published table. Exit code 1 if that differs, 4 if part of a file cannot be
     read. --json prints one object a function.
     """

@@ -92,7 +92,7 @@ constexpr int unsaid() {{
                 "includes this header, or to name a GPU: tcprobe::sm_XX:: and the rest of the name");
   return 0;
 }}
-/// In place of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
+/// Instead of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
 template <class F>
 struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 #ifdef __CUDACC__  // the host pass of nvcc, which reads kernels but compiles none: for them the functions are declared

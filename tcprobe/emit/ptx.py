@@ -73,7 +73,7 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
         yield "// 1, 1 after %add: -1 for -A, and for -B"
     if turned:
         yield "// 0 at the end: 1 where n of B is contiguous"
-    yield f"// A there too: %a_desc in place of its registers{', and before that 0 one for its m' if turned else ''}"
+    yield f"// A there too: %a_desc instead of its registers{', and before that 0 one for its m' if turned else ''}"
     held = (
         names.get(operand.name, "%b_desc") for operand in instruction.operands if operand.name in (*names, "b_smem")
     )

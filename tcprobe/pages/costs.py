@@ -11,8 +11,8 @@ from tcprobe.store.kinds.cost import FULL_LOAD, Body, Point
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
-HEADS = ("instruction", "latency A, B, C", "one warp", "an SM", "warps x chains", "multiply-adds a cycle")
-GROUP_HEADS = ("instruction", "interval, A shared", "A in registers", "round trip, A shared", "multiply-adds a cycle")
+HEADS = ("instruction", "latency A, B, C", "one warp", "an SM", "warps x chains", "multiply-adds per cycle")
+GROUP_HEADS = ("instruction", "interval, A shared", "A in registers", "round trip, A shared", "multiply-adds per cycle")
 MOVE_HEADS = ("instruction", "latency", "one warp", "an SM", "warps", "2, 4, 8 passes")
 COPY_HEADS = ("instruction", "round trip")
 CLOCK_HEADS = ("all SMs at work", "MHz, zeros", "MHz, random", "random over zeros", "cycles, zeros", "cycles, random")

@@ -97,7 +97,7 @@ def box_copy(request: TileRequest) -> BoxCopy:
             return copy
     span = f"tma: no boxes place lines {request.shared.pitch(tile)} bytes apart as {request.shared}"
     raise UsageError(
-        f"{span}: rows of a box are as far apart as it is wide, or as the span of its mode "
+        f"{span}: rows of a box are a box's width apart, or as the span of its mode "
         f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."
         + (f" {reasons[0]}" if reasons else "")
     )

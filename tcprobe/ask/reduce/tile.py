@@ -67,7 +67,7 @@ def tiled(cell: Cell, size: str | None = None) -> FragmentTile:
     if table.elements * down * across > MOST:
         raise UsageError(f"{size}: {table.elements * down * across} elements per thread; the limit is {MOST}.")
     if "product" in table.outputs:
-        raise UsageError(f"{fragment.id} is of {fragment.products} products: there are no tiles of it.")
+        raise UsageError(f"{fragment.id} holds {fragment.products} products: it has no tiles.")
     values: dict[str, list[int]] = {"row": [], "col": []}
     for thread in range(table.threads):
         for tile in range(down * across):

@@ -16,7 +16,7 @@ MODULE = '''# made by tcprobe {version}: weights of {type} for {fragment}
 # {origin}; the order is proven to be one to one
 {imported}
 
-PLACES, STEPS, SLOTS, WORDS = {places}, {steps}, {slots}, {words}  # lanes with words of their own; of a place
+PLACES, STEPS, SLOTS, WORDS = {places}, {steps}, {slots}, {words}  # lanes with their own words; of a place
 K, LINES = {k}, {lines}  # of a block
 CODES, BITS, FLIP = {codes}, {bits}, {flip:#x}  # codes of a word; of a code, and those that are stored inverted
 # where the bits of a word's codes are in it, from the lowest on

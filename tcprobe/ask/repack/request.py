@@ -20,7 +20,7 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
         raise UsageError(f"{fragment.id} is {fragment.role.value}, not A or B: weights are one of these.")
     if fragment.products > 1:
         raise UsageError(
-            f"{fragment.id} holds {fragment.products} products; weights are of one. "
+            f"{fragment.id} holds {fragment.products} products; weights need a fragment of one. "
             f"{_nearest(fragment, (fragment.type,), cell)}"
         )
     if stored not in STORED:

@@ -26,7 +26,7 @@ def result(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
         raise UsageError(f"`group`: several multiplies take {factor.id}, whose sums may differ; use a fragment of mma.")
     d = inventory.instructions()[multiplies[0]].fragment("d")
     if word(d) not in ("int", "float"):
-        raise UsageError(f"`group`: the sums, {d.id}, are {d.type}; scales go with sums of s32 or f32.")
+        raise UsageError(f"`group`: the sums, {d.id}, are {d.type}; scales need sums of s32 or f32.")
     return cell(inventory.fragment(d.id), arch, layers or default())
 
 

@@ -22,7 +22,7 @@ from tcprobe.values import Json
 COST, WMMA, NUMERICS = "cost.html", "cost-wmma.html", "numerics.html"
 SHOWN_N = (8, 16, 32, 64, 128, 256)
 PLACES = {"shared": "in shared memory", "registers": "in registers"}
-HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds a cycle")
+HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds per cycle")
 WIDE, HIGH = 320, 120  # of a curve
 CONDITIONS = (
     "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "

@@ -59,9 +59,9 @@
   /** Line and byte of every lane of every instruction: lane after lane along a line, or a line for each lane. */
   function walk(/** @type {Tile} */ tile, /** @type {any} */ data) {
     const [name, order] = tile.access.split("@"), copy = /^cp\.async\.(?:ca\.|cg\.)?(4|8|16)$/.exec(name);
-    if (name.startsWith("wgmma")) refuse("how the reads of wgmma meet in banks is not measured; the page of wgmma says which banks its operands lie in");
+    if (name.startsWith("wgmma")) refuse("how the reads of wgmma meet in banks is not measured; the page of wgmma says which banks its operands use");
     if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ write rows or cols");
-    if (copy && order === "cols") refuse("cp.async sweeps along lines; only @rows goes with it");
+    if (copy && order === "cols") refuse("cp.async sweeps along lines, so it takes only @rows");
     const id = copy ? `st.shared.b${8 * Number(copy[1])}` : name;
     if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`))) refuse(`unknown access ${name.slice(0, 40)}`);
     const rule = data.rules[id], matrix = name.includes("matrix");

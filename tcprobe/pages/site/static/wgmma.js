@@ -164,7 +164,7 @@
     }
 
     function words(/** @type {Fields} */ now) {
-      const span = now.swizzle ? ` The pattern repeats every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it goes by the address, minus the base offset" : ""}.` : "";
+      const span = now.swizzle ? ` The pattern repeats every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it depends on the address, minus the base offset" : ""}.` : "";
       one("#fields-said").textContent = `Bits 0 to 13 are start / 16 = ${now.start / 16}, 16 to 29 LBO / 16 = ${now.lbo / 16}, 32 to 45 SBO / 16 = ${now.sbo / 16}, 49 to 51 the base offset ${now.base_offset}, 62 and 63 the swizzle ${CODES[now.swizzle]}.${span}`;
     }
 
