@@ -144,7 +144,7 @@ def test_in_words():
         ("tcgen05.mma.cta_group::1.kind::f16", "give --row and --col of D"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 200 --col 0", "it has no element 200, 0"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --m 96", "has no M 96"),
-        ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --selector 1", "no selector changes"),
+        ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --selector 1", "has no selector: remove --selector"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --a-in tensor --a-major k", "A in shared memory"),
         ("tcgen05.mma.cta_group::1.kind::tf32 --row 0 --col 0 --b-major mn", "B of tf32 with lines contiguous takes"),
         ("tcgen05.mma.cta_group::1.kind::mxf4 --row 0 --col 0 --major mn", "takes A with k contiguous only"),
