@@ -129,7 +129,7 @@ def test_words_without_quotes_in_every_command(words, quoted):
 
 
 def test_archs_said_twice_or_where_one_is_needed():
-    assert "say the arch once" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
+    assert "give the arch once" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
     assert "one arch is needed here" in tcprobe("emit", A, "--to", "csv", "--arch", "sm_80,sm_90", code=2).stderr
 
 

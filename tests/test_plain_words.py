@@ -55,13 +55,12 @@ def strings(module):
     tree = ast.parse(module)
     whole = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for text in whole for part in text.values}
-    stated = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    stated = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for text in whole:
         yield "".join(part.value if isinstance(part, ast.Constant) else "#" for part in text.values)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
-            if not any(node is one for one in stated):
-                yield node.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | stated:
+            yield node.value
 
 
 def test_strings_leaves_out_docstrings():

@@ -116,6 +116,15 @@ def walk(tile_access: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
     return Walk(tile_access, *pieces(tile_access, tile, _copies(slots, tile)))
 
 
+def _in_elements(tile: Tile, shared: Shared, least: int) -> str:
+    """What a swizzle of element numbers, as CuTe writes it, is in bytes, if that keeps the access whole."""
+    b, m, s = shared.swizzle
+    base = m + tile.bits.bit_length() - 4
+    return (
+        f", where swizzles count bytes: Swizzle<{b},{m},{s}> of elements is sw:{b},{base},{s}" if base >= least else ""
+    )
+
+
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     """The byte address of each lane, relative to the tile; UsageError where one would be torn or misaligned."""
     width = walked.access.row.bytes
@@ -123,7 +132,10 @@ def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     b, m, _ = shared.swizzle
     if b and width > 1 << m:
         least = width.bit_length() - 1
-        raise UsageError(f"{shared} splits the {width} bytes of {walked.access.name}; M must be at least {least} here.")
+        raise UsageError(
+            f"{shared} splits the {width} bytes of {walked.access.name}; M must be at least {least} here"
+            f"{_in_elements(tile, shared, least)}."
+        )
     if shared.bytes(tile) > MOST_SHARED:
         raise UsageError(f"{shared.bytes(tile)} bytes with {shared}; the largest shared memory has {MOST_SHARED}.")
     offsets: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))

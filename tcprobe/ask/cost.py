@@ -127,7 +127,8 @@ def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) 
     ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
     ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
     if not ids:
-        why = _unrun(wanted, layers)
+        elsewhere = ", ".join(name for name in archs(layers) if name != place)
+        why = _unrun(wanted, layers) or (f"; there are costs for {elsewhere}" if elsewhere else "")
         raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}{why}.", "no cost")
     return ids
 

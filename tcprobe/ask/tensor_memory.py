@@ -171,8 +171,8 @@ class InTensorMemory:
 
 def operand(name: str) -> MemoryOperand | None:
     """The operand in tensor memory that a name means; None where it means none, or something in registers."""
-    words = "tcgen05.accumulator" if set(name.lower().split()) == {"tcgen05", "accumulator"} else short(name)
-    if words == "tcgen05.accumulator":
+    words = short(".".join(name.split()))
+    if words in ("tcgen05.accumulator", "accumulator.tcgen05"):
         return MemoryOperand(inventory.instructions()[ACCUMULATOR], "d")
     id_, _, last = words.rpartition(".")
     row = inventory.instructions().get(id_)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
-@click.argument("value", required=False, metavar="[0xVALUE]")
+@click.argument("value", nargs=-1, metavar="[0xVALUE]", callback=lambda _ctx, _param, words: " ".join(words) or None)
 @click.option(
     "--tile", "size", type=Sides(2, "LINESxK"), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64."
 )
@@ -50,9 +50,9 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     """Show the descriptor of a tile: the 64 bits with the reasons, the steps along k and along lines, and code for
     CUDA, CuTe and TMA.
 
-    A value of 64 bits is decoded instead, for wgmma or, according to its version bits, for tcgen05. --idesc does the same for the
-    32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which tcgen05.mma.ws leaves
-    columns of B out.
+    A value of 64 bits is decoded instead, for wgmma or, according to its version bits, for tcgen05. --idesc does the
+    same for the 32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which
+    tcgen05.mma.ws leaves columns of B out.
     """
     from tcprobe.ask import descriptor as ask
 
@@ -99,7 +99,10 @@ def _explain(value: str, as_json: bool) -> None:
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is not a 64-bit number such as 0x4000004000010000.")
+        raise UsageError(
+            f"{value[:40]!r} is not a 64-bit number such as 0x4000004000010000; a tile needs --tile LINESxK "
+            "and --type or --instruction."
+        )
     bits = int(value, 0) if value[:2].lower() == "0x" else int(value)
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)
