@@ -42,7 +42,7 @@ def cost(
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
     it. INSTRUCTION may be a shortened name, a pattern, or an opcode such as HMMA.16816.F32. Without one, --table shows
-    all multiplies. --json prints one object a line.
+    all multiplies. --json prints one object per line.
     """
     from tcprobe.ask.cost import costs, table, words
 

@@ -43,7 +43,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     """Write fragments as code or data for other programs.
 
     A pattern may mean several fragments; an instruction means its operands. Without --arch it takes the arch that
-    `show` takes; formats that tell archs apart (cuda) get every arch.
+    `show` takes; formats for several archs (cuda) get all of them.
     """
     from tcprobe import emit as formats
     from tcprobe.code.scope import scoped

@@ -27,7 +27,7 @@ MAJOR = click.Choice(["row", "col"])
 
 @click.group(short_help="Whole kernels: every address from a table.")
 def kernel() -> None:
-    """A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register is that of a table."""
+    """A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register comes from a table."""
 
 
 @kernel.command(short_help="D = A B for an arch and a type.")

@@ -55,7 +55,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
     For an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp): the cells of an
     element, or what the cell --lane, --column of --cta holds. For d also the register that --ld reads it into.
 
-    --arch sm_70,sm_90 gives one answer after the other; --json prints one object a line.
+    --arch sm_70,sm_90 gives one answer after the other; --json prints one object per line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
@@ -147,7 +147,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     the bytes of B behind a descriptor (--swizzle, --major, --lbo, --sbo, --base-offset, --start), and with --a-in
     shared those of A behind the same one; or what a byte of them feeds. For tcgen05.mma the cells of D, of A with
     --a-in tensor, of metadata and scales, and the bytes of A and B. Other scales are left out: `where` of scale_a and
-    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object a line.
+    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object per line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers

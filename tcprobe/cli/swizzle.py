@@ -117,8 +117,8 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Un
     From sm_100 on also SWIZZLE_128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B and 128B_ATOM_64B. NAME help lists them all.
 
     The first coordinate is the one that the definition names first: contiguous, row, m or n, or the inner one of a box.
-    As text a line is a value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over the
-    first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
+    As text, each line is one value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over
+    the first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
     """
     from tcprobe.references.shared_memory import tma
     from tcprobe.references.shared_memory.catalogue import names, tabulate

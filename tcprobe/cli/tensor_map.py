@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.",
 )
-@click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
+@click.option(
+    "--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True, help="Interleave."
+)
 @click.option(
     "--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="L2 promotion."
 )
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
     """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
-    What the driver would refuse is refused here, with every rule that is broken and what that rule rests on.
+    A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.isa.arch import arch as arch_row
