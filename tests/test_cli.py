@@ -203,9 +203,9 @@ def test_pages_writes_and_checks(tmp_path, sample):
 def test_damaged_results_are_left_out_or_refused_with_exit_code_4(tmp_path):
     import shutil
 
-    shutil.copytree(published().root, tmp_path / "r")
     path = published().path("sm_90", "live", "wmma.m16n16k16.accumulator.f32")
     broken = tmp_path / "r" / path.relative_to(published().root)
+    shutil.copytree(path.parent, broken.parent)
     broken.write_text(path.read_text().replace("live", "Live", 1))
     found = tcprobe("show", "wmma.m16n16k16.d.f32", "--results", tmp_path / "r", "--only", code=4)
     assert str(broken) in found.stderr

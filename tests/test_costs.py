@@ -1,6 +1,7 @@
 """Costs: a machine whose clock follows a model is read back; loops are proved by their machine code."""
 
 import fnmatch
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -289,10 +290,30 @@ def test_clocks_under_load_are_asked_for_by_their_name():
     assert CliRunner().invoke(main, ["cost", f"{FULL_LOAD}*", "--json"]).output.count(f'"{FULL_LOAD}.') == 8
 
 
+@pytest.mark.parametrize(
+    ("spoken", "ids"),
+    [
+        ("m16n8k16 bf16", ["mma.m16n8k16.row.col.f32.bf16.bf16.f32"]),
+        ("mma.sync m16n8k16 bf16 h100", ["mma.m16n8k16.row.col.f32.bf16.bf16.f32"]),
+        ("ldmatrix x4", ["ldmatrix.m8n8.x4.shared.b16", "ldmatrix.m8n8.x4.trans.shared.b16"]),
+        ("wgmma m64n256k16 bf16", ["wgmma.mma_async.m64n256k16.f32.bf16.bf16"]),
+        ("ld.shared 128", ["ld.shared.b128"]),
+        ("cp.async 16", ["cp.async.ca.16", "cp.async.cg.16"]),
+        ("tma 2d", [f"cp.async.bulk.tensor.2d.{to}" for to in ("global.shared", "shared.global")]),
+        ("movm", ["movmatrix.m8n8.trans.b16"]),
+    ],
+)
+def test_words_mean_one_instruction_quoted_or_not(spoken, ids):
+    for arguments in (spoken.split(), [spoken]):
+        done = CliRunner().invoke(main, ["cost", *arguments, "--json"])
+        assert sorted(json.loads(line)["id"] for line in done.output.splitlines()) == sorted(ids)
+
+
 def test_what_is_not_there_is_said():
     for call, words in (
         (("cost",), "give an INSTRUCTION"),
-        (("cost", "nothing"), "no cost of 'nothing'"),
+        (("cost", "nothing"), "no cost loop for 'nothing'"),
+        (("cost", "wgmma", "m64n8k16", "bf16"), "no cost of 'wgmma m64n8k16 bf16'"),
         (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
         (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
         (("cost", "--table", "--with", "x"), "--with needs"),

@@ -243,6 +243,7 @@ def test_names_that_no_file_can_have_get_a_message(tmp_path, monkeypatch, name, 
     assert [p.name for p in tmp_path.iterdir()] == ["loop"]
 
 
+@pytest.mark.full
 @posix
 def test_pages_writes_whole_files_through_links_and_leaves_no_parts(tmp_path):
     root = tmp_path / "r"

@@ -250,6 +250,18 @@ def test_what_cannot_be_is_refused_with_what_can(options):
         gemm(GemmOptions(*options))
 
 
+@pytest.mark.parametrize("target", ["sm_70", "sm_75", "sm_80", "sm_86"])
+@pytest.mark.parametrize("tile", [(128, 256, 64), (128, 256, 32), (256, 256, 32), (256, 32, 32)])
+def test_the_warps_that_a_refusal_names_do(target, tile):
+    """Nothing else is refused once they are given; what no number of warps mends is said instead of them."""
+    with pytest.raises(UsageError) as refused:
+        gemm(GemmOptions(target, "f16", tile, (1, 1)))
+    named = re.search(r"try `warps` (\d+)x(\d+)", str(refused.value))
+    if named:
+        gemm(GemmOptions(target, "f16", tile, (int(named[1]), int(named[2]))))
+    assert named or re.search("take a smaller `tile`|`stages` 2 fits", str(refused.value))
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_what_is_explained_is_what_the_path_says(target):
     """Every element of a tile has a place of its own in a stage."""

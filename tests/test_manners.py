@@ -99,6 +99,7 @@ def test_colours_of_pictures_are_what_every_viewer_reads():
     assert all(re.fullmatch("none|inherit|#([0-9a-f]{3}|[0-9a-f]{6})", fill) for fill in fills), fills
 
 
+@pytest.mark.full
 @needs_tools
 def test_a_second_run_keeps_what_follows_too(tmp_path):
     first = json.loads(tcprobe("run", "--arch", "sm_75", "--results", tmp_path, "--method", "sass", "--json").stdout)

@@ -138,6 +138,17 @@ def test_refusals(arguments, words):
     assert words in asked(*arguments, code=2)
 
 
+@pytest.mark.parametrize("operand", "ab")
+@pytest.mark.parametrize(("given", "stored"), [("s8", "e4m3"), ("s8", "e2m1"), ("4 products", "s8"), ("s4", "s8")])
+def test_the_nearest_that_does_takes_the_same_request(given, stored, operand):
+    """Its scales too: sums of f16 take none, so a fragment whose sums are as wide is nearer."""
+    names = {"4 products": "mma.m8n8k4.row.col.f32.f16.f16.f32", "s4": "mma.m16n8k64.row.col.s32.s4.s4.s32"}
+    name = names.get(given, "mma.m16n8k32.row.col.s32.s8.s8.s32")
+    request = ["--repack", "--type", stored, "--group", "128", "--arch", "sm_90"]
+    refused = asked(f"{name}.{operand}", *request, code=2)
+    assert "one to one" in asked(refused.partition("The nearest one that does: ")[2].rstrip("."), *request)
+
+
 def test_the_answer():
     text = asked(f"{F16}.b", "--repack", "--type", "s4", "--group", "128", "--arch", "sm_80")
     for words in (

@@ -140,6 +140,8 @@ def test_code_is_compiled():
         (["tcgen05.mma.cta_group::2.kind::mxf4.k96.scale_a"], "do not divide an atom"),
         (["nvfp4", "scale_a", "--line", "0", "--block", "4"], "has 4 blocks"),
         (["nvfp4", "scale_a", "--m", "128"], "needs an operand in tensor memory"),
+        (["m16n8k64", "mxf4"], "f32.ue8m0.scale_b\n"),
+        (["tcgen05", "mxf4"], " tcgen05.mma.cta_group::1.kind::mxf4.scale_a\n"),
         (["tcgen05.mma.cta_group::1.kind::mxf4.scale_a", "--line", "128"], "has no line"),
     ],
 )

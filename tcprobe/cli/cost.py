@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import UsageError
 
@@ -35,14 +36,15 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
 @ARCH
 @read_results
 @JSON
+@named("patterns")
 def cost(
     patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CostAsked]
 ) -> None:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
-    it. INSTRUCTION may be a shortened name, a pattern, or an opcode such as HMMA.16816.F32. Without one, --table shows
-    all multiplies. --json prints one object per line.
+    it. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such as HMMA.16816.F32. Without one,
+    --table shows all multiplies. --json prints one object per line.
     """
     from tcprobe.ask.cost import costs, table, words
 

@@ -10,6 +10,7 @@ import click
 
 from tcprobe.cli.options import JSON, Given, Number, Output, read_results
 from tcprobe.cli.places import ElementType, Sides
+from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MAJOR = click.Choice(["row", "col"])
 
 
-@click.group(short_help="Whole kernels: every address from a table.")
+@click.group(cls=Suggesting, short_help="Whole kernels: every address from a table.")
 def kernel() -> None:
     """A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register comes from a table."""
 

@@ -52,7 +52,7 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @click.option("--header", is_flag=True, help="Print the arithmetic as a C++17 header, for hosts and CUDA.")
 @read_results
 @JSON
-@named("instruction", "one", "one")
+@named("instruction", count="one")
 def numerics(
     instruction: str,
     name: str | None,

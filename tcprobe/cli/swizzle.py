@@ -14,6 +14,7 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, Named, Number, Output
 from tcprobe.cli.places import Sides, SwizzleType
+from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import DataError, UsageError
 from tcprobe.system import files
 from tcprobe.text import escaped
@@ -44,7 +45,7 @@ BASE = click.option(
 ARCH = click.option("--arch", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 
 
-@click.group(short_help="Swizzled shared memory: layouts found, tables by name.")
+@click.group(cls=Suggesting, short_help="Swizzled shared memory: layouts found, tables by name.")
 def swizzle() -> None:
     """Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name."""
 
@@ -118,7 +119,7 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Un
 
     The first coordinate is the one that the definition names first: contiguous, row, m or n, or the inner one of a box.
     As text, each line is one value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over
-    the first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
+    the first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* in bytes.
     """
     from tcprobe.references.shared_memory import tma
     from tcprobe.references.shared_memory.catalogue import names, tabulate

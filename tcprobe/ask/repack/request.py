@@ -72,7 +72,7 @@ def check_zeros(cell: Cell, way: Decoding, group: int | None) -> None:
 
 
 def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
-    """The fragment of the same operand that takes one of the types on the arch, the most like it."""
+    """The fragment of the same operand that takes one of the types on the arch, the most like it, sums as wide too."""
     on = [
         f
         for f in inventory.fragments().values()
@@ -85,10 +85,16 @@ def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
     ]
     if not on:
         return f"No {fragment.operand.upper()} in registers takes {' or '.join(takes)} on {cell.arch}."
-    shape = fragment.shape
+    shape, wide = fragment.shape, _sum_bits(fragment)
 
-    def far(candidate: Fragment) -> tuple[bool, int, int]:
+    def far(candidate: Fragment) -> tuple[bool, int, int, int]:
         apart = sum(abs(x - y) for x, y in zip(candidate.shape, shape, strict=True))
-        return candidate.family != fragment.family, takes.index(candidate.type), apart
+        narrower = abs(_sum_bits(candidate) - wide)
+        return candidate.family != fragment.family, takes.index(candidate.type), narrower, apart
 
     return f"The nearest one that does: {min(on, key=far).id}."
+
+
+def _sum_bits(factor: Fragment) -> int:
+    """How wide the widest sums of the multiplies that take a factor are."""
+    return max(dtype(inventory.instructions()[id_].type("d")).bits for id_ in inventory.user_ids(factor.id))
