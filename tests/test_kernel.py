@@ -259,7 +259,7 @@ def test_the_warps_that_a_refusal_names_do(target, tile):
     named = re.search(r"try `warps` (\d+)x(\d+)", str(refused.value))
     if named:
         gemm(GemmOptions(target, "f16", tile, (int(named[1]), int(named[2]))))
-    assert named or re.search("take a smaller `tile`|`stages` 2 fits", str(refused.value))
+    assert named or re.search("use a smaller `tile`|`stages` 2 fits", str(refused.value))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])

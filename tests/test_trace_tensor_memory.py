@@ -155,7 +155,7 @@ def test_in_words():
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --lbo 16", "--lbo does not apply"),
         ("tcgen05.mma.cta_group::1.kind::f16 --operand a --byte 3", "--operand does not apply"),
         ("tcgen05.mma.cta_group::1.kind::f16 --row 0 --col 0 --arch sm_90", "sm_90 does not have"),
-        ("tcgen05.mma.sp.cta_group::1.kind::f16 --row 0 --col 0 --swizzle 32", "take --swizzle 64"),
+        ("tcgen05.mma.sp.cta_group::1.kind::f16 --row 0 --col 0 --swizzle 32", "use --swizzle 64"),
         ("tcgen05.mma.cta_group::1.kind::mxf4nvf4 --row 0 --col 0", "give --scale-vec 4"),
         ("tcgen05.mma.cta_group::1.kind::mxf8f6f4 --row 0 --col 0 --selector 4", "no selector 4"),
         ("tcgen05.mma.ws.cta_group::1.kind::f16 --m 32 --row 0 --col 0 --a-in tensor", "state no layout of A"),

@@ -207,7 +207,7 @@ def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
         raise UsageError(
-            f"{tile_access.name}: the {count} elements of lane {lane}'s register piece do not lie side by side "
+            f"{tile_access.name}: the {count} elements of lane {lane}'s register piece are not adjacent "
             f"with {tile.contiguous}s contiguous."
         )
     return line[:, :, 0], place[:, :, 0] * tile.bits // 8

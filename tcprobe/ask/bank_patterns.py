@@ -46,7 +46,7 @@ def pattern(access: SharedAccess, address: object, source: object = None) -> Pat
     _check(access, counted, "address")
     if access.is_matrix and None in counted[: access.lanes]:
         raise UsageError(
-            f"address: lane {counted.index(None)} gives none; {access.name} needs one of {access.lanes} lanes."
+            f"address: lane {counted.index(None)} has none; {access.name} needs one of {access.lanes} lanes."
         )
     return Pattern(access, counted, None if source is None else _source(access, counted, _lanes(source, "source")))
 

@@ -229,7 +229,7 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
         silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))
-        return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing of operand {silent}")
+        return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing about operand {silent}")
     stated = meant | {fragment.operand: claim.printed}
     if "b" not in compared:
         source = compared[0]

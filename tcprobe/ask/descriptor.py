@@ -137,7 +137,7 @@ def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tupl
     if inner % width:
         raise UsageError(
             f"{inner} bytes of {'k' if major == 'k' else 'lines'} are not whole rows of {width} bytes, as the "
-            f"pattern needs: take `swizzle` {_fitting(inner)}, or a wider tile."
+            f"pattern needs: use `swizzle` {_fitting(inner)}, or a wider tile."
         )
     if lines % block:
         raise UsageError(f"{lines} lines are not a multiple of the {block} that one multiply takes.")
@@ -145,7 +145,7 @@ def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tupl
     if major == "mn" and swizzle and lines > block and taken_bytes % swizzle and swizzle % taken_bytes:
         raise UsageError(
             f"blocks of {block} lines are {taken_bytes} bytes: the second or third would begin in one row of {swizzle} "
-            f"bytes and end in another, which no descriptor can express; take `swizzle` {_fitting(taken_bytes)}."
+            f"bytes and end in another, which no descriptor can express; use `swizzle` {_fitting(taken_bytes)}."
         )
     descriptor, reasons = _mn(k, swizzle, bits) if major == "mn" else _k(lines, swizzle, k_bytes)
     for name in ("lbo", "sbo"):

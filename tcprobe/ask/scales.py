@@ -195,7 +195,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
         if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
             raise UsageError(
                 f"{in_memory.id} of M {found.m}, N {found.n} is not the same in all lanes: {said.source}; an "
-                "atom is not copied as it is."
+                "atom cannot be copied unchanged."
             )
     return scales
 

@@ -18,8 +18,9 @@ RAN = {
 ASSUMED = {
     "live": "a kernel does the same each time it runs: PTX fixes layouts by the form and the arch",
     "sass": "each machine instruction does what its model says; tests run every model beside a GPU",
-    "derived": "the machine instruction has one layout wherever it stands in code of the arch",
-    "same-opcode": "archs that encode a machine instruction alike give it the same layout: weaker, nobody saw it here",
+    "derived": "the machine instruction has one layout wherever it appears in code of the arch",
+    "same-opcode": "archs that encode a machine instruction alike give it the same layout: weaker, because it was "
+    "not seen here",
     "emulated": "the emulator is the hardware",
 }
 WRONG = {

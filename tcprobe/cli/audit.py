@@ -87,7 +87,7 @@ def _audits(
     names = [package if package in files else ask_package.known(package) for package in packages]
     installed = names if python else [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
-        raise EnvironmentUnfitError(f"none is installed: pip install {' '.join(adapters())}")
+        raise EnvironmentUnfitError(f"no package is installed: pip install {' '.join(adapters())}")
     asked = list(dict.fromkeys(names or installed))
     for number, name in enumerate(asked, 1):
         try:

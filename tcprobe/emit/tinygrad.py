@@ -88,7 +88,7 @@ def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]
                 left[axis].pop(0)
                 break
         else:
-            raise UsageError(f"{instruction.id}: the accumulator's bits are in no order that opts can say.")
+            raise UsageError(f"{instruction.id}: the accumulator's bits are in an order that opts cannot express.")
     return tuple(opts)
 
 

@@ -239,7 +239,7 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     ahead = advance(plan)
     if not ahead or not ahead.issues:
         return
-    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
+    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; the next tile is {ahead.global_} bytes further in global memory"
     if ahead.op and ahead.steps > 1:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
     step, thread = plan.registers, holder(WARP * plan.registers.warps)
