@@ -116,7 +116,7 @@ def test_a_layout_that_nobody_states_is_answered_once_it_is_measured(tmp_path):
 
 
 def test_scales_are_copied_to_where_the_multiply_was_measured_to_read_them(tmp_path):
-    """Measured as documented, that is what the code rests on; measured elsewhere, an atom cannot be copied unchanged."""
+    """Measured as documented, that is what the code rests on; measured elsewhere, it is refused."""
     name = "tcgen05.mma.cta_group::1.kind::mxf4.scale_a"
     (id_,) = (id_ for id_ in ALL if id_.startswith(f"{name}.m128n256.") and id_.endswith(".selector0"))
     asked = ("scales", name, "--m", 128, "--n", 256, "--line", 3, "--json", "--results")

@@ -77,7 +77,7 @@ class SwizzleName(NamedTuple):
         if bits and (bits not in SPANS or rest != [4, 3]):
             raise UsageError(
                 f"{self}: tensor maps and descriptors have none, sw:1,4,3 (32 bytes), sw:2,4,3 (64) and "
-                "sw:3,4,3 (128) alone."
+                "sw:3,4,3 (128) only."
             )
         return SPANS.get(bits, 0)
 
