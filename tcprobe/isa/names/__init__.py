@@ -123,7 +123,7 @@ class Meaning:
         if len(rows) == 1:
             return rows[0]
         raise AmbiguousError(
-            f"{quoted(self.name)} means {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
+            f"{quoted(self.name)} matches {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
             self.name,
             [row.id for row in rows[:6]],
         )

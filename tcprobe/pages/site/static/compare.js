@@ -158,7 +158,7 @@ globalThis.tcprobe.page = function comparePage() {
     const { found, total, only } = differing(state.grids[0], state.grids[1]), hidden = state.grids.some((grid) => grid.left > 0);
     state.grids.forEach((grid, at) => grid.mark("moved", [...found, ...only[at]].filter(([, col]) => col < grid.block.columns)));
     const lone = only.map((list, at) => list.length && `${list.length} are on ${at ? "the other side" : "one side"} only`).filter(Boolean);
-    if (!title) one("#agreed").textContent = `${found.length} of ${total} elements have other holders` + (lone.length ? "; " + lone.join(", ") : "") + "." + (hidden ? " Not all rows are drawn." : "");
+    if (!title) one("#agreed").textContent = `${found.length} of ${total} elements have different holders` + (lone.length ? "; " + lone.join(", ") : "") + "." + (hidden ? " Not all rows are drawn." : "");
     const [x, y] = sides;
     if (!title) one("#command").textContent = x.id === y.id ? `tcprobe diff ${x.arch} ${y.arch} ${x.id}` : sides.map((of) => `tcprobe show ${of.id} --arch ${of.arch}`).join("\n");
     choose(state.chosen);
@@ -222,7 +222,7 @@ globalThis.tcprobe.page = function comparePage() {
       }
     });
     show();
-    if (lost) one("#wrong").textContent = "The address names no fragment or arch that has a table: the default is shown.";
+    if (lost) one("#wrong").textContent = "The address names no fragment and arch with a table: the page shows the default.";
   }
 
   sections.forEach((section, number) => {

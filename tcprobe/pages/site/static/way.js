@@ -1,7 +1,7 @@
 // @ts-check
 "use strict";
 /**
- * The way of one element through a kernel: what `kernel gemm --explain` says, for any row, column and k.
+ * One element's path through a kernel: what `kernel gemm --explain` says, for any row, column and k.
  * @typedef {{op: "xor" | "sum", zero: number, images: number[][]}} Place a number that bits of (row, col, k) make
  * @typedef {string | Place | {global: string}} Part
  * @typedef {{bytes: number, lines: string, steps: Part[][]}} Way
@@ -69,7 +69,7 @@
         else lost = true;
       }
       show();
-      if (lost) one("#way-wrong").textContent = "The address says what this page does not know; the default is shown in its place.";
+      if (lost) one("#way-wrong").textContent = "This page does not know part of its address and shows the default instead.";
     }
 
     form.hidden = false;
