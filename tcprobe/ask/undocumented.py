@@ -123,8 +123,8 @@ def _outcome(outcome: Json) -> str:
         )
     words = {
         "refused": "refused by the compiler",
-        "fault": "taken by the compiler, the GPU faults",
-        "hangs": "taken by the compiler, the GPU hangs",
+        "fault": "accepted by the compiler, but the GPU faults",
+        "hangs": "accepted by the compiler, but the GPU hangs",
         "unsound": "accepted, no product of A and B",
     }
     said = f" ({outcome['words']})" if outcome["words"] and outcome["outcome"] != "refused" else ""
