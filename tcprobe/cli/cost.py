@@ -57,7 +57,7 @@ def cost(
     if as_table:
         columns = wrapping.stated_width()
         if not as_json:
-            wrapping.line("multiply-adds a cycle an SM, and the share of the best form of that type:")
+            wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
         for line in table(found):
             if as_json:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
