@@ -115,6 +115,7 @@ def test_a_layout_that_nobody_states_is_answered_once_it_is_measured(tmp_path):
     assert {(c.cta, c.lane, 32 * c.column + c.bit) for c in answer.places(4, 3)} == set(map(tuple, first.tolist()))
 
 
+@pytest.mark.full
 def test_scales_are_copied_to_where_the_multiply_was_measured_to_read_them(tmp_path):
     """Measured as documented, that is what the code rests on; measured elsewhere, it is refused."""
     name = "tcgen05.mma.cta_group::1.kind::mxf4.scale_a"
