@@ -37,7 +37,7 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
     "--cases",
     type=Named(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE.jsonl",
-    help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
+    help='D of dot products, one per line: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
 )
 @click.option(
     "--bound", "length", type=Number(), metavar="K", help="Print the error bound of a dot product of K products."
