@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--line", "lines", type=Numbers(), help="Row of A, or column of B, or a range: where its scales are.")
 @click.option("--block", "scaled", type=Numbers(), help="With --line: which block of k, or a range. Default: all.")
-@click.option("--blocks", type=Number(), help="Blocks in a line of the whole matrix. Default: 4.")
+@click.option("--blocks", type=Number(1), help="Blocks in a line of the whole matrix. Default: 4.")
 @tensor_memory.sizes
 @NAME
 @ARCH
