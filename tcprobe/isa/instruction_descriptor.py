@@ -157,9 +157,9 @@ def _has(instruction: Instruction, fields: Json) -> bool:
     return fields["m"] in instruction.stated["m_values"] and fields["n"] in instruction.stated["n_values"]
 
 
-def _some(values: Sequence[int | str]) -> str:
-    first = ", ".join(map(str, values[:3]))
-    return f"{first}, ... {values[-1]}" if len(values) > 3 else first
+def _some(stated_sizes: Sequence[int | str]) -> str:
+    first = ", ".join(map(str, stated_sizes[:3]))
+    return f"{first}, ... {stated_sizes[-1]}" if len(stated_sizes) > 3 else first
 
 
 def _no_shape(kind: str, fields: Json) -> str:
