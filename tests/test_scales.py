@@ -141,6 +141,7 @@ def test_code_is_compiled():
         (["nvfp4", "scale_a", "--line", "0", "--block", "4"], "has 4 blocks"),
         (["nvfp4", "scale_a", "--m", "128"], "goes with"),
         (["tcgen05.mma.cta_group::1.kind::mxf4.scale_a", "--line", "128"], "has no line"),
+        (["nvfp4", "scale_a", "--line", "0", "--blocks", "999999999999999999"], "located at once"),
     ],
 )
 def test_mistakes(words, said):

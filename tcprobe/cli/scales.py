@@ -10,6 +10,7 @@ import click
 from tcprobe.cli import tensor_memory
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
+from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tcprobe.cli.requests import MemoryAsked, ScalesAsked
     from tcprobe.store.choose import Layers
     from tcprobe.values import Json
+
+MOST_ANSWERS = 1 << 14  # of one call, which take seconds
 
 
 @click.command(short_help="Scale factors: from the host's layout to registers or tensor memory.")
@@ -45,11 +48,13 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     found = _found(fragment, name, layers, asked)
     blocks = asked["blocks"] or 4
     lines = asked["lines"] or []
-    answers = [
-        answer(found, line, block, blocks)
-        for line in lines
-        for block in (asked["scaled"] if asked["scaled"] is not None else range(blocks))
-    ]
+    wanted = asked["scaled"] if asked["scaled"] is not None else range(blocks)
+    if len(lines) * len(wanted) > MOST_ANSWERS:
+        raise UsageError(
+            f"{len(lines)} lines of {len(wanted)} blocks: at most {MOST_ANSWERS} scales are located at once; take fewer "
+            "lines, or some of the blocks by --block."
+        )
+    answers = [answer(found, line, block, blocks) for line in lines for block in wanted]
     code = found.code(chosen(asked["called"] or "scales", FUNCTION))
     if as_json:
         of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id
