@@ -51,8 +51,8 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     wanted = asked["scaled"] if asked["scaled"] is not None else range(blocks)
     if len(lines) * len(wanted) > MOST_ANSWERS:
         raise UsageError(
-            f"{len(lines)} lines of {len(wanted)} blocks: at most {MOST_ANSWERS} scales are located at once; take fewer "
-            "lines, or some of the blocks by --block."
+            f"{len(lines)} lines of {len(wanted)} blocks: at most {MOST_ANSWERS} scales are located at once; take "
+            "fewer lines, or some of the blocks by --block."
         )
     answers = [answer(found, line, block, blocks) for line in lines for block in wanted]
     code = found.code(chosen(asked["called"] or "scales", FUNCTION))
