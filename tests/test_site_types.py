@@ -86,7 +86,9 @@ def data():
     """By kind the data of a few pages as they stand there, and the table of words."""
     found: dict[str, list[str]] = {}
     for text in pages().values():
-        if given := re.search(r'<script type="application/json" id="data">(\{"kind":"(\w+)".*?)</script>', text, re.DOTALL):
+        if given := re.search(
+            r'<script type="application/json" id="data">(\{"kind":"(\w+)".*?)</script>', text, re.DOTALL
+        ):
             found.setdefault(given[2], []).append(given[1])
     some = {f"Datas['{kind}']": texts[:: max(1, len(texts) // 24)] for kind, texts in found.items()}
     return some | {"Words": [pages()["search.json"]]}
@@ -100,9 +102,9 @@ def test_data_of_pages_have_the_types_that_scripts_take_them_as(damaged, tmp_pat
     shutil.copytree(SCRIPTS, folder)
     shown = data()
     kinds = {name: texts[:1] if damaged else texts for name, texts in shown.items()}
-    assert set(kinds) == {f"Datas['{k}']" for k in ("fact", "instruction", "home", "diff", "compare", "banks", "wgmma", "way")} | {
-        "Words"
-    }
+    assert set(kinds) == {
+        f"Datas['{k}']" for k in ("fact", "instruction", "home", "diff", "compare", "banks", "wgmma", "way")
+    } | {"Words"}
     lines = []
     for name, texts in kinds.items():
         for text in texts:

@@ -1,7 +1,6 @@
 // @ts-check
 "use strict";
-/** The page that compares two archs. */
-/** @param {DiffData} data */
+/** The page that compares two archs. @param {DiffData} data */
 tcprobe.pages.diff = function diffPage({ archs, groups, formulas }) {
   const { one, all, make, home, offers } = tcprobe;
   const query = new URLSearchParams(location.search), boxes = all("#diff select");

@@ -16,9 +16,9 @@ tcprobe.pages.fact = function factPage(data) {
   // the page says its formula once, and has no element around a head and its code
   one(".tabs").prepend(make("h3", "Formula"), make("pre", one("#formula").textContent));
   all(".tabs > pre").forEach((pre) => {
-    const part = make("div", "", "copy");
-    pre.replaceWith(part);
-    part.append(pre);
+    const part = make("div", "", "copy"), head = pre.previousElementSibling;
+    pre.before(part);
+    part.append(head || "", pre);
   });
   const written = new Map(all(".tabs pre").map((pre) => [pre, pre.textContent]));
   const explored = explore({ place: one(".block"), reach: (thread) => view(grids[0], thread), changed: () => address() });

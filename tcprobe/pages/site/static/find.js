@@ -7,6 +7,7 @@
 tcprobe.search = function search(table) {
   const TYPES = /^(tf32|bf16|f64|f32|f16|s32|u8|s8|u4|s4|b1|u1|e[2-5]m[1-3])$/;
   const MOST = 20, SHAPE = /^(?:m)?(\d+)[x*n](?:n)?(\d+)(?:[x*k](?:k)?(\d+))?$/;
+  const KINDS = "TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]", GMMA = new Map([["I", "s8"], ["Q", "fp8"], ["B", "b1"]]);
   const FAMILIES = ["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"];
 
   // words of questions that tell no page from another
@@ -21,16 +22,17 @@ tcprobe.search = function search(table) {
 
   /** Names of CuTe's atoms and of warpgroup opcodes as words. @param {string} text */
   function atom(text) {
-    const types = (/** @type {string} */ said) => (said.match(/TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]/gi) || []).map((one) => one.toLowerCase().replace("u1", "b1"));
-    let at = /^SM\d+_(\d+)x(\d+)x(\d+)_((?:TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3])*)_?([TN][TN])?/i.exec(text);
+    const types = (/** @type {string} */ said) => (said.match(new RegExp(KINDS, "gi")) || []).map((one) => one.toLowerCase().replace("u1", "b1"));
+    let at = new RegExp(`^SM\\d+_(\\d+)x(\\d+)x(\\d+)_((?:${KINDS})*)`, "i").exec(text);
     if (at && at[1] !== "64") return ["mma", `m${at[1]}n${at[2]}k${at[3]}`, types(at[4]).join(".")].filter(Boolean);
-    at = /64x(\d+)x(\d+)_?((?:[._]?(?:TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]))*)/i.exec(text);
+    at = new RegExp(`64x(\\d+)x(\\d+)_?((?:[._]?(?:${KINDS}))*)`, "i").exec(text);
     if (at && /^(SM90|[HIQB]GMMA)/i.test(text)) return ["wgmma", /SP|SPARSE/i.test(text) ? "sparse" : "", `m64n${at[1]}k${at[2]}`, types(at[3]).join(".")].filter(Boolean);
     at = /^SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])/i.exec(text);
     if (at) return [at[2].toUpperCase() === "LDSM" ? "ldmatrix" : "stmatrix", "x" + Number(at[1]) / (/T/i.test(at[3]) ? 2 : 1), ...(/T/i.test(at[3]) ? ["trans"] : [])];
     at = /^(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?$/i.exec(text);
     if (at) return [at[1].toUpperCase() === "LDSM" ? "ldmatrix" : "stmatrix", "x" + (at[3] || 1), ...(at[2] ? ["trans"] : [])];
-    if (/^[HIQB]GMMA$/i.test(text)) return ["wgmma"];
+    at = /^([HIQB])GMMA$/i.exec(text);
+    if (at) return ["wgmma", GMMA.get(at[1].toUpperCase()) || ""];
     at = /^SM100_TMEM_(LOAD|STORE)_(\d+)dp(\d+)b/i.exec(text);
     if (at) return ["tcgen05", /load/i.test(at[1]) ? "ld" : "st", `${at[2]}x${at[3]}b`];
     if (/^MOVM/i.test(text)) return ["movmatrix"];
@@ -96,7 +98,8 @@ tcprobe.search = function search(table) {
     take(/[[(]\s*(\d+)\s*\]?\s*[,[]\s*(\d+)\s*[\])]/, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
     take(/(?:^|\s)(\d+)\s*,\s*(\d+)(?=\s|$)/, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
     take(/\brow\s*(\d+)\s*,?\s*col(?:umn)?\s*(\d+)/i, ([, row, col]) => { asked.element = [Number(row), Number(col)]; });
-    const flat = gpuOf(rest);
+    take(/\breg(?:ister)?\s*\d+/i, () => { asked.slot = null; }); // of how many i it consists, the table of words does not say
+    const flat = rest.toLowerCase().split(/\s+/).some((word) => table.stems.includes(word) || meanings.has(word)) ? undefined : gpuOf(rest);
     if (flat) return { ...asked, arch: flat[0], gpu: flat[1] };
     asked.shaped = /\dx\d|m\d+n\d/.test(rest);
     for (const word of rest.split(/[\s;,<>]+/).filter(Boolean)) {
@@ -117,7 +120,8 @@ tcprobe.search = function search(table) {
     const topic = Object.keys(TOPICS).find((page) => table.pages.some(([, at, more]) => at === page && more.split(" ").includes(clean)));
     if (topic) return void (asked.topic = TOPICS[topic], asked.topics++);
     const shape = SHAPE.exec(clean), meant = meanings.get(clean);
-    if (shape && shape[0].length > 2) {
+    if (/^n\d+$/.test(clean)) asked.n = clean.slice(1);
+    else if (shape && shape[0].length > 2) {
       if (shape[1] === "64" && shape[3]) asked.n = shape[2];
       asked.wants.push([`m${shape[1]}n${shape[2]}` + (shape[3] ? `k${shape[3]}` : "")]);
     } else if (meant) for (const part of meant.split(" ")) asked.wants.push(part.split("|"));
@@ -175,7 +179,7 @@ tcprobe.search = function search(table) {
       const apart = Object.keys(table.apart).filter((part) => entry.parts.includes(part) && !asked.wants.some((want) => want.includes(part) || want.some((one) => table.apart[part].includes(one)))).length;
       const types = asked.wants.filter((want) => want.some((part) => TYPES.test(part))).map((want) => want[0]), own = entry.parts.filter((part) => TYPES.test(part));
       const mixed = !types.length ? (own.includes("f16") ? 0 : 1) + (own.includes("f32") ? 0 : 1) : own.filter((part) => !types.includes(part) && part !== "f32" && part !== "s32").length + (own.includes("f32") || own.includes("s32") || !own.length ? 0 : 1);
-      found.push({ ...entry, score, rank: -10 * score + 30 * apart + 3 * mixed + (entry.kind === "m" ? 0 : held ? 0 : 5) + 2 * FAMILIES.indexOf(entry.parts[0]) - (/^wmma.*m16n16/.test(entry.id) ? 1 : 0) + entry.id.length / 100 });
+      found.push({ ...entry, score, rank: -10 * score + 30 * apart + 3 * mixed + (entry.kind === "m" ? 0 : held ? 0 : 5) + 2 * FAMILIES.indexOf(entry.parts[0]) - (/^wmma.*m16n16|^mma\.m16n8k16.*f16/.test(entry.id) ? 1 : 0) + entry.id.length / 100 });
     }
     return found.sort((one, other) => one.rank - other.rank);
   }
@@ -201,13 +205,14 @@ tcprobe.search = function search(table) {
   /** Who holds the element, or what the slot holds, in a fragment; nothing where it is not inside. @param {Entry} best @param {Question} asked */
   function answered(best, asked) {
     const { slot, element } = asked;
-    let layout = layoutBy(best, asked.arch);
-    if (asked.n && best.id.includes("nNk")) layout = shrunk(layout, best.id, Number(asked.n));
+    // where no N is asked, the least that has it
+    const n = best.id.includes("nNk") ? asked.n || String(8 + (element ? element[1] & ~7 : slot ? (2 * slot[1]) & ~7 : 0)) : "";
+    const layout = n ? shrunk(layoutBy(best, asked.arch), best.id, Number(n)) : layoutBy(best, asked.arch);
     if (!(slot || element) || layout.in.length !== 2 || !layout.out.includes("col") || layout.out.includes("product")) return null;
     const cells = tcprobe.expand(layout), elements = layout.in[1][1], row = layout.out.indexOf("row"), col = layout.out.indexOf("col");
     const last = best.parts[best.parts.length - 1], name = last.length === 1 ? last.toUpperCase() : best.id, axis = layout.in[0][0] === "lane" && layout.in[0][1] <= 32 ? "lane" : "thread";
     const letter = best.id.startsWith("wmma.") ? best.parts[2].toUpperCase() : name;
-    const page = hit(best, asked).page;
+    const { page } = hit(best, { ...asked, n });
     if (slot) {
       const [lane, i] = slot, cell = cells[lane * elements + i];
       if (lane >= layout.in[0][1] || i >= elements || !cell) return null;
@@ -233,7 +238,7 @@ tcprobe.search = function search(table) {
 
   /** Pages that have most of the words, rare ones above others. @param {string[]} words @returns {Listing[]} */
   function pages(words) {
-    const asked = Array.from(new Set(words.flatMap((word) => word.toLowerCase().replace(/^cu_tensor_map_/, "").split(/[^\w:-]+/)).filter((word) => word && !STOP.has(word)).map(stem)));
+    const asked = Array.from(new Set(words.map((word) => word.toLowerCase().replace(/^cu_tensor_map_/, "")).flatMap((word) => (counts.has(stem(word)) ? word : word.split(/[^\w:-]+/))).filter((word) => word && !STOP.has(word)).map(stem)));
     if (!asked.length) return [];
     const weights = asked.map((word) => 1 / (1 + Math.log(counts.get(word) || 1)));
     const sum = weights.reduce((one, other) => one + other, 0), listed = [];

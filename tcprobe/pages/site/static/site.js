@@ -1,6 +1,6 @@
 // @ts-check
 "use strict";
-/** What every page needs: helpers, tabs, filters, and the box that loads the search when it is used. */
+/** What every page needs: helpers, tabs, and the box that loads the search when it is used. */
 (function (/** @type {typeof globalThis} */ root) {
   const tcprobe = root.tcprobe = Object.assign(root.tcprobe || {}, { pages: {} }); // scripts of pages fill it
 
@@ -82,7 +82,7 @@
     place.innerHTML = '<label for="search" class="soft">Search <kbd>/</kbd></label> <input id="search" type="search" autocomplete="off" placeholder="m16n8k16 bf16 d 3,5" aria-controls="results"><span id="count" class="soft" aria-live="polite"></span><ul id="results" aria-label="Found" hidden></ul>';
     one("header").append(place);
     const box = one("input#search");
-    box.addEventListener("focus", () => words().then(tcprobe.find), { once: true });
+    box.addEventListener("focus", () => words().then((found) => tcprobe.find(found)), { once: true });
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || (event.target instanceof Element && event.target.matches("input, select, textarea"))) return;
       event.preventDefault();
@@ -92,64 +92,6 @@
 
   /** Whether a box takes a value: one to choose from has it. @type {Tcprobe["offers"]} */
   const offers = (box, value) => !(box instanceof HTMLSelectElement) || Array.from(box.options).some((option) => option.value === value);
-
-  function filters() {
-    const boxes = all("select[data-filter]").map((box) => ({ box, of: String(box.dataset.filter) }));
-    const query = new URLSearchParams(location.search), rows = all("tbody tr[data-family]");
-    const apply = () => {
-      for (const row of rows) {
-        row.hidden = !boxes.every(({ box, of }) => !box.value || (" " + row.dataset[of] + " ").includes(" " + box.value.replace("sm_", "") + " "));
-      }
-      one("#filtered").textContent = rows.filter((row) => !row.hidden).length + " of " + rows.length + " rows";
-    };
-    for (const { box, of } of boxes) {
-      const wanted = query.get(of);
-      if (wanted !== null && offers(box, wanted)) box.value = wanted;
-      box.addEventListener("change", () => {
-        if (box.value) query.set(of, box.value);
-        else query.delete(of);
-        apply();
-        if (location.protocol !== "file:") go(query, location.hash);
-      });
-    }
-    if (boxes.length) apply();
-  }
-
-  /** A box above a table: rows that have all of its words stay. */
-  function rows() {
-    for (const place of all("[data-rows]")) {
-      const table = one(`table[data-table="${place.dataset.rows}"]`), label = make("label", "Rows with "), box = make("input");
-      box.type = "search";
-      box.addEventListener("input", () => {
-        const words = box.value.toLowerCase().split(/\s+/);
-        for (const row of table.tBodies[0].rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
-      });
-      label.append(box);
-      place.append(label);
-    }
-  }
-
-  /** Tables that are sorted by a click on a head: as numbers where both are. */
-  function sorting() {
-    for (const table of all("table.sorts")) {
-      all("thead th", table).forEach((head, at) => {
-        const button = make("button", head.textContent, "sort");
-        head.replaceChildren(button);
-        button.addEventListener("click", () => {
-          const down = head.getAttribute("aria-sort") === "ascending";
-          all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
-          head.setAttribute("aria-sort", down ? "descending" : "ascending");
-          const key = (/** @type {HTMLTableRowElement} */ row) => row.cells[at].textContent.trim();
-          const rows = Array.from(table.tBodies[0].rows).sort((a, b) => {
-            const [x, y] = [parseFloat(key(a)), parseFloat(key(b))];
-            const order = isNaN(x) && isNaN(y) ? key(a).localeCompare(key(b)) : isNaN(x) ? 1 : isNaN(y) ? -1 : x - y;
-            return down ? -order : order;
-          });
-          table.tBodies[0].append(...rows);
-        });
-      });
-    }
-  }
 
   /** A small picture before each link to a layout, loaded when it comes into view. @type {Tcprobe["thumbnails"]} */
   function thumbnails(place) {
@@ -208,9 +150,6 @@
   addEventListener("DOMContentLoaded", () => {
     const source = document.querySelector("#data"), data = source ? JSON.parse(source.textContent) : { kind: "plain" };
     searchBox();
-    filters();
-    sorting();
-    rows();
     all(".layouts, .facts").forEach(thumbnails);
     begin(data.kind, data);
     tabs();
