@@ -24,6 +24,7 @@ MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8
 MOST_SHARED = 228 << 10  # bytes of the largest shared memory of an SM (compute capability 9.0, CUDA programming guide)
 PLAIN_TARGETS = tuple(row.name for row in ARCHS)
+_ENGINE = re.compile(r"wgmma|tcgen05|tma\b|cp\.async\.bulk", re.IGNORECASE)  # without an address of a lane
 _VECTOR = re.compile(r"(ld|st)\.shared\.v([24])(?:\.[bsuf](8|16|32|64))?")
 
 
@@ -95,7 +96,7 @@ def access(name: str) -> SharedAccess:
     """The one that `name` means: a name of `accesses`, or ld and st with .v2 or .v4, of 32 bits or of the type named; a
     name of `widening`, also as PTX has it.
 
-    UsageError with the nearest names if there is none.
+    UsageError with the nearest names if there is none, or that nobody measured what no lane's address is read by.
     """
     if (wide := widening().get(name.replace(".shared.s8.s4", ".s8.s4"))) is not None:
         return wide
@@ -104,6 +105,8 @@ def access(name: str) -> SharedAccess:
     if full not in accesses():
         import difflib
 
+        if _ENGINE.match(name):
+            raise UsageError(f"how {name[:40]!r} meets in banks is not measured, so there is no rule of it.", "engines")
         near = difflib.get_close_matches(full, (*accesses(), *widening()), n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise UsageError(f"unknown access {name[:40]!r}{hint} Known: {', '.join((*accesses(), *widening()))}.")

@@ -3,7 +3,7 @@
 /** The playground for shared memory: what an access of a tile costs, by the published rule, which the page has as data. */
 (function (/** @type {typeof globalThis} */ root) {
   const BANKS = 32, WORD = 4, WARP = 32, SHARED = 228 * 1024, PADDING = 1 << 16, MOST = 20, START = 128;
-  const SIDE = 1e6, BANK_BITS = 7;
+  const SIDE = 1e6, BANK_BITS = 7, ENGINE = /^(wgmma|tcgen05|tma\b|cp\.async\.bulk)/i; // reads and writes by no lane's address
 
   /** @param {string} words @returns {never} */
   const refuse = (words) => { throw new Error(words); };
@@ -57,13 +57,14 @@
   /** Line and byte of every lane of every instruction: lane after lane along a line, or a line for each lane. @param {Tile} tile @param {BanksData} data @returns {Walk} */
   function walk(tile, data) {
     const [name, order] = tile.access.split("@"), copy = /^cp\.async\.(?:ca\.|cg\.)?(4|8|16)$/.exec(name);
-    if (name.startsWith("wgmma")) refuse("how the reads of wgmma meet in banks is not measured; the page of wgmma says which banks its operands lie in");
+    if (ENGINE.test(name)) refuse(`how ${name.slice(0, 40)} meets in banks is not measured, so there is no rule of it`);
     if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ write rows or cols");
     if (copy && order === "cols") refuse("cp.async sweeps along lines; only @rows goes with it");
     const id = copy ? `st.shared.b${8 * Number(copy[1])}` : name;
-    if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`))) refuse(`unknown access ${name.slice(0, 40)}`);
+    if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`)) || (!copy && name.startsWith("cp.async"))) {
+      refuse(`unknown access ${name.slice(0, 40)}: the box has a list, such as ldmatrix.x4, ld.shared.b32@rows, cp.async.16`);
+    }
     const rule = data.rules[id], matrix = name.includes("matrix");
-    if (!copy && name.startsWith("cp.async")) refuse(`unknown access ${name.slice(0, 40)}`);
     if (order === undefined && !copy && !matrix) refuse(`${name} alone walks a fragment: say ${name}@rows or @cols`);
     const lines = tile.column ? tile.cols : tile.rows, bytes = ((tile.column ? tile.rows : tile.cols) * tile.bits) / 8;
     if (lines * bytes > SHARED) refuse(`a tile of ${lines * bytes} bytes; the largest shared memory has ${SHARED}`);
@@ -160,7 +161,7 @@
   if (typeof document === "undefined") return;
 
   root.tcprobe.pages.banks = function banksPage(data) {
-    const { one, all, make, why, offers, colour } = root.tcprobe;
+    const { one, all, make, why, offers, home, colour } = root.tcprobe;
     const boxes = all("#play input, #play select"), KEYS = boxes.map((box) => box.name);
     const DEFAULT = /** @type {Record<string, string>} */ ({ tile: "64x64", type: "f16", global: "row", line: "", swizzle: "none", access: "ldmatrix" });
     let state = new URLSearchParams();
@@ -177,11 +178,19 @@
         one("#best").textContent = "";
       } catch (error) {
         said.textContent = "Not possible: " + why(error) + ".";
+        if (ENGINE.test(state.get("access") || "")) said.append(...instead());
         one("#passes").textContent = "-";
-        one("#of").textContent = "";
-        one("#banks").replaceChildren();
-        one("#phases").replaceChildren();
+        for (const place of ["#of", "#best", "#command", "#banks", "#phases"]) one(place).replaceChildren();
       }
+    }
+
+    /** What can be counted or seen of the same tile: links, each of which keeps the tile. */
+    function instead() {
+      const tile = state.get("tile"), type = state.get("type"), mode = /^(32|64|128)B$/.exec(state.get("swizzle") || "");
+      const link = (/** @type {string} */ words, /** @type {string} */ to) => { const found = make("a", words); found.href = to; return found; };
+      const same = (/** @type {string} */ access) => { const to = new URLSearchParams(state); to.set("access", access); return link(access, "#" + to); };
+      return [" Of the same tile: ", link("which banks each piece of an operand of wgmma lies in", `${home}play/wgmma.html#tile=${tile}&type=${type}&swizzle=${mode ? mode[1] : "none"}`),
+        "; what lanes write, by ", same("st.shared.b128@rows"), " or ", same("stmatrix"), "; what they read, by ", same("ldmatrix"), "."];
     }
 
     /** Banks as columns, passes as rows: who is served when. @param {Phase[]} found */

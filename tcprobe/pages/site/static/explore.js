@@ -65,7 +65,7 @@
         if (inMatrix && bit >= 0) td.dataset.bar = bit === 0 ? "begin" : bit * 2 >= size.register ? "upper" : "";
       });
       const numbers = by === "warp" ? count("warp") : by === "byte" ? Math.max(...grids.map(({ size }) => size.register / 8)) : SHADES;
-      key.replaceChildren("Colour: ", ...Array.from({ length: numbers }, (_, at) => make("b", String(at), "c" + (by === "lane" ? colour(at) : at))), " " + KEYS[by] + ". A thick edge begins a register; a corner marks its upper half.");
+      key.replaceChildren("Colour: ", ...Array.from({ length: numbers }, (_, at) => make("b", String(at), "c" + (by === "lane" ? colour(at) : at))), ` ${KEYS[by]}.`, make("span", " A thick edge begins a register; a corner marks its upper half.", "screen"));
     }
 
     /** Mark all cells of a group. @param {Group | null} of */

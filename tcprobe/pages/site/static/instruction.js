@@ -45,7 +45,7 @@ tcprobe.pages.instruction = function instructionPage(data) {
         }
         const { size, list, picks } = found, chosen = picks.length ? state.picks[key] || 0 : number, table = make("table", "", "matrix");
         const block = list[chosen] || list[0], grid = grids[key] = new Grid(table, block, size, size.threads > 32 ? rowsOf(block, state.warp) : undefined);
-        table.createCaption().textContent = size.name + " " + size.rows + " x " + size.cols + (size.place ? ", in " + size.place : "") + (picks.length > 1 ? ": " + picks[chosen] : "");
+        table.createCaption().textContent = size.name + " " + size.rows + " x " + size.cols + (size.place ? ", in " + size.place : "") + (picks.length > 1 ? ": " + picks[chosen] : block.title && ", " + block.title);
         cell.replaceChildren(table);
         const choose = (/** @type {HTMLTableCellElement} */ td) => { focusable(table, td); pick({ number, key, ...grid.element(td) }); };
         onCells(table, choose);
