@@ -6,7 +6,7 @@ import pytest
 from site_chromium import needed, open_, until
 
 pytestmark = needed
-UNKNOWN = "The address says what this page does not know; the default is shown in its place."
+UNKNOWN = "This page does not know part of its address and shows the default instead."
 
 
 def test_the_way_of_an_element_that_is_chosen(watched, base):

@@ -16,6 +16,7 @@ from sampling import examples
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.predicted import predicted
 from tcprobe.layout.table import Table, selected
@@ -30,8 +31,10 @@ from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.lowering import lower
+from tcprobe.store import findings
 from tcprobe.store.acceptance import misfit
-from tcprobe.store.results import Results
+from tcprobe.store.finding import Key
+from tcprobe.store.results import Results, published
 
 SPARSE = {row.id: row for row in inventory.instructions().values() if row.family == "mma.sp"}
 # one of each shape and width, the small ones first
@@ -279,7 +282,7 @@ def test_show_prints_metadata_by_selector(saved, kind, bits, count, selectors):
             assert fields == ([h and [h["row"], h["col"]] for h in held] if any(held) else None)
     assert json.loads(said(saved, "show", e.id, "--json", "--selector", "1")) == found[1]
     assert "no selector 7: it has 0, 1" in said(saved, "show", e.id, "--selector", "7", code=2)
-    assert "no selector changes it" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
+    assert "it has none" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
     assert "selector 1: index fields" in said(saved, "show", e.id, "--selector", "1")
 
 
@@ -323,8 +326,8 @@ def test_where_and_emit_take_a_selector(saved):
     text = said(saved, "emit", row.id, "--to", "ptx", "--selector", "3", "--arch", "sm_90")
     assert ".reg .b32 %e0;" in text
     assert "{%c0, %c1, %c2, %c3}, %e0, 3;" in text
-    assert "say which with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
-    assert "no words for the metadata" in said(
+    assert "choose one with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
+    assert "cannot express the metadata" in said(
         saved, "emit", row.id, "--to", "tinygrad", "--selector", "0", "--arch", "sm_90", code=2
     )
     assert "no other fragment" in said(saved, "convert", row.fragment("a").id, row.fragment("d").id, code=2)
@@ -334,6 +337,22 @@ def test_the_tables_predict_the_structure_that_is_saved(saved):
     for kind in ("tf32", "f16", "nibbles"):
         found = Results(saved).measurement("sm_90", "emulated", KINDS[kind])
         assert predicted(SPARSE[KINDS[kind]], found.tables) == found.structure
+
+
+def test_what_is_said_to_be_emulated_is_what_machine_code_shows():
+    """Of every sparse form, a warpgroup's of n8 too, whose opcodes are published: in its lowering or with its cost."""
+    told, wrong = Counter(), []
+    for device in arch.ARCHS:
+        shown = {id_: low["opcodes"] for id_, low in published().lowering(device.name)["instructions"].items()}
+        for row in (row for row in inventory.instructions().values() if row.metadata and row.target.on(device)):
+            cost = findings.read(published(), Key("cost", device.name, "live", row.id)) if row.shape.n == 8 else None
+            opcodes = tensor(cost.body.opcodes if cost and cost.body else shown.get(row.id, ()))
+            told[row.family] += bool(opcodes)
+            wrong += [(row.id, device.name)] if opcodes and is_native(row, opcodes) == emulated(row, device) else []
+    assert (wrong, sorted(family for family, n in told.items() if n > 5)) == (
+        [],
+        ["mma.sp", "mma.sp.block_scale", "wgmma.sp"],
+    )
 
 
 @pytest.mark.full

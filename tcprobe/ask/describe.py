@@ -256,7 +256,7 @@ def indices(fragment: Fragment) -> str:
     chunk = "col" if rule.fields == 1 else f"(col / {rule.fields * rule.span})"
     index = "index" if rule.span == 1 else f"{rule.span} * index + col % {rule.span}"
     values = ", ".join(f"{value:#x}" for value in rule.legal)
-    said = "two indices that ascend" if rule.fields > 1 else "index 0 and 1"
+    said = "two ascending indices" if rule.fields > 1 else "index 0 and 1"
     return f"A[row][col] is column {rule.positions * rule.span} * {chunk} + {index}; legal four bits: {values}, {said}"
 
 

@@ -117,15 +117,15 @@ def _index(positions: list[int]) -> str:
 def _outcome(outcome: Json) -> str:
     if outcome["outcome"] == "runs":
         return (
-            "taken, a map of its own"
+            "accepted, with its own map"
             if outcome["as"] is None
-            else f"taken, reads the lanes of selector {outcome['as']}"
+            else f"accepted, reads the lanes of selector {outcome['as']}"
         )
     words = {
         "refused": "refused by the compiler",
         "fault": "taken by the compiler, the GPU faults",
         "hangs": "taken by the compiler, the GPU hangs",
-        "unsound": "taken, no product of A and B",
+        "unsound": "accepted, no product of A and B",
     }
     said = f" ({outcome['words']})" if outcome["words"] and outcome["outcome"] != "refused" else ""
     return words[outcome["outcome"]] + said

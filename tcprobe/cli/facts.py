@@ -91,13 +91,13 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
     each.
 
-    Without --arch it takes, of the archs measured in ./results or else of all, the one with the strongest method;
-    of several such the newest. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
-    What nobody measured on an arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table
+    Without --arch it takes the arch with the strongest method, the newest of several: of those measured in
+    ./results, or else of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
+    A layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table
     for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
     by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
     instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
-    anchor, the assumption, and how sure it is. --json prints one object a line.
+    anchor, the assumption, and how sure it is. --json prints one object per line.
     """
     name, selector, explained = show["name"], show["selector"], show["why"]
     view = _drawings(show, "--json has everything" if as_json else "--why draws nothing" if explained else None)
@@ -109,7 +109,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
 
     archs = several(name)
     if explained and len(archs) > 1:
-        raise UsageError("--why is of one arch, or of all, not of several side by side.")
+        raise UsageError("--why takes one arch, or all, but not a list.")
     chosen, remarks = names.chosen(patterns, archs[-1], layers)
     told(*remarks)
     if len(archs) > 1:
@@ -153,7 +153,7 @@ def _drawings(show: ShowAsked, without: str | None) -> ShowView:
 
     view = ShowView(show["full"], show["lanes"], show["elements"])
     if without and any(view):
-        raise UsageError(f"{without}: it does not go with --full, --lanes or --elements.")
+        raise UsageError(f"{without}: remove --full, --lanes and --elements.")
     return view
 
 
@@ -227,7 +227,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, 
 @JSON
 @named("fragment", count="one")
 def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
-    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object a line."""
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object per line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
     from tcprobe.isa import arch

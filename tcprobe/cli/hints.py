@@ -18,23 +18,23 @@ HINTS = {
     "no table": "`tcprobe why-not {id} --arch {arch}` says more.",
     "no findings": "`tcprobe run --results {folder}` makes them.",
     "no measurements": "`tcprobe run` makes them.",
-    "no cost": "`tcprobe run --family cost` on a GPU of it measures them.",
+    "no cost": "`tcprobe run --family cost` on such a GPU measures them.",
     "no arithmetic": "`tcprobe run --family numerics '{id}'` measures it on a GPU.",
     "no GPU": "`tcprobe doctor` says what that needs.",
     "nothing to measure": "`tcprobe why-not` says why.",
     "no code": "--json has all of them.",
     "code in CUDA": "--code cuda prints the code.",
-    "no whole bytes": "Load them by `tcprobe path` or the other way round (--global).",
-    "function names": "Give each a --name of its own.",
+    "no whole bytes": "Use `tcprobe path`, or the other --global.",
+    "function names": "Give each its own --name.",
     "two archs": "For example: tcprobe diff --numerics sm_80 sm_90.",
     "address maps": "`tcprobe swizzle table help` lists them.",
     "behind tcgen05": "`tcprobe descriptor --tcgen05` says where its elements are.",
     "no folder": "`tcprobe run --results {folder}` makes it.",
     "no registers": "`tcprobe lower {id}` says what it becomes, `tcprobe list {id} --json` what is documented.",
     "a move": "`tcprobe where` and `show` say which lane holds what.",
-    "behind": "`tcprobe show` says where its elements are; for all else name {id}.",
+    "behind": "`tcprobe show` says where its elements are; for other questions, name {id}.",
     "names": "See `tcprobe list`.",
-    "numbers": "Numbers go with --row and --col, or --lane and --i.",
+    "numbers": "Give numbers with --row and --col, or with --lane and --i.",
     "opcodes": "`tcprobe lower` lists what they become.",
     "copies in bulk and by tensor maps": "See `tcprobe path ... --fill tma` and `tcprobe swizzle table SWIZZLE_128B`.",
     "copies from global into shared memory": "See `tcprobe banks --with cp.async.16` and `tcprobe path FRAGMENT`.",
@@ -74,5 +74,5 @@ def _options(ctx: click.Context) -> dict[str, str]:
 def hint(error: TcprobeError) -> str:
     """What to type, one line; empty where nothing is known."""
     if isinstance(error, AmbiguousError):
-        return "Say more of the name" + (":" if error.commands else ".")
+        return "Give more of the name" + (":" if error.commands else ".")
     return HINTS.get(error.topic, "").format(**error.about) if isinstance(error, UsageError) else ""

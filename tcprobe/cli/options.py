@@ -41,7 +41,7 @@ class Named(click.Path):
         if not str(value):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
-            self.fail(f"{quoted(str(value))} is not a name that this system has.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a name that this system allows.", param, ctx)
         path = super().convert(str(value), param, ctx)
         if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
             self.fail(f"{quoted(str(value))} is not a folder.", param, ctx)
@@ -165,7 +165,7 @@ class Output(Named):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if str(value).endswith(("/", os.sep)):
-            self.fail(f"{quoted(str(value))} is not a name of a file.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a file name.", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -86,4 +86,4 @@ def _describe(held_there: InTensorMemory, picked: dict[str, int]) -> None:
         line(f"  {name} = {text or 'no closed form'}")
     line(f"  {held_there.evidence}")
     for other in held_there.statements[1:]:
-        line(f"  otherwise by {other.source}")
+        line(f"  differs in {other.source}")

@@ -139,7 +139,7 @@ class Formula:
     def _misfit(self, values: tuple[int, ...], named: Mapping[str, int]) -> VariableError:
         words = [*map(str, values), *(f"{name} = {value}" for name, value in named.items())]
         return VariableError(
-            f"the formula takes {', '.join(self.variables)}, each once; given: {', '.join(words) or 'nothing'}."
+            f"the formula takes {', '.join(self.variables)}, each once; got: {', '.join(words) or 'nothing'}."
         )
 
     @property

@@ -90,7 +90,7 @@ def _meant(name: str) -> Arch:
         if exact and f"sm_{number}{written[2]}" in exact.targets:
             return exact
         if 20 <= number < ARCHS[0].number:
-            raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first that has.")
+            raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first with them.")
         raise _unknown(name, f"sm_{number}")
     from tcprobe.isa import gpus
 
@@ -100,7 +100,7 @@ def _meant(name: str) -> Arch:
     ]
     if len(rows) > 1:
         listed = ", ".join(row.name + gpus.shown(row.number) for row in rows)
-        raise UsageError(f"{name!r} means several archs: {listed}. Say which.")
+        raise UsageError(f"{name!r} means several archs: {listed}. Choose one.")
     if not rows:
         raise _unknown(name, name.lower())
     return rows[0]

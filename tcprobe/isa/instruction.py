@@ -119,7 +119,7 @@ class Instruction:
         if not remote or self.fragments:
             return None
         if not any(operand.role in (Role.FACTOR, Role.SOURCE) for operand in self.operands):
-            return "tcprobe has no probe of it"
+            return "tcprobe has no probe for it"
         return "tcprobe measures where its operands are in tensor memory, and nothing else of it"
 
     @property

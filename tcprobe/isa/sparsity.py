@@ -59,10 +59,10 @@ def sparsity(metadata: Fragment) -> Sparsity:
 def emulated(instruction: Instruction, device: Arch) -> bool:
     """Whether the compiler emulates a sparse multiply on `device`: what is measured there is the compiler's work too.
 
-    Source: machine code of ptxas 12.9 and 13: sm_90 and later have no sparse IMMA of 4-bit types, and sm_90 to sm_110
-    no sparse QMMA of 8-bit floats.
+    Source: machine code of ptxas 12.9 and 13: for mma.sp, sm_90 and later have no sparse IMMA of 4-bit types, and sm_90
+    to sm_110 no sparse QMMA of 8-bit floats. wgmma's sparse QGMMA is an instruction of sm_90.
     """
-    if not instruction.metadata or device.number < 90:
+    if instruction.family != "mma.sp" or device.number < 90:
         return False
     kind = instruction.type("a")
     return kind in ("s4", "u4") or (kind in ("e4m3", "e5m2") and device.number < 120)

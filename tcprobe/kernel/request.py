@@ -9,12 +9,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
 from tcprobe.ask.path.progress import advance
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answered
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Shape
@@ -178,8 +178,8 @@ def swizzle(line: int) -> str:
 def checked(gemm: Gemm) -> Gemm:
     """The same; UsageError with the nearest that there is where it cannot be."""
     _check_tile(gemm)
-    _check_registers(gemm)
     check_memory(gemm)
+    _check_registers(gemm)
     return gemm
 
 
@@ -204,13 +204,25 @@ def _check_tile(gemm: Gemm) -> None:
 
 
 def _check_registers(gemm: Gemm) -> None:
-    need = sum(gemm.registers.values()) + OTHERS
+    need = _registers(gemm)
     if need > MOST_REGISTERS:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
-        down, across = gemm.warps
-        wider = (2 * down, across) if gemm.warp_tile[0] >= gemm.warp_tile[1] else (down, 2 * across)
-        taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
-        raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {taken}: try `warps` {_by(wider)}.")
+        taken = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
+        near = answered(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
+        raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {taken}: {near}.")
+
+
+def _registers(gemm: Gemm) -> int:
+    return sum(gemm.registers.values()) + OTHERS
+
+
+def _roomier(gemm: Gemm) -> Gemm:
+    """The same by as many more warps as give each thread registers enough; UsageError where a block has fewer."""
+    (m, n), (down, across) = gemm.warp_tile, gemm.warps
+    wider = replace(gemm, warps=(2 * down, across) if m >= n else (down, 2 * across))
+    _check_tile(wider)
+    check_memory(wider)
+    return wider if _registers(wider) <= MOST_REGISTERS else _roomier(wider)
 
 
 def _by(sides: tuple[int, ...]) -> str:

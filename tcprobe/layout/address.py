@@ -47,7 +47,7 @@ class AddressMap:
         """A map of plain numbers; the box is the bounding box unless it is given.
 
         DataError without a cell, with a coordinate or a box beyond 2**19, an offset beyond 2**40, and where an element
-        lies outside the box or is there twice.
+        lies outside the box or appears twice.
         """
         if not len(first):
             raise DataError("no element has an offset.")
@@ -69,7 +69,7 @@ class AddressMap:
         _, at = np.unique(numbers, return_index=True)
         if len(at) < self.cells:
             twice = np.setdiff1d(np.arange(self.cells), at)
-            raise DataError(f"{self._name(int(twice[0]))} is there twice.")
+            raise DataError(f"{self._name(int(twice[0]))} appears twice.")
 
     def _name(self, cell: int) -> str:
         return f"({self.first[cell]}, {self.second[cell]})"

@@ -27,7 +27,7 @@ class Axis:
 
     def __post_init__(self) -> None:
         if type(self.size) is not int or self.size < 1:
-            raise DataError(f"axis {self.name} has size {self.size!r}; a size is a whole number from 1 on.")
+            raise DataError(f"axis {self.name} has size {self.size!r}; a size is a whole number of at least 1.")
 
     @property
     def bits(self) -> int:

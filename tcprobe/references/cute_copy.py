@@ -21,8 +21,8 @@ from tcprobe.references.shape_stride import L, apply, modes
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 ROW_BITS = 128
 IDENTITY = (
-    "source and destination have one layout, which would make the copy an identity; read as each in the coordinates of "
-    "its own matrix, the one the transpose of the other"
+    "source and destination have one layout, which would make the copy an identity; read as each in "
+    "its own matrix's coordinates, the one the transpose of the other"
 )
 
 

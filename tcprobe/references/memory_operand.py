@@ -139,13 +139,17 @@ def _factor(instruction: Instruction, m: int) -> Stated | str:
     return said, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
 
 
+def fields(instruction: Instruction) -> tuple[int, int]:
+    """Bits of an index field of the metadata, and how many elements of A next to each other it speaks for."""
+    return 4 if instruction.kind == "tf32" else 2, 2 if instruction.kind in ("mxf4", "mxf4nvf4") else 1
+
+
 def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
     """E, an index field for each element of A that is stored: of tf32 4 bits, else 2; of 4-bit types one for a pair."""
     letter = accumulator.layout(instruction.id, m)
     stored = next(o.cols for o in instruction.operands if o.name == "e")
     chunk = {"f16": 8, "tf32": 4}.get(instruction.kind or "")  # elements stored in 16 bits, where two rows share a cell
-    span = 2 if instruction.kind in ("mxf4", "mxf4nvf4") else 1
-    bits = 4 if instruction.kind == "tf32" else 2
+    bits, span = fields(instruction)
 
     def cells(r: int, k: int) -> tuple[TensorCell, ...]:
         if chunk is None:

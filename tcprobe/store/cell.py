@@ -165,7 +165,7 @@ def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
     """
     known = cell.fragment.selectors
     if selector is not None and selector not in known:
-        given = f"it has {', '.join(map(str, known))}" if known else "no selector changes it"
+        given = f"it has {', '.join(map(str, known))}" if known else "it has none"
         raise UsageError(f"{cell.fragment.id} has no selector {selector}: {given}.")
     if cell.selector is not None or not known:
         return [cell]
@@ -177,7 +177,7 @@ def selection(cell: Cell, selector: int | None = None) -> Cell:
     """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
     tables = selections(cell, selector)
     if len(tables) > 1:
-        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with `selector`.")
+        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: choose one with `selector`.")
     return tables[0]
 
 
@@ -188,7 +188,7 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
     """
     listed = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in listed):
-        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave `selector` out.")
+        raise UsageError(f"{listed[0].fragment.id} has no selector: remove `selector`.")
     take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in listed), default=0)
     return [one for cell in listed for one in take(cell, selector if _asked(cell, choosy) else None)]
 
@@ -205,7 +205,7 @@ def _one(cell: Cell, selector: int | None) -> list[Cell]:
 def require_selection(cell: Cell) -> None:
     """UsageError for the tables of all selectors together, if one is needed."""
     if cell.fragment.selectors and cell.selector is None:
-        raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
+        raise UsageError(f"{cell.fragment.id} has a table for each selector: choose one with `selection`.")
 
 
 def sources(cells: Iterable[Cell]) -> str:

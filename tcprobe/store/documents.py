@@ -109,7 +109,7 @@ def _object(pairs: list[tuple[str, object]]) -> Json:
     members = dict(pairs)
     if len(members) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise DataError(f"the key {quoted(twice)} stands twice.")
+        raise DataError(f"the key {quoted(twice)} appears twice.")
     for key, value in pairs:
         if not plain(key):
             raise DataError(f"the key {quoted(key)} {_UNFIT}.")

@@ -48,7 +48,7 @@ def read(data: object) -> Table:
     if not isinstance(data, dict) or "bases" not in data:
         return Table.from_json(data)
     if set(data) != _KEYS:
-        raise DataError(f"a layout by its bases needs {', '.join(sorted(_KEYS))}.")
+        raise DataError(f"a layout given by its bases needs {', '.join(sorted(_KEYS))}.")
     space = _space(data["threads"], data["elements"])
     outputs = tuple(data["outputs"])
     if outputs not in (("row",), ("row", "col"), SLOT_OUTPUTS):
@@ -64,7 +64,9 @@ def _space(threads: object, elements: object) -> Space:
     assert isinstance(threads, int)
     assert isinstance(elements, int)
     if threads & (threads - 1) or threads * elements > MOST_SLOTS:
-        raise DataError(f"{threads} threads x {elements} elements: no power of two, or more than {MOST_SLOTS} slots.")
+        raise DataError(
+            f"{threads} threads x {elements} elements: not a power of two, or more than {MOST_SLOTS} slots."
+        )
     return slots(threads, elements)
 
 

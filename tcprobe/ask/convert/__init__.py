@@ -45,7 +45,7 @@ MOVMATRIX = "lanes exchanged by movmatrix"
 QUAD = "lanes exchanged within a quad"
 WARP = "lanes exchanged across the warp"
 MANY = 64  # from so many selects on, shared memory may be cheaper
-SHARED = "not possible by moving registers inside a warp: use shared memory"
+SHARED = "not possible by moving registers within a warp: use shared memory"
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,10 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     if loaded:
         transpose ^= (to.fragment.operand == "b") != (".trans." in from_.fragment.instruction)
     if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
-        raise UsageError("the transpose of a warpgroup's matrix moves elements between warps: through shared memory.")
+        raise UsageError("transposing a warpgroup's matrix moves elements between warps: use shared memory.")
     from_, to = band(from_), band(to)
     if from_.arch != to.arch:
-        raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
+        raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: choose one.")
     tiles = tiling(from_, to, transpose)
     if permute_k:
         tiles = replace(tiles, order=k_order(tiles))
@@ -155,7 +155,7 @@ def routed(tiles: Tiling, name: str = NAME) -> Conversion:
     except UnmovableError as error:
         return Conversion(tiles, SHARED, None, None, {}, reason=str(error))
     costs = _costs(plan, kind)
-    reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
+    reason = "shared memory is probably cheaper" if costs.get("select", 0) > MANY else None
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
 
 
@@ -189,8 +189,7 @@ def held_as(cell: Cell, kind: str | None) -> Cell:
         return cell
     if kind is None or dtype(kind).bits != fragment.slot_bits:
         raise UsageError(
-            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are, with `typed` f32 or `typed` "
-            "s32."
+            f"{fragment.id} holds words of {fragment.slot_bits} bits: give their type, `typed` f32 or `typed` s32."
         )
     return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 

@@ -118,7 +118,7 @@ class PathOptions(NamedTuple):
             return "s4"
         if widened:
             given = f"`kind` {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
-            raise UsageError(f"`access` {self.access}: it makes s8 in registers of s4 in memory; {given}.")
+            raise UsageError(f"`access` {self.access}: it turns s4 in memory into s8 in registers; {given}.")
         self.check_type(type_)
         return type_
 
@@ -168,7 +168,9 @@ def path(request: PathRequest) -> PathPlan:
         from tcprobe.ask.path.nearest import nearest
 
         near = [f"{' '.join(changes)}" for changes in nearest(request, _exists)]
-        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
+        hint = (
+            f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options gives a path."
+        )
         raise UsageError(f"no such path. {error}{hint}") from None
 
 
@@ -209,4 +211,4 @@ def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:
     wanted = held if request.loads else np.arange(len(memory.back))
     if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, wanted):
         tables = "the tables of the fragment and of the instructions contradict each other"
-        raise UsageError(f"{request.words}: elements would not arrive at their places; {tables}.")
+        raise UsageError(f"{request.words}: elements would land elsewhere; {tables}.")

@@ -35,6 +35,7 @@ from tcprobe.text import quoted
 Row = Fragment | Instruction | SharedOperand
 T = TypeVar("T", Fragment, Instruction, SharedOperand)
 _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
+_UNORDERED = re.compile(r"\baligned\b.*\b(?:sync|aligned)\b|\bsync\.(?!aligned\b).*\b(?:sync|aligned)\b")
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Meaning:
         if len(rows) == 1:
             return rows[0]
         raise AmbiguousError(
-            f"{quoted(self.name)} means {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
+            f"{quoted(self.name)} matches {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
             self.name,
             [row.id for row in rows[:6]],
         )
@@ -134,8 +135,14 @@ def resolve(name: str, *texts: str) -> Meaning:
 
 
 def short(name: str) -> str:
-    """A name without the qualifiers that every form has: the form in which ids are."""
-    return id_of(_VECTOR.sub(r"\1X", name.strip().lower()))
+    """A name without the qualifiers that every form has, the form in which ids are; as it is where PTX has another
+    order of them.
+    """
+    whole = _VECTOR.sub(r"\1X", name.strip().lower())
+    bare = id_of(whole)
+    row = inventory.instructions().get(bare)
+    in_order = row is None or words.read(whole).written_as(partial(_written, row))
+    return bare if in_order and not _UNORDERED.search(whole) else whole
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:

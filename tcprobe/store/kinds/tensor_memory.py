@@ -16,13 +16,15 @@ import msgspec
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.cell_runs import CellRun, Held, places
+from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS, fields
 from tcprobe.store.finding import Finding, makers
 
 KIND = "tensor_memory"
 METHODS = ("live",)
-LANES, COLUMNS, CELL = 128, 512, 32
+COLUMNS = 512
 MOST_ROWS, MOST_RUNS = 256, 1 << 16
 _MULTIPLIED = re.compile(
     r"(?P<form>tcgen05\.mma\.[\w.:]{1,60})\.(?P<operand>d|a|e|scale_a|scale_b)\.m(?P<m>\d{1,3})n(?P<n>\d{1,3})"
@@ -103,10 +105,18 @@ def check(finding: Finding) -> None:
     said = subject(finding.subject)
     row = inventory.instructions().get(said.form) if said else None
     if said is None or str(said) != finding.subject or row is None or not row.target.on(arch(finding.arch)):
-        raise DataError(f"{finding.subject} is nothing in tensor memory of {finding.arch}.")
+        raise DataError(f"{finding.arch} has no {finding.subject} in tensor memory.")
     if (finding.body.rows, finding.body.cols) != _size(row, said):
         raise DataError(f"{finding.subject}: {finding.body.rows} x {finding.body.cols} is not its size.")
-    _check_places(finding)
+    _check_places(finding, *_element(row, said))
+
+
+def _element(instruction: Instruction, parsed: Subject) -> tuple[int, int]:
+    """Bits of an element, and how many columns next to each other are one."""
+    if parsed.operand == "e":
+        return fields(instruction)
+    a = WIDTHS.get(instruction.kind or "", BYTE)
+    return {"d": dtype(parsed.type or "f32").bits, "a": a, "memory": CELL}.get(parsed.operand, BYTE), 1
 
 
 def _size(instruction: Instruction, parsed: Subject) -> tuple[int, int]:
@@ -125,8 +135,10 @@ def _size(instruction: Instruction, parsed: Subject) -> tuple[int, int]:
     return sizes.get(parsed.operand, (parsed.m, operand.cols))
 
 
-def _check_places(finding: Finding) -> None:
+def _check_places(finding: Finding, bits: int, span: int) -> None:
     body: Body = finding.body
+    if body.bits != bits:
+        raise DataError(f"{finding.subject}: its elements have {bits} bits, not {body.bits}.")
     if sum(count for _, _, count, *_ in body.runs) > MOST_RUNS * 8:
         raise DataError(f"{finding.subject}: more places than tensor memory has.")
     held = body.held
@@ -135,8 +147,10 @@ def _check_places(finding: Finding) -> None:
     ctas = 1 + ("cta_group::2" in finding.subject)
     if any(cta >= ctas or lane >= LANES or bit + body.bits > COLUMNS * CELL for *_, cta, lane, bit in held):
         raise DataError(f"{finding.subject}: a place outside tensor memory.")
-    if ".d." in finding.subject and len({place[2:] for place in held}) < len(held):
-        raise DataError(f"{finding.subject}: two elements of D in one place.")
+    if any(bit % bits for *_, bit in held):
+        raise DataError(f"{finding.subject}: an element that begins inside the place of another.")
+    if len({place[2:] for place in held}) < len({(row, col // span, *place) for row, col, *place in held}):
+        raise DataError(f"{finding.subject}: two elements in one place.")
 
 
 def essence(body: Body) -> object:

@@ -59,17 +59,17 @@
     const [name, order] = tile.access.split("@"), copy = /^cp\.async\.(?:ca\.|cg\.)?(4|8|16)$/.exec(name);
     if (ENGINE.test(name)) refuse(`how ${name.slice(0, 40)} meets in banks is not measured, so there is no rule of it`);
     if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ write rows or cols");
-    if (copy && order === "cols") refuse("cp.async sweeps along lines; only @rows goes with it");
+    if (copy && order === "cols") refuse("cp.async sweeps along lines, so it takes only @rows");
     const id = copy ? `st.shared.b${8 * Number(copy[1])}` : name;
     if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`)) || (!copy && name.startsWith("cp.async"))) {
       refuse(`unknown access ${name.slice(0, 40)}: the box has a list, such as ldmatrix.x4, ld.shared.b32@rows, cp.async.16`);
     }
     const rule = data.rules[id], matrix = name.includes("matrix");
-    if (order === undefined && !copy && !matrix) refuse(`${name} alone walks a fragment: say ${name}@rows or @cols`);
+    if (order === undefined && !copy && !matrix) refuse(`${name} follows a fragment's slots: use ${name}@rows or @cols`);
     const lines = tile.column ? tile.cols : tile.rows, bytes = ((tile.column ? tile.rows : tile.cols) * tile.bits) / 8;
     if (lines * bytes > SHARED) refuse(`a tile of ${lines * bytes} bytes; the largest shared memory has ${SHARED}`);
-    if (order === undefined && matrix && lines % 8) refuse(`${lines} lines are not whole matrices of 8`);
-    if (bytes % rule.bytes) refuse(`a line of ${bytes} bytes is not whole pieces of ${rule.bytes} bytes`);
+    if (order === undefined && matrix && lines % 8) refuse(`${lines} lines do not make whole matrices of 8 rows`);
+    if (bytes % rule.bytes) refuse(`a line of ${bytes} bytes is not a whole number of ${rule.bytes}-byte pieces`);
     const each = bytes / rule.bytes, count = lines * each, along = order === "rows" || copy;
     if (matrix && count % rule.lanes) refuse(`the tile's ${count} rows of ${rule.bytes} bytes are not a multiple of ${rule.lanes}`);
     const places = /** @type {Walk["places"]} */ ([]);
@@ -87,8 +87,8 @@
   function addresses(tile, { rule, lines, bytes, places }) {
     const { block, swizzle } = tile, pitch = block || bytes + tile.padding;
     const count = block ? Math.ceil(bytes / block) : 1;
-    if (count > 1 && (bytes % block || (lines * block) % START)) refuse(`${lines} lines of ${bytes} bytes do not fill boxes of ${block} bytes a line`);
-    if (swizzle[0] && rule.bytes > 2 ** swizzle[1]) refuse(`Sw<${swizzle}> tears the ${rule.bytes} bytes of ${tile.access} apart`);
+    if (count > 1 && (bytes % block || (lines * block) % START)) refuse(`${lines} lines of ${bytes} bytes do not fill boxes of ${block} bytes per line`);
+    if (swizzle[0] && rule.bytes > 2 ** swizzle[1]) refuse(`Sw<${swizzle}> splits the ${rule.bytes} bytes of ${tile.access}`);
     const linear = (/** @type {number} */ line, /** @type {number} */ byte) => block ? Math.floor(byte / block) * lines * block + line * block + (byte % block) : line * pitch + byte;
     const room = lines * (block ? count * block : pitch);
     let last = 0;
@@ -245,7 +245,7 @@
         if (value !== null && !fits) unknown.push(box.name);
         if (box.value) state.set(box.name, box.value);
       }
-      if (unknown.length) state.set("lost", "The address says what this page does not know; the default is shown in its place.");
+      if (unknown.length) state.set("lost", "This page does not know part of its address and shows the default instead.");
       show();
     }
 

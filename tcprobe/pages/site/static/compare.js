@@ -141,7 +141,7 @@ tcprobe.pages.compare = function comparePage(data) {
     state.grids.forEach((grid, at) => grid.mark("moved", [...found, ...only[at]].filter(([, col]) => col < grid.block.columns)));
     if (!title) {
       const lone = only.map((list, at) => list.length && `${list.length} are on ${at ? "the other side" : "one side"} only`).filter(Boolean);
-      agreed.textContent = [`${found.length} of ${total} elements have other holders`, ...lone].join("; ") + "." + (state.grids.some((grid) => grid.hidden > 0) ? " Not all rows are drawn." : "");
+      agreed.textContent = [`${found.length} of ${total} elements have different holders`, ...lone].join("; ") + "." + (state.grids.some((grid) => grid.hidden > 0) ? " Not all rows are drawn." : "");
       command.textContent = x.id === y.id ? `tcprobe diff ${x.arch} ${y.arch} ${x.id}` : shown.map((of) => `tcprobe show ${of.id} --arch ${of.arch}`).join("\n");
     }
     choose(state.chosen);
@@ -209,7 +209,7 @@ tcprobe.pages.compare = function comparePage(data) {
       fill(number, ...data.first[number]);
     });
     show(search);
-    if (lost) wrong.textContent = "The address names no fragment or arch that has a table: the default is shown.";
+    if (lost) wrong.textContent = "The address names no fragment and arch with a table: the page shows the default.";
   }
 
   const changed = () => { state.changed = true; state.chosen = null; begin().then(show); };

@@ -129,7 +129,7 @@
         controls();
         paint();
         mark(group);
-        said.textContent = lost ? "The address asks for a colour or a group that there is not: all is shown as usual." : "";
+        said.textContent = lost ? "The address has an unknown colour or group: the page shows the default." : "";
         tell();
       },
       /** What the address adds. */

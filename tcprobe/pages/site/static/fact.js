@@ -91,7 +91,7 @@ tcprobe.pages.fact = function factPage(data) {
     one("#emulated").textContent = data.emulated[arch] || "";
     one("#verdicts").hidden = !verdicts.length;
     one("#stated").hidden = Boolean(verdicts.length);
-    one("#stated").textContent = at.measured ? "No source that tcprobe knows says anything of it." : "The table is a reference's own statement; nobody measured it there: " + at.evidence + ".";
+    one("#stated").textContent = at.measured ? "No source that tcprobe knows covers it." : "The table is a reference's own statement; nobody measured it there: " + at.evidence + ".";
     one("#verdicts tbody").replaceChildren(...verdicts.map(verdict));
     one("#made").replaceChildren(...at.made.map(([key, value]) => row(make("th", key), make("td", value))));
     one("#again").textContent = at.command.replaceAll("{arch}", arch);

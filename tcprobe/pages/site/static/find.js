@@ -257,7 +257,7 @@ tcprobe.search = function search(table) {
   function descriptor(text) {
     const value = BigInt(text), bits = (/** @type {number} */ low, /** @type {number} */ count) => Number((value >> BigInt(low)) & ((1n << BigInt(count)) - 1n));
     const known = 0x3fffn | (0x3fffn << 16n) | (0x3fffn << 32n) | (7n << 49n) | (3n << 62n), page = "method.html#descriptor";
-    if (bits(46, 2) === 1) return { text: "a descriptor of tcgen05", page: "tensor-memory.html", note: `tcprobe descriptor ${text.toLowerCase()} says what it has` };
+    if (bits(46, 2) === 1) return { text: "a descriptor of tcgen05", page: "tensor-memory.html", note: `tcprobe descriptor ${text.toLowerCase()} decodes it` };
     if (value & ~known) return { text: "no descriptor of wgmma", page, note: `bits that it does not use are set: 0x${(value & ~known).toString(16)}` };
     const swizzle = table.modes[bits(62, 2)];
     return { text: `start ${16 * bits(0, 14)}, LBO ${16 * bits(16, 14)}, SBO ${16 * bits(32, 14)}, base offset ${bits(49, 3)}, ${swizzle ? `swizzle ${swizzle}B` : "no swizzle"}`, page, note: `descriptor of wgmma ${text.toLowerCase()}, in bytes` };

@@ -1,6 +1,6 @@
 // @ts-check
 "use strict";
-/** The way of one element through a kernel: what `kernel gemm --explain` says, for any row, column and k. */
+/** One element's path through a kernel: what `kernel gemm --explain` says, for any row, column and k. */
 (function (/** @type {typeof globalThis} */ root) {
   const MOST = 1 << 20;
 
@@ -63,7 +63,7 @@
         else lost = true;
       }
       show();
-      if (lost) one("#way-wrong").textContent = "The address says what this page does not know; the default is shown in its place.";
+      if (lost) one("#way-wrong").textContent = "This page does not know part of its address and shows the default instead.";
     }
 
     form.hidden = false;

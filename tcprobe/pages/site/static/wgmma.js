@@ -72,10 +72,10 @@
   /** LBO, SBO, and why they are what they are. @param {number} lines @param {number} k @param {number} bits @param {string} major @param {number} swizzle @returns {[number, number, Described["reasons"]]} */
   function strides(lines, k, bits, major, swizzle) {
     if (major === "mn") {
-      if (!swizzle) return [128, 16 * k, { lbo: "from 8 k to the next 8: a core matrix of 8 k x 16 bytes", sbo: `from ${(UNIT * 8) / bits} lines to the next: all ${k} k of 16 bytes lie between them` }];
-      return [swizzle * k, 8 * swizzle, { lbo: `from ${(swizzle * 8) / bits} lines to the next: all ${k} k of ${swizzle} bytes lie between them`, sbo: `from 8 k to the next 8: 8 rows of ${swizzle} bytes` }];
+      if (!swizzle) return [128, 16 * k, { lbo: "from 8 k to the next 8: a core matrix of 8 k x 16 bytes", sbo: `from ${(UNIT * 8) / bits} lines to the next: all ${k} k of 16 bytes are between them` }];
+      return [swizzle * k, 8 * swizzle, { lbo: `from ${(swizzle * 8) / bits} lines to the next: all ${k} k of ${swizzle} bytes are between them`, sbo: `from 8 k to the next 8: 8 rows of ${swizzle} bytes` }];
     }
-    if (!swizzle) return [16 * lines, 128, { lbo: `from one 16 bytes of k to the next: all ${lines} lines of 16 bytes lie between them`, sbo: "from 8 lines to the next 8: a core matrix of 8 x 16 bytes" }];
+    if (!swizzle) return [16 * lines, 128, { lbo: `from one 16 bytes of k to the next: all ${lines} lines of 16 bytes are between them`, sbo: "from 8 lines to the next 8: a core matrix of 8 x 16 bytes" }];
     return [UNIT, 8 * swizzle, { lbo: "ignored: k of one wgmma stays inside a row of the pattern (16 by custom)", sbo: `from 8 lines to the next 8: 8 rows of ${swizzle} bytes` }];
   }
 
@@ -166,7 +166,7 @@
 
     /** @param {Fields} now */
     function words(now) {
-      const span = now.swizzle ? ` The pattern starts anew every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it goes by the address, minus the base offset" : ""}.` : "";
+      const span = now.swizzle ? ` The pattern repeats every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it depends on the address, minus the base offset" : ""}.` : "";
       one("#fields-said").textContent = `Bits 0 to 13 are start / 16 = ${now.start / 16}, 16 to 29 LBO / 16 = ${now.lbo / 16}, 32 to 45 SBO / 16 = ${now.sbo / 16}, 49 to 51 the base offset ${now.base_offset}, 62 and 63 the swizzle ${WIDTHS.indexOf(now.swizzle)}.${span}`;
     }
 
@@ -190,7 +190,7 @@
       else if (desc !== null) lost = true;
       show();
       bitsToFields();
-      if (lost) one("#tile-wrong").textContent = "The address says what this page does not know; the default is shown in its place.";
+      if (lost) one("#tile-wrong").textContent = "This page does not know part of its address and shows the default instead.";
     }
 
     boxes.forEach((box) => box.addEventListener("change", write));
