@@ -364,3 +364,13 @@ def test_accesses_are_taken_however_they_are_given():
     assert after["wavefronts"] == [64, 512]
     with pytest.raises(UsageError, match="unknown access"):
         access("nothing")
+
+
+@pytest.mark.parametrize("name", ["wgmma", "wgmma.mma_async", "TMA", "cp.async.bulk", "tcgen05.mma"])
+def test_of_what_is_not_measured_the_command_says_what_to_ask_instead(name):
+    done = CliRunner().invoke(main, ["banks", "--tile", "64x64", "--type", "f16", "--with", name])
+    assert done.exit_code == 2
+    assert f"how '{name}' meets in banks is not measured" in done.output
+    for other in ("st.shared.b128@rows", "stmatrix.x4", "ldmatrix.x4"):
+        assert f"--with {other}" in done.output
+        assert CliRunner().invoke(main, ["banks", "--tile", "64x64", "--type", "f16", "--with", other]).exit_code == 0

@@ -38,6 +38,9 @@ HINTS = {
     "opcodes": "`tcprobe lower` lists what they become.",
     "copies in bulk and by tensor maps": "See `tcprobe path ... --fill tma` and `tcprobe swizzle table SWIZZLE_128B`.",
     "copies from global into shared memory": "See `tcprobe banks --with cp.async.16` and `tcprobe path FRAGMENT`.",
+    "engines": "`tcprobe descriptor` says where each piece of an operand is; of the same tile "
+    "`--with st.shared.b128@rows` or `--with stmatrix.x4` counts what lanes write, `--with ldmatrix.x4` what they "
+    "read.",
     "accesses to shared memory": "See `tcprobe banks --with ld.shared.b64`.",
     "loads": "See `tcprobe load FRAGMENT`.",
     "exchanges between lanes": "See `tcprobe convert` and `tcprobe reduce`.",

@@ -214,8 +214,7 @@ def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:
     body = cost.body
     latency = body.latency if isinstance(body.latency, dict) else {}
     each = [
-        [(f"{latency[o]:g}" + (" at\u00a0most" if o in body.at_most else "") if o in latency else "-", "")]
-        for o in "abc"
+        [(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in "abc"
     ]
     point = body.interval if isinstance(body.interval, Point) else None
     best = (_number(point.cycles), [(f"{point.warps} x {point.chains}", "")]) if point else ([("-", "")], [("-", "")])

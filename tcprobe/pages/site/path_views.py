@@ -74,7 +74,7 @@ def _way(facts: Facts, kernel_pages: KernelPages) -> View:
         ],
         "product": f"D(row, col) += A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
         "command": f"{kernel_pages.command} --explain {row} {col} {k}",
-        "data": markup.data({**ways(kernel), "command": kernel_pages.command}),
+        "data": markup.data({"kind": "way", **ways(kernel), "command": kernel_pages.command}),
     }
     return View(kernel_pages.way, "way", title, f"{title}: from global memory to D", shown)
 

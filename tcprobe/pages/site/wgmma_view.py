@@ -74,6 +74,6 @@ def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
             "command": command,
             "page": f"{types[SHOWN[1]]['page']}?n={N}",
             "n": N,
-            "data": markup.data({"types": types}),
+            "data": markup.data({"kind": "wgmma", "types": types}),
         },
     )
