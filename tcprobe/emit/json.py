@@ -1,4 +1,4 @@
-"""What `tcprobe show --json` prints: a JSON array with one object a fragment."""
+"""The output of `tcprobe show --json`: a JSON array with one object for each fragment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit: from a table to its layout and formulas, each proven over every slot before it is given out.
+"""Fit: from a table to its layout and formulas, each proven for every slot before it is returned.
 
 >>> from tcprobe.fit import fit
 >>> from tcprobe.layout.table import slot_table
@@ -6,8 +6,8 @@
 >>> str(found.formulas["row"]), str(found.formulas["col"]), found.verdict
 ('lane', 'i', 'linear')
 
-First a GF(2)-linear map is tried, then, output by output, a boolean search; failing that the verdict is "no
-closed form". `contradiction` names the first slots that no linear map fits.
+First a GF(2)-linear map is tried; then, for each output, a boolean search. If both fail, the verdict is "no closed
+form". `contradiction` has the first slots that no linear map fits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit", "fitted"]
 
 
 class Fit(NamedTuple):
-    """`formulas` by output (None where there is none); `layout` where all outputs are linear together."""
+    """`formulas` by output, None if there is none; `layout` if all outputs are linear together."""
 
     verdict: str
     formulas: dict[str, Formula | None]
@@ -50,19 +50,19 @@ def fit(table: Table) -> Fit:
 
 
 def _sized(formula: Formula, table: Table) -> Formula:
-    """A formula that knows how far the variables of its table go."""
+    """The formula, with the sizes of the table's variables."""
     sizes = {axis.name: axis.size for axis in table.space.axes}
     return replace(formula, sizes=tuple(sizes[name] for name in formula.variables))
 
 
 def fitted(table: Table) -> Fit:
-    """As `fit`, each layout once: for whoever asks for the tables of many fragments."""
+    """As `fit`, computed once for each layout; for callers with the tables of many fragments."""
     if table.id not in _FITTED:
         _FITTED[table.id] = fit(table)
     return _FITTED[table.id]
 
 
 def _linear(layout: Layout, name: str) -> Formula:
-    """Proven already: `fit_layout` has compared the layout with every slot."""
+    """The formula of an output; `fit_layout` has already proven the layout for every slot."""
     images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
     return linear_formula(images, layout.origin[name], layout.space.names)
