@@ -7,8 +7,6 @@ are a convention, so only which slots meet can be confirmed; of movmatrix only w
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

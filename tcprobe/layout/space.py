@@ -57,7 +57,12 @@ class Space:
     @cached_property
     def points(self) -> int:
         """The number of tuples."""
-        return prod(axis.size for axis in self.axes)
+        return prod(self.sizes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the axes, in order."""
+        return tuple(axis.size for axis in self.axes)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -6,8 +6,6 @@ the address of an earlier thread. After ldmatrix the copy may permute bytes: `or
 the byte that was loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
