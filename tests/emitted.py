@@ -266,7 +266,7 @@ FILLS = {
     "INFINITY": lambda row, col: np.inf,
     "-2.5f": lambda row, col: -2.5,
 }
-NUMBERS = ("-inf", "nan", "1e30", "INFINITY", "-2.5f")  # that elements of whole numbers cannot be
+NUMBERS = ("-inf", "nan", "1e30", "INFINITY", "-2.5f", "-7")  # that elements of some types cannot be
 
 
 def masks(cells_, masks_=tuple(MASKS), fills_=tuple(FILLS)):

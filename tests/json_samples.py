@@ -13,6 +13,7 @@ S4 = "mma.m16n8k32.row.col.s32.s4.s4.s32.b"
 SPARSE = "mma.sp.m16n8k32.row.col.f32.f16.f16.f32"
 WGMMA = "wgmma.mma_async.m64n8k16.f32.f16.f16"
 SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+SCALED_ONCE = "mma.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e3m2.e4m3.f32.ue8m0"
 TENSOR = "tcgen05.mma.cta_group::2.kind::mxf4nvf4"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
@@ -31,6 +32,8 @@ CALLS = {
         ("show", A, "--arch", "a100,h100"),
         ("show", SPARSE),
         ("show", f"{SCALED}.?cale_?"),
+        ("show", f"{SCALED_ONCE}.scale_a"),
+        ("show", "movmatrix.m8n8.trans.b16.d"),
         ("show", A, "--why"),
         ("show", f"{WGMMA}.b_smem", "--swizzle", "32"),
         ("show", f"{WGMMA}.d"),

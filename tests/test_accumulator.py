@@ -85,4 +85,4 @@ def test_where():
 )
 def test_mistakes_in_the_call(words):
     assert "Error: " in tcprobe("where", f"{F16}.d", *words, code=2).output
-    assert "--ld goes with D" in tcprobe("where", "tcgen05.ld.32x32b.d", "--row", "0", "--ld", "x", code=2).output
+    assert "--ld needs" in tcprobe("where", "tcgen05.ld.32x32b.d", "--row", "0", "--ld", "x", code=2).output

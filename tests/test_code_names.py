@@ -179,10 +179,18 @@ def test_a_number_to_fill_with_has_its_type(fill, text):
         (S32, "-inf", "is not of type s32"),
         (S32, "1e30", "is not of type s32"),
         (S32, "0.5", "is not of type s32"),
-        (D, "row * 0.5", "no whole number"),
+        (D, "row * 0.5", "not a whole number"),
         (D, "row + 1e30", "a number above"),
         (D, "row + inf", "a number above"),
         ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "1e30", "out of the range of f16, up to 65504"),
+        ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "100000", "out of the range of f16, up to 65504"),
+        ("mma.m16n8k32.row.col.s32.s8.u8.s32.a", "128", "out of the range of s8, -128 to 127"),
+        ("mma.m16n8k32.row.col.s32.s8.u8.s32.b", "-1", "out of the range of u8, 0 to 255"),
+        ("mma.m16n8k64.row.col.s32.s4.s4.s32.a", "-9", "out of the range of s4, -8 to 7"),
+        ("mma.m16n8k32.row.col.f32.e5m2.e4m3.f32.a", "1e5", "out of the range of e5m2, up to 57344"),
+        ("mma.m16n8k32.row.col.f32.e5m2.e4m3.f32.b", "449", "out of the range of e4m3, up to 448"),
+        ("mma.m16n8k32.row.col.f32.e5m2.e4m3.f32.b", "inf", "e4m3 has no infinity"),
+        ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a", "nan", "e2m1 has no NaN"),
     ],
 )
 def test_a_fill_that_elements_cannot_be(name, fill, words):
@@ -195,7 +203,7 @@ def test_a_fill_that_elements_cannot_be(name, fill, words):
         ("1e30", "'1e30' is a number, not a condition"),
         ("-inf", "is a number, not a condition"),
         ("row < 1e30", "a number above 1048576"),
-        ("row < 0.5", "no whole number"),
+        ("row < 0.5", "not a whole number"),
         ("row < inf", "a number above"),
     ],
 )
@@ -215,7 +223,7 @@ def test_arguments_stand_in_the_order_of_first_use():
 def test_two_functions_of_one_name_that_differ_are_refused():
     a, b = (convert(load(D), load(f"mma.m16n8k16.row.col.f32.{t}.{t}.f32.a"), name="f") for t in ("f16", "bf16"))
     assert header([a, a]).count("inline void f(") == 2
-    with pytest.raises(UsageError, match="two functions are"):
+    with pytest.raises(UsageError, match="two functions have the signature"):
         header([a, b])
 
 

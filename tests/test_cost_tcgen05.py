@@ -178,4 +178,4 @@ def test_no_mutation_gives_a_number(id_, change):
 def test_what_nobody_ran_is_said(asked):
     done = CliRunner().invoke(main, ["cost", asked])
     assert done.exit_code != 0
-    assert "its loops are written and assemble for sm_100a, but have not run" in " ".join(done.output.split())
+    assert "its timing loops assemble for sm_100a, but were never run" in " ".join(done.output.split())

@@ -144,7 +144,7 @@ def test_the_clock_under_full_load_is_read_back(codes):
     assert [(c.data, c.mhz, c.cycles) for c in body.clocks] == [("zeros", 1250, 1.5), ("random", 1250, 1.5)]
     assert body.opcodes == {"HMMA.16816.F32": 1}
     cost = InstructionCost(f"{FULL_LOAD}.{MMA}", "sm_90", body, "")
-    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles an SM" in "".join(said(cost))
+    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles per SM" in "".join(said(cost))
     assert cost.to_json()["clocks"][0] == {"data": "zeros", "mhz": 1250.0, "cycles": 1.5}
 
 
@@ -212,7 +212,7 @@ def test_a_sound_body_is_taken(body):
 
 def test_a_number_beyond_the_peak_is_none(codes):
     made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes)
-    with pytest.raises(DataError, match="beyond the 2048"):
+    with pytest.raises(DataError, match="more than the 2048"):
         kinds.check(finding(made))
 
 
@@ -257,7 +257,7 @@ def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
 def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
     experiment = dialogues("cost")[MMA]
     bench = Clock(core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes(experiment.kernels()))
-    with pytest.raises(ProbeError, match="beyond the 2048"):
+    with pytest.raises(ProbeError, match="more than the 2048"):
         conclude(experiment, experiment.measure(bench), Context(HOPPER, lambda _: None), "live", ORIGIN)
 
 
@@ -311,12 +311,12 @@ def test_words_mean_one_instruction_quoted_or_not(spoken, ids):
 
 def test_what_is_not_there_is_said():
     for call, words in (
-        (("cost",), "name an INSTRUCTION"),
+        (("cost",), "give an INSTRUCTION"),
         (("cost", "nothing"), "no cost loop for 'nothing'"),
         (("cost", "wgmma", "m64n8k16", "bf16"), "no cost of 'wgmma m64n8k16 bf16'"),
         (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
         (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
-        (("cost", "--table", "--with", "x"), "--with goes with"),
+        (("cost", "--table", "--with", "x"), "--with needs"),
     ):
         done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
         assert done.exit_code == 2

@@ -79,6 +79,26 @@ EXAMPLES = [
 NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("descriptor wgmma m64n128k16 bf16", "a tile needs --tile LINESxK and --type or --instruction."),
+        ("numerics wgmma m64n128k32 e4m3", "  tcprobe numerics wgmma.mma_async.m64n128k32.f32.e4m3.e4m3"),
+        ("kernel gemm --arch rtx4090 --type fp8", "type fp8 is e4m3 or e5m2: choose one."),
+        ("banks --address 'threadIdx.x * 128' --with ld.shared.b32", "the one variable is lane, 0 to 31."),
+        ("banks ldmatrix.x4 --tile 64x64 --type f16 --swizzle 'Swizzle<3,3,3>'", "<3,3,3> of elements is sw:3,4,3."),
+        ("banks ldmatrix.x4 --tile 64x64 --type f16 --swizzle 'Swizzle<3,2,3>'", "M must be at least 4 here."),
+        ("cost HMMA.16816.F32.BF16 --arch a100", "; it is on sm_90."),
+        ("where m16n8k16 f16 A 3 9", "Give numbers with --row and --col, or with --lane and --i."),
+    ],
+)
+def test_a_first_try_that_fails_says_what_to_type(command, words):
+    done = said(command)
+    assert (done.exit_code, words in " ".join(done.stderr.split("\n")) or words in done.stderr) == (2, True), (
+        done.stderr
+    )
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "words"), EXAMPLES)
 def test_examples_of_help_run(name, words, tmp_path, monkeypatch):

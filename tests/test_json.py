@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from json_samples import CALLS, SCHEMA, filled, objects
 
 from tcprobe.cli import main
+from tcprobe.isa import inventory
 
 jsonschema = pytest.importorskip("jsonschema")
 DEFINED = json.loads(SCHEMA.read_text())
@@ -49,6 +50,20 @@ def test_lines_follow_the_schema(name, call, tmp_path):
     assert found
     for one in found:
         assert [error.message for error in checker.iter_errors(one)] == []
+
+
+def test_a_fragment_of_every_kind_is_shown_as_the_schema_says(sample):
+    """One of each size of each operand of each family: bytes that no scale is in are null, too."""
+    kinds = {(f.family, f.operand, f.elements, f.slot_bits): f.id for f in inventory.of_a_warp().values()}
+    checker = jsonschema.Draft202012Validator(DEFINED["$defs"]["show"])
+    tried = 0
+    for id_ in sample(sorted(kinds.values()), 3):
+        done = CliRunner().invoke(main, ["show", id_, "--json"])
+        assert done.exit_code in (0, 2), done.output
+        for one in objects(done.stdout):
+            assert [error.message for error in checker.iter_errors(one)] == [], id_
+            tried += 1
+    assert tried > 20
 
 
 def test_a_field_that_is_not_described_is_noticed():

@@ -2,13 +2,20 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from tcprobe.ask.cost import costs
 from tcprobe.cli import main
+from tcprobe.errors import answered
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
+from tcprobe.store.choose import alone
+from tcprobe.store.results import Results
+
+COSTS = Path(__file__).parent / "data" / "costs"
 
 
 def tcprobe(*arguments, code=0):
@@ -97,3 +104,15 @@ def test_parts_in_another_order_are_refused_with_the_name_that_was_meant(name, m
 if __name__ == "__main__":
     for (how, what), count in sorted(mutations(10_000)[0].items()):
         print(f"{how}: {what}: {count}")
+
+
+def test_costs_are_found_by_names_that_keep_their_order():
+    """`cost` looks in what is measured, not among all forms: there, too, exchanged or doubled parts mean nothing."""
+    chance, layers = random.Random(7), alone(Results(COSTS))
+    subjects = [row.name for row in inventory.instructions().values() if row.id in layers.findings("cost", "sm_90")]
+    taken = []
+    for name in subjects * 8:
+        how, text = mutated(name, chance)
+        if how != "dropped" and text != name and answered(lambda text=text: costs([text], "sm_90", layers)):
+            taken.append(text)
+    assert (taken, len(subjects)) == ([], 4)

@@ -252,7 +252,24 @@ def test_words_and_steps(folder):
     assert shown.output.splitlines()[-1] == "D = 0x3f000000 = 0.5"
     assert "D = 0x41800000 = 16.0" in call(folder, core.MMA, "--a", ones, "--b", ones).output
     assert "exact" in call(folder, core.MMA, "--bound", "4096").output
-    assert "other bits" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
+    assert "results that differ" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "said"),
+    [
+        ("inf,2", "0,1", "0", "k 0: nan"),
+        ("inf,-inf", "1,1", "0", "k 0: inf, k 1: -inf"),
+        ("0,-inf", "1,2", "-inf", "k 1: -inf, C: -inf"),
+        ("1,1", "1,1", "inf", "C: inf"),
+    ],
+)
+def test_steps_with_infinite_terms_say_which(folder, a, b, c, said):
+    """And nothing of cut bits, or of terms that are zero."""
+    rest = "," + ",".join(["1"] * 14)
+    lines = call(folder, core.MMA, "--a", a + rest, "--b", b + rest, "--c", c).output.splitlines()
+    assert lines[0] == f"sum 1: {said}; no other term counts"
+    assert [line.partition("0x")[2] for line in lines[1:]] == [lines[-1].partition("0x")[2]] * 2
 
 
 def test_the_command_prints_the_header(folder):
@@ -283,7 +300,7 @@ def test_cases_of_a_file(folder, tmp_path):
         (("--a", "1"), "needs --a and --b"),
         (("--bound", "24"), "multiple of 16"),
         (("--split", "2"), "--bound"),
-        (("--bound", "16", "--a", "1"), "one at a time"),
+        (("--bound", "16", "--a", "1"), "cannot be combined"),
     ],
 )
 def test_a_mistake_in_the_call(folder, arguments, words):

@@ -247,7 +247,7 @@ def test_a_cache_is_read_as_it_lies(made, tmp_path):
 
 def test_kernels_are_chosen_by_name(made):
     assert [f["name"] for f in functions(made, "--kernel", "mma*")] == ["mma_m16n8k16_row_col_f32_f16_f16_f32"]
-    assert "no function there is named nothing" in read(made, "--kernel", "nothing", code=2).stderr
+    assert "no function is named nothing" in read(made, "--kernel", "nothing", code=2).stderr
 
 
 def test_a_stripped_cubin(made, tmp_path):

@@ -137,12 +137,13 @@ def test_code_is_compiled():
         (["tcgen05.mma.cta_group::1.kind::f16.d"], "holds no scales"),
         (["tcgen05.mma.cta_group::2.kind::mxf4.scale_b", "--m", "128"], "is not the same in all lanes"),
         (["tcgen05.mma.cta_group::1.kind::mxf4nvf4.scale_b"], "--scale-vec"),
-        (["tcgen05.mma.cta_group::2.kind::mxf4.k96.scale_a"], "not part of an atom"),
+        (["tcgen05.mma.cta_group::2.kind::mxf4.k96.scale_a"], "do not divide an atom"),
         (["nvfp4", "scale_a", "--line", "0", "--block", "4"], "has 4 blocks"),
-        (["nvfp4", "scale_a", "--m", "128"], "goes with"),
+        (["nvfp4", "scale_a", "--m", "128"], "needs an operand in tensor memory"),
         (["m16n8k64", "mxf4"], "f32.ue8m0.scale_b\n"),
         (["tcgen05", "mxf4"], " tcgen05.mma.cta_group::1.kind::mxf4.scale_a\n"),
         (["tcgen05.mma.cta_group::1.kind::mxf4.scale_a", "--line", "128"], "has no line"),
+        (["nvfp4", "scale_a", "--line", "0", "--blocks", "999999999999999999"], "located at once"),
     ],
 )
 def test_mistakes(words, said):

@@ -200,8 +200,8 @@ def test_rules_that_are_not_checked_are_refused_all_the_same():
         (("bf16", "64,32", "128B_ATOM_32B_FLIP_8B"), 128, "Sw<2,5,2> and Sw<1,3,4> of the shared address"),
         (("bf16", "64,32", "128B_ATOM_64B"), 128, "Sw<1,6,1> of the shared address"),
         (("16U4_ALIGN8B", "256,32", "128B"), 128, "Sw<3,4,3>"),
-        (("16U4_ALIGN16B", "256,32", "128B"), 128, "nobody measured what an mbarrier expects"),
-        (("16U6_ALIGN16B", "256,32", "128B_ATOM_32B"), 128, "nobody measured what an mbarrier expects"),
+        (("16U4_ALIGN16B", "256,32", "128B"), 128, "what an mbarrier must expect is not measured"),
+        (("16U6_ALIGN16B", "256,32", "128B_ATOM_32B"), 128, "what an mbarrier must expect is not measured"),
     ],
 )
 def test_what_sm_100_added_is_refused_below(options, rows, words):

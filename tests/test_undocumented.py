@@ -107,8 +107,8 @@ def test_a_finding_is_saved_read_and_told(tmp_path):
     found = asked.beyond(wide, "sm_90", alone(results))
     text = "\n".join(found.lines)
     assert "0x0 0x1 0x2 0x3 0x5 0x6 0x7 0xa 0xb 0xf) act as two free indices of 2 bits" in text
-    assert "selector 2, undocumented: taken by the compiler, the GPU faults (illegal)" in text
-    assert "selector 3, undocumented: taken, reads the lanes of selector 1" in text
+    assert "selector 2, undocumented: accepted by the compiler, but the GPU faults (illegal)" in text
+    assert "selector 3, undocumented: accepted, reads the lanes of selector 1" in text
     assert found.to_json()["selectors"]["3"]["as"] == 1
     text = "\n".join(asked.beyond(narrow, "sm_90", alone(results)).lines)
     assert "multiplies nothing" in text

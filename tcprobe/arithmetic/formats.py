@@ -53,6 +53,12 @@ class FloatFormat(NamedTuple):
         """The bits of infinity; without one, of the first pattern beyond the largest exponent."""
         return (1 << self.bits - 1 - self.fraction) - 1 << self.fraction
 
+    @property
+    def largest(self) -> float:
+        """The largest finite number."""
+        taken = 2 if self.special == "nan" else 1  # the very last pattern is NaN
+        return (2 - taken * 2.0**-self.fraction) * 2.0 ** (self.bias + (self.special != "ieee"))
+
     def one(self) -> int:
         """The bits of the number one."""
         return self.bias << self.fraction + self.unread

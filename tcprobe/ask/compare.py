@@ -7,8 +7,6 @@ are a convention, so only which slots meet can be confirmed; of movmatrix only w
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -213,7 +211,7 @@ def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) 
     table = measured.tables[fragment.operand]
     claims = [(a.name, claim_of(reference, fragment, a)) for a in arch.ARCHS]
     same = [name for name, claim in claims if isinstance(claim, Claim) and claim.printed.values == table.values]
-    return f"; states this very layout for {', '.join(same)}" if same else ""
+    return f"; states this layout for {', '.join(same)}" if same else ""
 
 
 def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) -> Verdict:
@@ -229,7 +227,7 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
         silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))
-        return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing of operand {silent}")
+        return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing about operand {silent}")
     stated = meant | {fragment.operand: claim.printed}
     if "b" not in compared:
         source = compared[0]

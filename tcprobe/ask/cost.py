@@ -163,6 +163,10 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
     """Why there is no cost: nobody ran its loops, which may be of another GPU; or there are none."""
     from tcprobe.probes import dialogues
 
+    nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
+    others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
+    if there := [name for name, known in others.items() if _named(pattern, known) or _becoming(pattern, known)]:
+        return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
     loops = dialogues(KIND)
     begun = [id_ for id_ in loops if id_.startswith(f"{names.short(pattern)}.")]
     meant = _named(pattern, loops) or begun or _spoken(pattern, loops)
@@ -172,7 +176,7 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
             "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
         )
     why = _unrun(meant, [arch.arch(name) for name in archs(layers)])
-    return UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}{why}.", "no cost")
+    return UsageError(f"{nowhere}{why}.", "no cost")
 
 
 def _unrun(subjects: Sequence[str], devices: Sequence[arch.Arch]) -> str:
@@ -184,7 +188,7 @@ def _unrun(subjects: Sequence[str], devices: Sequence[arch.Arch]) -> str:
     if not left:
         return ""
     more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-    return f"; its loops are written and assemble for {targets[left[0]].name}, but have not run: {left[0]}{more}"
+    return f"; its timing loops assemble for {targets[left[0]].name}, but were never run: {left[0]}{more}"
 
 
 # in words
@@ -220,16 +224,16 @@ def _latency(body: Body) -> Iterator[str]:
 def _intervals(body: Body) -> Iterator[str]:
     if isinstance(body.interval, Point):
         best = body.interval
-        yield f"one every {best.cycles:g} cycles an SM, with {best.warps} warps of {best.chains} chains"
+        yield f"one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
     for flight in body.interval if isinstance(body.interval, list) else []:
         yield f"one every {flight.cycles:g} cycles, {_flight(flight)}"
     if body.one_warp:
         yield f"one every {body.one_warp:g} cycles in one warp"
     if body.macs_per_cycle:
-        yield f"{body.macs_per_cycle:g} multiply-adds a cycle an SM"
+        yield f"{body.macs_per_cycle:g} multiply-adds per cycle per SM"
     for trip in body.round_trip:
         what = f"{trip.bytes} bytes" if trip.bytes else _flight(trip)
-        yield f"issue to end of waiting {trip.cycles:g} cycles, {what}"
+        yield f"from issue to the end of the wait {trip.cycles:g} cycles, {what}"
 
 
 def _flight(flight: Flight | Trip) -> str:
@@ -245,7 +249,7 @@ def _others(body: Body) -> Iterator[str]:
     for one in body.passes[1:]:
         yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
     for clock in body.clocks:
-        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles an SM"
+        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles per SM"
     if body.mhz and body.interval is None and body.round_trip:
         yield f"by an SM's clock of {body.mhz:g} MHz: L2 has its own, so a slower clock counts fewer cycles"
     if body.random:
@@ -260,7 +264,7 @@ def short(cost: InstructionCost) -> str:
     cycles = min((f.cycles for f in best), default=None) if isinstance(best, list) else best.cycles if best else None
     latency = cost.body.latency
     longest = max(latency.values()) if isinstance(latency, dict) and latency else latency
-    parts = [f"latency {longest:g}" if longest else "", f"one every {cycles:g} cycles an SM" if cycles else ""]
+    parts = [f"latency {longest:g}" if longest else "", f"one every {cycles:g} cycles per SM" if cycles else ""]
     return ", ".join(part for part in parts if part) or "timed"
 
 

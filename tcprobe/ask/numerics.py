@@ -67,11 +67,11 @@ class FormNumerics:
             assert row is not None
             about = row.about(self.form.family)
             of = f" ({about})" if about else ""
-            return f"published of {row.chip}, not measured: {row.source}{of}"
+            return f"published for {row.chip}, not measured: {row.source}{of}"
         body = self.sourced.finding.body
         if body.unfit:
             return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
-        other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
+        other = f", {body.compared} results of {len(body.forms) - 1} other forms agree" if body.compared else ""
         return (
             f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
             f"{body.random} random ones{other}, {whence(self.sourced.source)}"
@@ -127,7 +127,7 @@ class FormNumerics:
             yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
             said, of = ", ".join(_published(self.published)), self.published.about(self.form.family)
-            yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
+            yield f"published for {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
 
 
 FACTS = (  # what JSON says of an arithmetic, in order
@@ -248,7 +248,7 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
     if found := find(instruction, device, layers):
         return found
     raise UsageError(
-        f"{instruction.id} was not measured on {device.name}, and nobody published its arithmetic there.",
+        f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
         id=subject(instruction),
     )

@@ -48,9 +48,9 @@ REGISTER = """// A lane's register of {operand}:
 }}
 """
 COPY = """// The atoms of 4 blocks of {operand}, {lines} lines,
-// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` on, for all
+// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` up, for all
 // warps; by one thread: where the multiply reads them, {evidence}.
-// Which of the 4 a multiply takes says the ID in its instruction descriptor.
+// The ID in its instruction descriptor selects which of the 4 a multiply uses.
 __device__ inline void {name}_copy(unsigned tmem, unsigned shared) {{
   for (unsigned atom = 0; atom < {atoms}; ++atom) {{
     const unsigned long long desc = 0x400800000000ull | (((shared + 512 * atom) & 0x3ffff) >> 4);
@@ -164,7 +164,9 @@ def in_registers(cell: Cell) -> LoadedScales:
                 line, block = element if by_row else element[::-1]
                 first = fragment.held.picked(one.selector or 0)["byte_id"]
                 if lines.setdefault(lane, line) != line or i != first + block:
-                    raise UsageError(f"{fragment.id}: lane {lane} reads scales that are not one word of the host.")
+                    raise UsageError(
+                        f"{fragment.id}: lane {lane} reads scales that are not in one word of the host's layout."
+                    )
     table = slot_table(fragment.threads, 1, {"row": tuple(lines.get(lane) for lane in range(fragment.threads))})
     formula = fitted(table).formulas["row"]
     if formula is None or len(lines) < fragment.threads:
@@ -181,7 +183,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
     vector = asked_with.vector or memory_operand.vectors(in_memory.form)[0]
     if BLOCKS % vector:
-        raise UsageError(f"{in_memory.id}: {vector} scales a row are not part of an atom's 4.")
+        raise UsageError(f"{in_memory.id}: {vector} scales per row do not divide an atom's 4.")
     found = placed(in_memory, asked_with._replace(selector=0, vector=vector))
     of_a, said = in_memory.name == "scale_a", found.statements[0 if found.measured_places else -1]
     ctas = 2 if "cta_group::2" in in_memory.form.id and of_a else 1
@@ -193,7 +195,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
         if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
             raise UsageError(
                 f"{in_memory.id} of M {found.m}, N {found.n} is not the same in all lanes: {said.source}; an "
-                "atom is not copied as it is."
+                "atom cannot be copied unchanged."
             )
     return scales
 
@@ -201,7 +203,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
 def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> Json:
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
-        raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
+        raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
     read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
     where: Json = (
         {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]}

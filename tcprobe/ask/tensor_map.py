@@ -171,7 +171,7 @@ def _same_rank(dims: Numbers, **others: Numbers) -> None:
         if len(values) != len(dims):
             raise UsageError(
                 f"--{name} has {len(values) - (name == 'strides')} numbers, for a tensor of {len(dims)} "
-                f"sides{', whose strides are one fewer' if name == 'strides' else ''}."
+                f"dimensions{', whose strides are one fewer' if name == 'strides' else ''}."
             )
 
 

@@ -44,20 +44,20 @@ def cost(
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
     it. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such as HMMA.16816.F32. Without one,
-    --table shows all multiplies. --json prints one object a line.
+    --table shows all multiplies. --json prints one object per line.
     """
     from tcprobe.ask.cost import costs, table, words
 
     partner, as_table = asked["partner"], asked["as_table"]
     if not patterns and not as_table:
-        raise UsageError("name an INSTRUCTION or an opcode, or ask for --table.")
+        raise UsageError("give an INSTRUCTION or an opcode, or --table.")
     if partner and as_table:
-        raise UsageError("--with goes with an INSTRUCTION, not with --table.")
+        raise UsageError("--with needs an INSTRUCTION and cannot be combined with --table.")
     found = costs(patterns, name, layers)
     if as_table:
         columns = wrapping.stated_width()
         if not as_json:
-            wrapping.line("multiply-adds a cycle an SM, and the share of the best form of that type:")
+            wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
         for line in table(found):
             if as_json:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))

@@ -83,7 +83,7 @@ def tasks() -> str:
     lines = ["tcprobe: which lane and register holds which element of a tensor-core fragment", ""]
     for what, words in TASKS.items():
         lines += [f"  {what}", f"    {_folded(words)}"]
-    return "\n".join([*lines, "", "tcprobe --help lists all commands; tcprobe COMMAND --help says more of one."])
+    return "\n".join([*lines, "", "tcprobe --help lists all commands; tcprobe COMMAND --help explains one."])
 
 
 def of(name: str) -> str:

@@ -153,7 +153,7 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
         raise
     except KeyboardInterrupt as stopped:
         running = ctx is not None and ctx.invoked_subcommand == "run"
-        _say("Stopped. What was measured is saved; run again to go on." if running else "Stopped.")
+        _say("Stopped. What was measured is saved; run again to continue." if running else "Stopped.")
         code = stopped.code if isinstance(stopped, Stopped) else 128 + signal.SIGINT
         raise click.exceptions.Exit(code) from None
     except BrokenPipeError:

@@ -58,11 +58,11 @@ def emit(name: str, cells: Sequence[Cell]) -> str:
     silent = next((cell.fragment for cell in cells if cell.fragment.role not in spoken), None)
     if silent:
         others = dict.fromkeys(cell.fragment.id for cell in cells if cell.fragment.role in spoken)
-        instead = f"; what it can write of these: {', '.join(others)}" if others else ""
-        raise UsageError(f"{name} has no words for the {silent.role.value} {silent.id}{instead}.")
+        instead = f"; of these it can write: {', '.join(others)}" if others else ""
+        raise UsageError(f"{name} cannot express the {silent.role.value} {silent.id}{instead}.")
     archs = dict.fromkeys(cell.arch for cell in cells)
     if len(archs) > 1 and not _archs(name):
-        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with `arch`, or take cuda.")
+        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with `arch`, or use cuda.")
     return _module(name).emit(cells).rstrip("\n") + "\n"
 
 

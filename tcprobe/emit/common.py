@@ -100,7 +100,7 @@ def instructions(cells: Sequence[Cell], behind: bool = False) -> Iterator[tuple[
     ]
     elsewhere = [row.id for row, _ in whole if row.described and not behind]
     if elsewhere:
-        raise UsageError(f"{elsewhere[0]} has a factor in shared memory, and this format describes registers alone.")
+        raise UsageError(f"{elsewhere[0]} has a factor in shared memory, and this format describes registers only.")
     if not whole:
         raise UsageError("this format describes a whole instruction: give that, not single fragments.")
     for cell in cells:

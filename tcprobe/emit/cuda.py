@@ -92,7 +92,7 @@ constexpr int unsaid() {{
                 "includes this header, or to name a GPU: tcprobe::sm_XX:: and the rest of the name");
   return 0;
 }}
-/// In place of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
+/// Instead of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
 template <class F>
 struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 #ifdef __CUDACC__  // the host pass of nvcc, which reads kernels but compiles none: for them the functions are declared
@@ -148,7 +148,7 @@ def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, defined once even if several headers are included."""
     table = cell.table
     if None in table.cells and not read.is_partial(cell):
-        raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header has no words for.")
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header cannot express.")
     backward = inverted(table)
     if backward is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")

@@ -55,7 +55,7 @@ def thread_value(cell: Cell) -> tuple[Modes, Modes]:
         for axis in linear.space.axes
     ]
     if math.prod(modes[1][0]) != linear.elements:
-        raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements a lane, which no modes count.")
+        raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements per lane, which no modes describe.")
     return (modes[0][0], modes[1][0]), (modes[0][1], modes[1][1])
 
 

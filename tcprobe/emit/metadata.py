@@ -61,7 +61,7 @@ def require_every_lane(cell: Cell) -> None:
     if is_metadata(cell) and None in cell.table.cells:
         raise UsageError(
             f"{cell.fragment.id} is read from {len(lanes_read(cell))} of {cell.table.threads} lanes under selector "
-            f"{cell.selector}: this format has no words for slots that hold nothing."
+            f"{cell.selector}: this format cannot express slots that hold nothing."
         )
 
 

@@ -111,7 +111,7 @@ def _digit(cell: Cell, owner: str, bit: int, steps_by_axis: dict[str, int]) -> D
     names = [name for name in AXES if name != "product" or cell.fragment.products > 1]
     moved = [(number, steps_by_axis[name]) for number, name in enumerate(names) if steps_by_axis[name]]
     if owner == "i" and not moved:
-        raise _refused(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile is.")
+        raise _refused(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile expresses.")
     if len(moved) > 1 or any(step & (step - 1) for _, step in moved):
         raise _refused(cell, f"bit {bit} of {owner} moves {' and '.join(f'{names[a]} by {by}' for a, by in moved)}.")
     return Digit(owner, *(moved[0] if moved else (COPIES, 0)), 2)
@@ -133,7 +133,7 @@ def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:
     """The digits of i, the last one only as long as there are elements: N = 24 has three blocks of 8 columns."""
     rest = math.prod(digit.size for digit in digits[:-1])
     if cell.fragment.elements % rest:
-        raise _refused(cell, f"{cell.fragment.elements} elements a lane are not a product of the digits of i.")
+        raise _refused(cell, f"{cell.fragment.elements} elements per lane are not a product of the digits of i.")
     last = [digit._replace(size=cell.fragment.elements // rest) for digit in digits[-1:]]
     return [*digits[:-1], *last]
 

@@ -68,12 +68,12 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
     signs = ["1", "1"] if dtype(instruction.type("d")).is_float else []
     turned = ["0"] if len(instruction.described[0].held.majors) > 1 else []
     yield f"// B is in shared memory, behind what `tcprobe descriptor --instruction {instruction.id} --tile NxK` says"
-    yield from (".reg .b64 %b_desc;", ".reg .pred %add;  // whether D is added to, or else overwritten")
+    yield from (".reg .b64 %b_desc;", ".reg .pred %add;  // true: add to D; false: overwrite it")
     if signs:
         yield "// 1, 1 after %add: -1 for -A, and for -B"
     if turned:
         yield "// 0 at the end: 1 where n of B is contiguous"
-    yield f"// A there too: %a_desc in place of its registers{', and before that 0 one for its m' if turned else ''}"
+    yield f"// A there too: %a_desc instead of its registers{', and before that 0 one for its m' if turned else ''}"
     held = (
         names.get(operand.name, "%b_desc") for operand in instruction.operands if operand.name in (*names, "b_smem")
     )

@@ -94,7 +94,7 @@ def read(cell: Cell) -> SlotsRead:
     """The slots that are read; UsageError if no masks of lane and i describe them."""
     if slots := find(cell):
         return slots
-    raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane says which slots are read.")
+    raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane tells which slots are read.")
 
 
 def find(cell: Cell) -> SlotsRead | None:

@@ -19,7 +19,7 @@ WHAT = "Python code for tilelang: functions with // and %, and the T.Fragment th
 ORDER = ("product", "row", "col")  # of coordinates, as tensors of several matrices have it
 NAMES = {"lane": "thread_id", "i": "local_id"}
 COPIED = "# no T.Fragment: the local_id of an element's copies differs, and its replicate is one of threads alone"
-CROSSED = "# no T.Fragment: tilelang knows no extent of what needs XOR"
+CROSSED = "# no T.Fragment: tilelang finds no extent for an XOR"
 
 
 def emit(cells: Sequence[Cell]) -> str:
@@ -63,7 +63,7 @@ def _forward(cell: Cell) -> Mapping[str, Formula]:
     by_output = formulas(cell)
     crooked = [f"{name} = {formula}" for name, formula in by_output.items() if not formula.linear]
     if crooked:
-        why = f"is not linear, and no sum of // and % says that: {'; '.join(crooked)}"
+        why = f"is not linear, and no sum of // and % expresses that: {'; '.join(crooked)}"
         raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
     return by_output
 
@@ -71,7 +71,7 @@ def _forward(cell: Cell) -> Mapping[str, Formula]:
 def _inverse(cell: Cell) -> Mapping[str, Formula]:
     backward = inverted(cell.table)
     if backward is None:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang asks for.")
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang needs.")
     return backward
 
 

@@ -44,7 +44,7 @@ def emit(cells: Sequence[Cell]) -> str:
 def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
     """(opts, swizzle of A and B); UsageError if some bit of lane or i is not one bit of a matrix."""
     if instruction.metadata:
-        raise UsageError(f"{instruction.id} is sparse; tinygrad has no words for metadata.")
+        raise UsageError(f"{instruction.id} is sparse; tinygrad cannot express metadata.")
     bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
     lane, i = bits["d"]
     names = {bit: f"l{j}" for j, bit in enumerate(lane)} | {bit: f"u{j}" for j, bit in enumerate(i)}
@@ -56,7 +56,7 @@ def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[
 def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
     """(the matrix bit of each bit of lane, of each bit of i)."""
     if instruction.products > 1:
-        raise UsageError(f"{instruction.id} does {instruction.products} products at a time; tinygrad knows one.")
+        raise UsageError(f"{instruction.id} does {instruction.products} products at a time; tinygrad expresses one.")
     linear = layout(cell)
     axes = dict(zip(("row", "col"), AXES[cell.fragment.operand], strict=True))
     by_variable: dict[str, list[Bit]] = {"lane": [], "i": []}
@@ -64,7 +64,7 @@ def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
         for base in linear.bases[variable]:
             set_ = [(axes[name], value) for name, value in base.items() if value]
             if not set_:
-                raise UsageError(f"{cell.fragment.id} holds elements several times, which tinygrad has no words for.")
+                raise UsageError(f"{cell.fragment.id} holds elements several times, which tinygrad cannot express.")
             if len(set_) != 1 or set_[0][1].bit_count() != 1:
                 raise UsageError(f"{cell.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
             bits.append((set_[0][0], set_[0][1].bit_length() - 1))
@@ -88,7 +88,7 @@ def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]
                 left[axis].pop(0)
                 break
         else:
-            raise UsageError(f"{instruction.id}: the accumulator's bits are in no order that opts can say.")
+            raise UsageError(f"{instruction.id}: the accumulator's bits are in an order that opts cannot express.")
     return tuple(opts)
 
 

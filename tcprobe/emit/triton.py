@@ -44,7 +44,7 @@ def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:
     """(bases of register, from i; bases of the thread: lane, then warp)."""
     linear = layout(cell)
     if linear.elements & (linear.elements - 1):
-        raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements a lane; Triton needs a power of two.")
+        raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements per lane; Triton needs a power of two.")
     names = [name for name in ("product", "row", "col") if name in cell.table.outputs]
     register, lane = ([[base[n] for n in names] for base in linear.bases[variable]] for variable in ("i", "lane"))
     return register, lane

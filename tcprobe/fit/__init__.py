@@ -10,12 +10,9 @@ First a GF(2)-linear map is tried; then, for each output, a boolean search. If b
 form". `contradiction` has the first slots that no linear map fits.
 """
 
-from __future__ import annotations
-
-from dataclasses import replace
 from typing import NamedTuple
 
-from tcprobe.fit.formula import Formula, linear_formula, proven
+from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.fit.linear import Layout, NotLinear, fit_layout
 from tcprobe.layout.table import Table
 
@@ -40,19 +37,12 @@ def fit(table: Table) -> Fit:
     """Layout and formulas of a table."""
     layout = fit_layout(table)
     if isinstance(layout, Layout):
-        return Fit(LINEAR, {name: _sized(_linear(layout, name), table) for name in table.outputs}, layout, None)
+        return Fit(LINEAR, {name: _linear(layout, name) for name in table.outputs}, layout, None)
     from tcprobe.fit.boolean import boolean_formula
 
-    found = {name: boolean_formula(table, name) for name in table.outputs}
-    formulas = {n: _sized(one, table) if one and proven(one, table, n) else None for n, one in found.items()}
+    formulas = {name: boolean_formula(table, name) for name in table.outputs}
     verdict = NONE if None in formulas.values() else BOOLEAN
     return Fit(verdict, formulas, None, layout)
-
-
-def _sized(formula: Formula, table: Table) -> Formula:
-    """The formula, with the sizes of the table's variables."""
-    sizes = {axis.name: axis.size for axis in table.space.axes}
-    return replace(formula, sizes=tuple(sizes[name] for name in formula.variables))
 
 
 def fitted(table: Table) -> Fit:
@@ -65,4 +55,4 @@ def fitted(table: Table) -> Fit:
 def _linear(layout: Layout, name: str) -> Formula:
     """The formula of an output; `fit_layout` has already proven the layout for every slot."""
     images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
-    return linear_formula(images, layout.origin[name], layout.space.names)
+    return linear_formula(images, layout.origin[name], layout.space.names, layout.space.sizes)

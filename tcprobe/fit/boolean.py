@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from tcprobe.fit.formula import Formula, Products, linear_formula
+from tcprobe.fit.formula import Formula, Products, linear_formula, proven
 from tcprobe.fit.linear import Layout, fit_layout
 from tcprobe.layout.table import Table
 
@@ -19,7 +19,7 @@ Point = tuple[int, ...]
 
 
 def boolean_formula(table: Table, output: str) -> Formula | None:
-    """A formula of `output`, bit by bit; linear bits are mask-and-shift terms. None if a bit has no short formula."""
+    """A proven formula of `output`; linear bits are mask-and-shift terms. None if a bit has no short formula."""
     variables = {axis.name: axis.bits for axis in reversed(table.space.axes)}
     names = [(variable, bit) for variable, bits in variables.items() for bit in range(bits)]
     points = _points(table, output, names)
@@ -38,7 +38,8 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
             return None
         products.append(of_bit)
     terms = linear_formula(images, constant).terms
-    return Formula((*terms, *products), constant, table.space.names)
+    formula = Formula((*terms, *products), constant, table.space.names, table.space.sizes)
+    return formula if proven(formula, table, output) else None
 
 
 def _one_bit(table: Table, output: str, bit: int) -> Table:

@@ -9,8 +9,6 @@ is a sum of products of input bits (`Products`). Terms are the source of truth: 
 from them, never parsed. All are called with values of their variables, by position or by name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -138,7 +136,7 @@ class Formula:
     def _misfit(self, values: tuple[int, ...], named: Mapping[str, int]) -> VariableError:
         words = [*map(str, values), *(f"{name} = {value}" for name, value in named.items())]
         return VariableError(
-            f"the formula takes {', '.join(self.variables)}, each once; given: {', '.join(words) or 'nothing'}."
+            f"the formula takes {', '.join(self.variables)}, each once; got: {', '.join(words) or 'nothing'}."
         )
 
     @property
@@ -163,8 +161,10 @@ def _bare(text: str) -> str:
     return text[1:-1] if text.startswith("(") else text
 
 
-def linear_formula(images: Mapping[str, Sequence[int]], constant: int, variables: tuple[str, ...] = SLOT) -> Formula:
-    """The formula of one output in `variables`, from the images of their bits."""
+def linear_formula(
+    images: Mapping[str, Sequence[int]], constant: int, variables: tuple[str, ...] = SLOT, limits: tuple[int, ...] = ()
+) -> Formula:
+    """The formula of one output, in `variables` below `limits`, from the images of the bits of each."""
     masks: dict[tuple[str, int], int] = {}
     for variable in sorted(images):
         for bit, image in enumerate(images[variable]):
@@ -173,7 +173,7 @@ def linear_formula(images: Mapping[str, Sequence[int]], constant: int, variables
                     key = (variable, out - bit)
                     masks[key] = masks.get(key, 0) | 1 << bit
     terms = sorted((variable, mask, shift) for (variable, shift), mask in masks.items())
-    return Formula(tuple(Term(*term) for term in terms), constant, variables)
+    return Formula(tuple(Term(*term) for term in terms), constant, variables, limits)
 
 
 def proven(formula: Formula, table: Table, output: str) -> bool:

@@ -13,8 +13,6 @@ The element of a point is the XOR of `offset` and the bases of the bits set in i
 powers of two, and points may be unused: the map only has to hold for used points.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property

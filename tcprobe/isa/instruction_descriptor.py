@@ -11,7 +11,7 @@ InstrDescriptor and InstrDescriptorBlockScaled of CUTLASS, include/cute/arch/mma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tcprobe.errors import UsageError
@@ -111,7 +111,7 @@ def _default(kind: str, field: Field) -> Code:
     choices = field.documented
     if field.name in NEEDED and len(choices) > 1:
         first = f"{choices[0]} to {choices[-1]}" if len(choices) > 8 else " or ".join(map(str, choices))
-        raise UsageError(f"kind::{kind} needs {field.name}: say `{field.name}`, {first}.")
+        raise UsageError(f"kind::{kind} needs {field.name}: give `{field.name}`, {first}.")
     return choices[0]
 
 
@@ -127,7 +127,7 @@ def refusals(kind: str, fields: Json) -> Iterator[str]:
     if fields["sparse"] == 0 and fields.get("sparsity_selector"):
         yield f"sparsity_selector {fields['sparsity_selector']} is for sparse multiplies ({SOURCE})."
     if fields.get("d_type") == "f16" and "bf16" in (fields["a_type"], fields["b_type"]):
-        yield f"D of f16 goes with A and B of f16 ({SHAPES}, table of kinds and shapes)."
+        yield f"D of f16 needs A and B of f16 ({SHAPES}, table of kinds and shapes)."
     for name in ("a", "b"):
         kind_of = fields[f"{name}_type"]
         if fields[f"{name}_major"] == "mn" and kind_of in NARROW and kind_of not in LARGE:
@@ -157,10 +157,14 @@ def _has(instruction: Instruction, fields: Json) -> bool:
     return fields["m"] in instruction.stated["m_values"] and fields["n"] in instruction.stated["n_values"]
 
 
+def _some(stated_sizes: Sequence[int | str]) -> str:
+    first = ", ".join(map(str, stated_sizes[:3]))
+    return f"{first}, ... {stated_sizes[-1]}" if len(stated_sizes) > 3 else first
+
+
 def _no_shape(kind: str, fields: Json) -> str:
     there = "; ".join(
-        f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, "
-        f"N {', '.join(map(str, form.stated['n_values'][:3]))}, ... {form.stated['n_values'][-1]}"
+        f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, N {_some(form.stated['n_values'])}"
         for form in _forms(kind, fields)
     )
     words = "sparse" if fields["sparse"] else "dense"

@@ -69,7 +69,7 @@ class AddressMap:
         _, at = np.unique(numbers, return_index=True)
         if len(at) < self.cells:
             twice = np.setdiff1d(np.arange(self.cells), at)
-            raise DataError(f"{self._name(int(twice[0]))} is there twice.")
+            raise DataError(f"{self._name(int(twice[0]))} appears twice.")
 
     def _name(self, cell: int) -> str:
         return f"({self.first[cell]}, {self.second[cell]})"

@@ -45,7 +45,7 @@ WORDS = {  # of what is not a table, as data: the site's script says the same
     "no slots": "no slots below the header.",
     "uneven": "thread {} register {} has {} lines, another has {}; each element of a register needs a line, or name "
     "the column i.",
-    "second": "lane {} i {} is stated a second time.",
+    "second": "lane {} i {} is given twice.",
     "values": "{} values, expected {} ({}).",
     "numbers": "{} is not all whole numbers, of digits 0 to 9 alone.",
     "outside": "a value is outside 0 to {}.",

@@ -41,6 +41,7 @@ _DO: dict[str, Callable[[int, int], int]] = {
     "%": operator.mod,
 }
 _SIGNS: dict[str, Callable[[int], int]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+VARIABLE = "the one variable is lane, 0 to 31"
 _UNSIGNED = ("<<", ">>", "/", "//", "%")
 
 
@@ -58,7 +59,7 @@ def values(text: str) -> Values:
     reader = _Reader(_tokens(text))
     by_lane = reader.expression(1, 0)
     if reader.next.text:
-        raise _error(reader.next, f"{reader.next.text!r} where the expression should end or go on with an operator")
+        raise _error(reader.next, f"{reader.next.text!r} where the expression should end or continue with an operator")
     return by_lane
 
 
@@ -68,7 +69,7 @@ def _tokens(text: str) -> list[Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             column = at + len(text[at:]) - len(text[at:].lstrip())
-            raise _error(Token("", column + 1), f"{text[column]!r} belongs to no expression")
+            raise _error(Token("", column + 1), f"{text[column]!r} is not allowed in an expression; {VARIABLE}")
         tokens.append(Token(match[1], match.start(1) + 1))
         at = match.end()
     return [*tokens, Token("", len(text) + 1)]
@@ -111,7 +112,7 @@ class _Reader:
 
 def _number(token: Token) -> int:
     if not token.text[:1].isdigit():
-        raise _error(token, f"{token.text or 'the end'!r} where a number, `lane` or `(` should be")
+        raise _error(token, f"{token.text or 'the end'!r} where a number, `lane` or `(` should be; {VARIABLE}")
     if token.text[0] == "0" and token.text.isdigit() and len(token.text) > 1:
         raise _error(token, f"{token.text[:20]} has a leading zero, which is octal in C and nothing in Python")
     if len(token.text) > MOST_BITS + 2:

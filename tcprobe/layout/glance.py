@@ -10,8 +10,6 @@
 What it states about the rest is first proven for every element.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

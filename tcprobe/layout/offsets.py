@@ -76,7 +76,7 @@ def _words(number: int, text: str) -> bool:
     fields = text.replace(",", " ").split()
     other = [field for field in fields if not _NUMBER.fullmatch(field)]
     if 2 * len(other) < len(fields):
-        raise DataError(f"line {number}: {other[0][:40]!r} is not an offset from 0 on.")
+        raise DataError(f"line {number}: {other[0][:40]!r} is not an offset of 0 or more.")
     return bool(fields)
 
 
@@ -86,7 +86,7 @@ def _numbers(number: int, text: str) -> list[int | None]:
         fields.pop()
     wrong = next((field for field in fields if field and not _NUMBER.fullmatch(field)), None)
     if wrong is not None:
-        raise DataError(f"line {number}: {wrong[:40]!r} is not an offset from 0 on.")
+        raise DataError(f"line {number}: {wrong[:40]!r} is not an offset of 0 or more.")
     return [int(field) if field else None for field in fields]
 
 

@@ -27,7 +27,7 @@ class Axis:
 
     def __post_init__(self) -> None:
         if type(self.size) is not int or self.size < 1:
-            raise DataError(f"axis {self.name} has size {self.size!r}; a size is a whole number from 1 on.")
+            raise DataError(f"axis {self.name} has size {self.size!r}; a size is a whole number of at least 1.")
 
     @property
     def bits(self) -> int:
@@ -57,7 +57,12 @@ class Space:
     @cached_property
     def points(self) -> int:
         """The number of tuples."""
-        return prod(axis.size for axis in self.axes)
+        return prod(self.sizes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the axes, in order."""
+        return tuple(axis.size for axis in self.axes)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -49,7 +49,13 @@ _TYPES = {
     "fp32": "f32",
     "fp64": "f64",
     "int8": "s8",
+    "int4": "s4",
+    "uint4": "u4",
+    "fp4": "e2m1",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
 }
+_EITHER = {"fp8": "e4m3 or e5m2", "float8": "e4m3 or e5m2", "fp6": "e2m3 or e3m2", "float6": "e2m3 or e3m2"}
 
 
 class SwizzleName(NamedTuple):
@@ -71,7 +77,7 @@ class SwizzleName(NamedTuple):
         if bits and (bits not in SPANS or rest != [4, 3]):
             raise UsageError(
                 f"{self}: tensor maps and descriptors have none, sw:1,4,3 (32 bytes), sw:2,4,3 (64) and "
-                "sw:3,4,3 (128) alone."
+                "sw:3,4,3 (128) only."
             )
         return SPANS.get(bits, 0)
 
@@ -107,6 +113,11 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
 
 
 def element_type(text: str) -> str:
-    """PTX's name of an element type that has other names; any other text in lower case."""
+    """PTX's name of an element type that `text` names in another way; any other text in lower case.
+
+    UsageError for a name of two types.
+    """
     small = text.strip().lower()
+    if small in _EITHER:
+        raise UsageError(f"type {small} is {_EITHER[small]}: choose one.")
     return _TYPES.get(small, small)

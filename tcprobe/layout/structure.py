@@ -142,7 +142,7 @@ def _misfit(triples: Triples, tables: Tables, j: int) -> str:
         table, slot = tables[operand], int(slots[j])
         lane, i = divmod(slot, table.elements)
         parts.append(f"{operand.upper()} lane {lane} i {i} = {operand.upper()}{list(table.cells[slot] or ())}")
-    return f"measured {parts[2]} gains {parts[0]} x {parts[1]}"
+    return f"measured {parts[2]} accumulates {parts[0]} x {parts[1]}"
 
 
 def _group(keys: Ints, members: Ints) -> dict[int, frozenset[int]]:

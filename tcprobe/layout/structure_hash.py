@@ -1,7 +1,5 @@
 """The saved form of a structure tensor."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

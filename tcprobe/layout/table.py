@@ -12,7 +12,6 @@ Other maps have the same type, for example an address map: byte address -> row a
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 from tcprobe.errors import DataError
 from tcprobe.layout.space import Axis, Space, slots
+from tcprobe.system.digest import sha256
 from tcprobe.values import Json
 
 OUTPUTS = ("row", "col", "product", "k", "group", "address", "offset")
@@ -128,7 +128,7 @@ class Table:
     @cached_property
     def id(self) -> str:
         """The name of the layout, 12 hex digits: equal for all fragments and archs with the same map."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+        return sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     def selection(self, selector: int) -> Table:
         """The table for one value of a selector, by lane and i; UsageError if there is no such value."""

@@ -24,7 +24,10 @@ WHOLE = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wron
 def page(results: Results) -> Iterator[str]:
     """A section an arch: floats by parameters, then integers."""
     yield from (MADE, "# What multiplies compute", "")
-    yield "Measured by `tcprobe run --family numerics`. A sum takes in so many products; each term is cut toward zero"
+    yield (
+        "Measured by `tcprobe run --family numerics`. *Products a sum*: how many one sum adds; each term is cut "
+        "toward zero"
+    )
     yield "to a multiple of 2^(top - F), and the result rounded once. Forms that differ in m, n and layout are one row."
     layers = alone(results)
     for name in results.archs():

@@ -177,7 +177,7 @@ def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
     wrong = np.flatnonzero(moved & (lanes == NOT_MOVED))
     if len(wrong):
         raise ProbeError(
-            f"{instruction.name}: bit {wrong[0]} of the registers goes with bit {places[wrong[0]]} of shared memory, "
+            f"{instruction.name}: bit {wrong[0]} of the registers is bit {places[wrong[0]]} of shared memory, "
             "which is in no row that a lane points to."
         )
     return np.stack([lanes, np.where(moved, places % (8 * size), NOT_MOVED)])

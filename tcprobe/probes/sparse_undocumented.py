@@ -83,7 +83,7 @@ def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: 
     row, stored, _ = elements(tables["a"])
     (of_d, _, _), e = elements(tables["d"]), instruction.fragment("e")
     if (of_d[d] != row[:, None]).any():
-        raise ProbeError(f"{instruction.name}, selector {selector}: D gains other rows of A.")
+        raise ProbeError(f"{instruction.name}, selector {selector}: D adds other rows of A.")
     for one in e.selectors:
         of_field, first, _ = elements(tables["e"].selection(one))
         if (of_field[field] == row).all() and (first[field] == stored - stored % e.span).all():
@@ -189,7 +189,7 @@ class SelectorExperiment(Dialogue):
         """Which documented selector it equals, if any."""
         tables = _tables(self.instruction, context)
         same = decode_selected(self.instruction, tables, reading["raw"], self.selector)
-        return Body(selector=Outcome("runs", "a map of its own" if same is None else "", same))
+        return Body(selector=Outcome("runs", "its own map" if same is None else "", same))
 
     def instead(self, event: str, words: str) -> Body:
         """Why it does not run."""

@@ -204,7 +204,7 @@ def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
-            raise ProbeError(f"{instruction.name}: not every slot of {operand.upper()} holds an element of its own.")
+            raise ProbeError(f"{instruction.name}: not every slot of {operand.upper()} holds its own element.")
     return {"a": a.astype(np.int32), "d": d.astype(np.int32)}
 
 

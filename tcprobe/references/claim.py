@@ -1,7 +1,5 @@
 """What a reference module states: a Claim about one fragment, or an Erratum about the source itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

@@ -6,10 +6,7 @@ names, which contain the shape, the types (D, A, B, C) and the order of A and B 
 PTX's row.col).
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -20,7 +17,6 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references import cute_copy, cute_gmma, cute_scale, cute_tensor_memory
 from tcprobe.references.claim import Claim, Erratum
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
@@ -30,14 +26,7 @@ SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp and co
 ERRATA: tuple[Erratum, ...] = ()
 
 _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
-
-
 WHOLE_WARP = L(32, 1)
-_APART: dict[str, Callable[[Fragment], Claim | str]] = {
-    **dict.fromkeys(cute_copy.FAMILIES, cute_copy.claim),
-    **dict.fromkeys(cute_gmma.FAMILIES, cute_gmma.claim),
-    **dict.fromkeys(cute_tensor_memory.FAMILIES, cute_tensor_memory.claim),
-}
 
 
 class Atom(NamedTuple):
@@ -70,8 +59,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the traits state of `fragment` (the same for every arch that has the atom), or why nothing."""
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
-    if fragment.family in _APART:
-        return _APART[fragment.family](fragment)
+    if not fragment.family.startswith("mma"):
+        return _apart(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:
@@ -80,11 +69,24 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if layout is None:
         return f"the atom for {instruction.name} says nothing of {fragment.operand.upper()}"
     if fragment.role is Role.SCALE:
+        from tcprobe.references import cute_scale
+
         return cute_scale.claim(fragment, layout, atom.header)
     lines = fragment.shape.n if fragment.operand == "b" else fragment.shape.m
     table = _table(layout, atom.threads, lines, fragment.operand == "b", fragment.elements)
     table = selected([table]) if fragment.selectors else table
     return Claim(table, atom.header, None, table)
+
+
+def _apart(fragment: Fragment) -> Claim | str:
+    """What the traits say of a fragment of no multiply of a warp."""
+    from tcprobe.references import cute_copy, cute_gmma, cute_tensor_memory
+
+    if fragment.family in cute_copy.FAMILIES:
+        return cute_copy.claim(fragment)
+    if fragment.family in cute_gmma.FAMILIES:
+        return cute_gmma.claim(fragment)
+    return cute_tensor_memory.claim(fragment)
 
 
 @cache

@@ -6,8 +6,6 @@ the address of an earlier thread. After ldmatrix the copy may permute bytes: `or
 the byte that was loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -22,8 +20,8 @@ from tcprobe.references.shape_stride import L, apply, modes
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 ROW_BITS = 128
 IDENTITY = (
-    "source and destination have one layout, which would make the copy an identity; read as each in the coordinates of "
-    "its own matrix, the one the transpose of the other"
+    "source and destination have one layout, which would make the copy an identity; read as each in "
+    "its own matrix's coordinates, the one the transpose of the other"
 )
 
 

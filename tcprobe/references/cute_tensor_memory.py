@@ -6,8 +6,6 @@ the registers of .x1 NUM times, each time `columns` columns further on. In 16x32
 access; CuTe puts it right behind the first, NUM columns further on.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import NamedTuple
@@ -45,14 +43,14 @@ REDUCING = {
     for shape, name in (("32x32b", "LdRed32x32bOp"), ("16x32bx2", "LdRed16x32bx2Op"))
 }
 LEAST = {"tcgen05.ld.red": 2}  # repetitions; 1 for all others
-_FORM = re.compile(r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x(\d+))?")
+_FORM = r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x(\d+))?"
 
 
 def claim(fragment: Fragment) -> Claim | str:
     """What the traits, or CuTe DSL's atoms, state of a load's or store's registers (the same for every arch), or why
     nothing.
     """
-    form = _FORM.fullmatch(fragment.experiment)
+    form = re.fullmatch(_FORM, fragment.experiment)
     if form is None:
         return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {fragment.experiment}"
     op, shape, number = form[1], form[2], int(form[3] or LEAST.get(form[1], 1))

@@ -4,8 +4,6 @@ For each arch the project prints which lane and which element x[i] hold row r, c
 (its `tid` is the lane). Its formulas and tables agree in every cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@
 [0, 2, 4, 6, 1, 3, 5, 7]
 """
 
-from __future__ import annotations
-
 from functools import cache
 from math import prod
 from typing import NamedTuple

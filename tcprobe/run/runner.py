@@ -120,7 +120,7 @@ class Session:
         try:
             message = self._messages.get(timeout=self.worker.limit)
         except Empty:
-            raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped", "hangs") from None
+            raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
             raise self._lost()
         if isinstance(message, Exception):
@@ -136,7 +136,7 @@ class Session:
         try:
             code = self._process.wait(LAST_BREATH)
         except subprocess.TimeoutExpired:
-            return WorkerLostError("the worker process sends nothing that is understood; it was stopped")
+            return WorkerLostError("the worker process sent something that tcprobe does not understand; it was stopped")
         if children.stopping():
             return children.StoppedError()
         how = f"by signal {-code}" if children.lived(code) < 0 else f"with code {code}"

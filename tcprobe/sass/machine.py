@@ -272,4 +272,4 @@ def _check_kinds(step: CodeLine) -> None:
     checked = [*registers, *([step.guard] if step.guard else [])] if uniform else registers[:1]
     wrong = [o for o in checked if o.kind.startswith("U") != uniform]
     if wrong:
-        raise UnreadError(f"operand {wrong[0]} does not go with {step.opcode}")
+        raise UnreadError(f"operand {wrong[0]} does not fit {step.opcode}")

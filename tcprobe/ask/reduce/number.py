@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 
+from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.text import quoted
@@ -43,23 +44,42 @@ def number(text: str) -> int | float | None:
 def literal(given: float, kind: str) -> str:
     """The number in C++, for elements of a type; UsageError where the type does not hold it."""
     if isinstance(given, int):
+        _check_range(given, kind)
         return str(given)
-    if not (dtype(kind).is_float or kind.startswith("b")):
-        raise UsageError(f"{quoted(str(given))} is not of type {kind}: these elements are whole numbers up to {INT}.")
+    if not (dtype(kind).is_float or _is_bits(kind)):
+        most = _whole(kind)[1]
+        raise UsageError(f"{quoted(str(given))} is not of type {kind}: these elements are whole numbers up to {most}.")
     wide = "f64" if kind == "f64" else "f32"
     if not math.isfinite(given):
-        sign = "-" if given < 0 else ""
-        return sign + _BITS[wide]["nan" if math.isnan(given) else "inf"]
-    most = _largest(kind if dtype(kind).is_float and dtype(kind).bits >= 16 else "f32")
-    if abs(given) > most or (given and abs(given) < 1 / _largest(wide)):
-        raise UsageError(
-            f"{quoted(str(given))} is out of the range of {kind}, up to {most:g}; infinity is inf or -inf."
-        )
+        name = "nan" if math.isnan(given) else "inf"
+        if kind in FORMATS and FORMATS[kind].special not in ("ieee", name):
+            raise UsageError(f"{kind} has no {'NaN' if name == 'nan' else 'infinity'}.")
+        return ("-" if given < 0 else "") + _BITS[wide][name]
+    _check_range(given, kind)
     return f"{given!r}{'' if wide == 'f64' else 'f'}"
 
 
-def _largest(kind: str) -> float:
-    """The largest finite number of a floating-point type as IEEE has them, from the pattern of 1."""
-    one = dtype(kind).one
-    mantissa = (one & -one).bit_length() - 1
-    return (2 - 2.0**-mantissa) * 2.0 ** (one >> mantissa)
+def _check_range(given: float, kind: str) -> None:
+    """UsageError for a number that is too large, or too close to zero, for a type; what is only bits may be an f32."""
+    row = dtype(kind)
+    if row.is_float or _is_bits(kind):
+        most = FORMATS[kind if kind in FORMATS else "f32"].largest
+        wide = FORMATS["f64" if kind == "f64" else "f32"].largest
+        if abs(given) > most or (given and abs(given) < 1 / wide) or (given < 0 and not row.is_signed):
+            raise UsageError(
+                f"{quoted(str(given))} is out of the range of {kind}, up to {most:g}; infinity is inf or -inf."
+            )
+        return
+    low, high = _whole(kind)
+    if not low <= given <= high:
+        raise UsageError(f"{given} is out of the range of {kind}, {low} to {high}.")
+
+
+def _whole(kind: str) -> tuple[int, int]:
+    """The least and the largest whole number of a type such as s8."""
+    bits = dtype(kind).bits
+    return (-1 << bits - 1, (1 << bits - 1) - 1) if kind.startswith("s") else (0, (1 << bits) - 1)
+
+
+def _is_bits(kind: str) -> bool:
+    return not dtype(kind).is_float and kind.startswith("b")

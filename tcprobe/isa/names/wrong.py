@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, id_of
 from tcprobe.isa.names import words
 from tcprobe.text import quoted
 
@@ -68,7 +68,7 @@ def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> 
             f"{operand.id} is in shared memory, behind a descriptor.", "behind", id=operand.instruction.id
         )
     if beside := neighbour(name):
-        return UsageError(f"{quoted(name)} ({beside.what}) is PTX's, but holds no matrix.", beside.what)
+        return UsageError(f"{quoted(name)} ({beside.what}) is a PTX instruction, but holds no matrix.", beside.what)
     if meaning.fragments:
         return UsageError(f"{quoted(name)} is an operand of {some(meaning.users, 2)}.")
     return _nearest(name, fitting)
@@ -96,11 +96,11 @@ def _reordered(name: str) -> list[str]:
     """Ids of the very same parts in another order, those first that keep most of the order."""
     import difflib
 
-    parts = name.lower().split(".")
+    parts = id_of(name.lower()).split(".")
     wanted = sorted(parts)
-    same = [
-        id_ for id_ in (*inventory.instructions(), *inventory.fragments()) if sorted(id_.lower().split(".")) == wanted
-    ]
+    placed = (f"{row.id}.{o.name}" for row in inventory.of_family("tcgen05") if row.multiplies for o in row.operands)
+    known = (*inventory.instructions(), *inventory.fragments(), *placed)
+    same = [id_ for id_ in known if sorted(id_.lower().split(".")) == wanted]
     return sorted(same, key=lambda id_: -difflib.SequenceMatcher(None, parts, id_.lower().split(".")).ratio())
 
 
@@ -137,7 +137,7 @@ def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> Usage
     if strange:
         tries = [tuple(word for word in wanted if word not in strange)]
     elif sparse := fitting((*wanted, *words.MEANT["sparse"].split())):
-        return _none(name, f"Say sparse for {some(sparse, 3)}.")
+        return _none(name, f"Add sparse for {some(sparse, 3)}.")
     else:
         tries = [(*wanted[:at], *wanted[at + 1 :]) for at in reversed(range(len(wanted)))]
     kept, ids = next(((kept, ids) for kept in tries if (ids := fitting(kept))), ((), []))

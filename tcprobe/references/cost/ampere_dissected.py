@@ -14,7 +14,7 @@ ROWS = tuple(
         "A100",
         "throughput",
         value,
-        "multiply-adds a cycle an SM",
+        "multiply-adds per cycle per SM",
         condition=f"{CONDITION}; zeros of A counted as well",
     )
     for k, value in ((32, 1979), (16, 1290))

@@ -21,7 +21,7 @@ ROWS = (
         for n, value in zip(SIZES, values, strict=True)
     ),
     *(
-        Row(GB300, FORM, arch, device, "an SM", value, "flop a cycle", condition=CONDITION.format(n=n, place=BOTH))
+        Row(GB300, FORM, arch, device, "an SM", value, "flop per cycle", condition=CONDITION.format(n=n, place=BOTH))
         for device, (arch, values) in RATES.items()
         for n, value in zip(SIZES, values, strict=True)
     ),

@@ -70,7 +70,7 @@ def pattern(name: str, options: Options) -> tuple[Pair, Options]:
         atom = cute.resolve(name, options.bits)
         if atom is None:
             tabulate(name, (1, 1), options)
-            raise UsageError(f"{name} has no extent of its own: give `extent` E0,E1.")
+            raise UsageError(f"{name} has no extent: give `extent` E0,E1.")
         return atom.shape, options
     options = options._replace(bits=options.bits or 8)
     b, m, s = named.swizzle.to_json()
@@ -88,7 +88,7 @@ def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
     mode = tma.resolve(name)
     if mode is None:
         return None
-    _refuse(name, "`stride`", options.stride, "a box has no stride of its own")
+    _refuse(name, "`stride`", options.stride, "a box has no stride")
     check_mode(mode, options.arch)
     box = tma.Box(extent, options.bits or 8, options.base or 0)
     return Tabulated(BYTES, mode(*_coordinates(extent), box), box.bits)
