@@ -207,7 +207,7 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
             f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
         )
     yield from (f"  stated: {row.words}" for row in rows_about(cost.id))
-    yield f"  {cost.evidence}; runs differ by at most {body.spread:.1%}"
+    yield f"  {cost.evidence}; the median of the runs and the nearest run differ by at most {body.spread:.1%}"
 
 
 def _latency(body: Body) -> Iterator[str]:

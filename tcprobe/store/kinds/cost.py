@@ -1,14 +1,14 @@
 """What an instruction costs, one finding for each: cycles from operand to result, and between two of them.
 
 Every number is the difference of two loop counts over the copies in the loop, whose machine code was read: `opcodes`
-are what one copy becomes, `others` what else stands in the loop, a copy; `spread` is by how much runs of one number
-differ at most. Of a multiply `latency` is by operand; those `at_most` are bounds: moves stand in the chain, or C joins
-last by an ordinary addition. Of a move it is one number, from address to data. `curve` has cycles per SM needs for one
-of them with so many warps and chains; `interval` is its least point. Of a warpgroup multiply `interval` and
-`round_trip` are lists by where A is, warpgroups and how many are in flight; `forms` the same by swizzle and major. Of
-a bulk copy `round_trip` is by bytes. `refused` says of a loop why it gave no number. `random` compares random inputs
-with zeros. `passes` is what bank conflicts make of an interval. `mhz` is the clock by which cycles went by, `clocks`
-what it settles at where all SMs run the form.
+are what one copy becomes, `others` what else stands in the loop, a copy; `spread` is how far the median of a number's
+runs is from the run nearest to it, at most. Of a multiply `latency` is by operand; those `at_most` are bounds: moves
+stand in the chain, or C joins last by an ordinary addition. Of a move it is one number, from address to data. `curve`
+has cycles per SM needs for one of them with so many warps and chains; `interval` is its least point. Of a warpgroup
+multiply `interval` and `round_trip` are lists by where A is, warpgroups and how many are in flight; `forms` the same by
+swizzle and major. Of a bulk copy `round_trip` is by bytes. `refused` says of a loop why it gave no number. `random`
+compares random inputs with zeros. `passes` is what bank conflicts make of an interval. `mhz` is the clock by which
+cycles went by, `clocks` what it settles at where all SMs run the form.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: no opcode of it was seen in the loop.")
     if not 0 <= body.spread <= MOST_SPREAD:
         raise DataError(
-            f"{finding.subject}: runs differ by {body.spread:.0%}, more than {MOST_SPREAD:.0%}: "
+            f"{finding.subject}: the median run and the nearest to it differ by {body.spread:.0%}, more than "
+            f"{MOST_SPREAD:.0%}: "
             "is the GPU used by others?"
         )
     if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
@@ -169,4 +170,5 @@ def essence(body: Body) -> object:
 def words(findings: Sequence[Finding]) -> str:
     """What the costs of an arch rest on."""
     spread = max(f.body.spread for f in findings)
-    return f"{how(findings[0])}: {len(findings)} instructions, runs differ by at most {spread:.1%}"
+    runs = f"the median run of each number and the nearest to it differ by at most {spread:.1%}"
+    return f"{how(findings[0])}: {len(findings)} instructions, {runs}"
