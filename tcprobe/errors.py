@@ -90,7 +90,7 @@ class StarvedError(TcprobeError):
     def __init__(self, _: str = "") -> None:
         limit = _address_space()
         bound = f" (the address space is limited to {limit >> 20} MiB by `ulimit -v`)" if limit else ""
-        super().__init__(f"the system gives no more memory, threads or processes{bound}: {ADVICE}")
+        super().__init__(f"the system has no more memory, threads or processes{bound}: {ADVICE}")
 
 
 class DataError(TcprobeError):

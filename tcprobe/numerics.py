@@ -82,7 +82,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
     """
     row = names.resolve(form).instruction
     if row.metadata:
-        raise UsageError(f"{row.id} is sparse, so that every row meets lines of B of its own: use `numerics.dot`.")
+        raise UsageError(f"{row.id} is sparse, so every row meets other lines of B: use `numerics.dot`.")
     rule, kinds = model(row, arch), types(row)
     given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
     if any(array.ndim != 2 for array in given.values()):

@@ -5,7 +5,7 @@ Of a slow law a test takes one of:
 - the fixture `sample`: every so many of the cases that the test goes through itself; `whole`: fewer of them
 - `@examples(60)`: Hypothesis tries 60, in a sample a quarter
 - `@pytest.mark.full`: no case, where another test is the law's sample
-- nothing, if a browser opens it: every 24th of these tests
+- nothing, if a browser opens it: every 48th of these tests
 """
 
 from collections import Counter
@@ -13,9 +13,9 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
-REASON = "runs with --all"
 LEFT_OUT = "cases left out"
-OPENED = 24  # of how many tests that a browser opens one is taken
+TESTS = pytest.StashKey[dict[str, int]]()  # tests left out, by file
+OPENED = 48  # of how many tests that a browser opens one is taken
 SHARE = 4  # of how many of Hypothesis's examples one is taken
 
 
@@ -35,22 +35,39 @@ def examples(most, **how):
     return settings(max_examples=max(most * settings().max_examples // 100, 3), **how)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items, config):
+    """Leave out what a sample does not need, of the tests that are asked for."""
     if config.getoption("--all"):
         return
-    before = Counter()
+    before, kept, left = Counter(), [], []
     for item in items:
         law = item.nodeid.partition("[")[0]
         sampled = item.get_closest_marker("sampled")
         opened = "browser" in item.fixturenames
-        if (
+        out = (
             item.get_closest_marker("full")
             or (sampled and before[law] % sampled.args[0])
             or (opened and before["browser"] % OPENED)
-        ):
-            item.add_marker(pytest.mark.skip(reason=REASON))
+        )
+        (left if out else kept).append(item)
         before[law] += 1
         before["browser"] += opened
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+    config.stash[TESTS] = dict(Counter(item.nodeid.partition("::")[0] for item in left))
+
+
+def pytest_sessionfinish(session):
+    """Workers of pytest-xdist all leave out the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[LEFT_OUT] = session.config.stash.get(TESTS, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    if output := getattr(node, "workeroutput", None):
+        node.config.stash[TESTS] = output[LEFT_OUT]
 
 
 def evenly(cases, every):
@@ -78,20 +95,18 @@ def sample(request):
 
 
 def left_out(reports):
-    """By file how many cases were left out."""
+    """By file how many cases tests left out that ran."""
     found = Counter()
     for report in reports:
-        file = report.nodeid.partition("::")[0]
-        found[file] += report.skipped and report.longrepr[2].endswith(REASON)
-        found[file] += sum(
-            n for name, n in getattr(report, "user_properties", ()) if name == LEFT_OUT and report.when == "call"
-        )
+        cases = sum(n for name, n in getattr(report, "user_properties", ()) if name == LEFT_OUT)
+        found[report.nodeid.partition("::")[0]] += cases * (report.when == "call")
     return +found
 
 
 def pytest_terminal_summary(terminalreporter, config):
     stats = terminalreporter.stats
-    found = left_out(report for outcome in ("passed", "failed", "skipped") for report in stats.get(outcome, ()))
+    reports = (report for outcome in ("passed", "failed") for report in stats.get(outcome, ()))
+    found = left_out(reports) + Counter(config.stash.get(TESTS, {}))
     if not found:
         return
     terminalreporter.section("what --all adds")

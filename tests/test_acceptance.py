@@ -59,9 +59,9 @@ def wrong_tables():
     yield "nothing at all", replaced(a, row=(None,) * 512, col=(None,) * 512), LOAD, "0 of 256 elements"
     yield "a row outside", replaced(a, row=(16, *row[1:])), LOAD, "row 16 is outside 0 to 15"
     yield "a column outside", replaced(a, col=(65535, *col[1:])), LOAD, "col 65535 is outside"
-    yield "a product too much", replaced(a, product=(0,) * 512), LOAD, "it says row, col, product"
+    yield "a product too much", replaced(a, product=(0,) * 512), LOAD, "it gives row, col, product"
     without = slot_table(32, product.elements, {n: c for n, c in product.values.items() if n != "product"})
-    yield "no product", without, MMA, "it says row, col of a slot, not row, col, product"
+    yield "no product", without, MMA, "it gives row, col of a slot, not row, col, product"
     yield "one product", replaced(product, product=(0,) * product.points), MMA, "are held"
     yield "a fifth product", replaced(product, product=(4, *product.values["product"][1:])), MMA, "product 4 is outside"
 
@@ -83,15 +83,15 @@ def first(content):
 
 
 CHANGES = [
-    (LOAD, lambda c: c["fragments"].clear(), "status measured does not go"),
+    (LOAD, lambda c: c["fragments"].clear(), "status measured contradicts"),
     (MULTIPLY, lambda c: c["fragments"].pop("c"), "it needs the tables of a, b, c, d, not of a, b, d"),
     (LOAD, lambda c: c["fragments"].update(b=c["fragments"]["a"]), "it needs the tables of a, not of a, b"),
     (LOAD, lambda c: c["fragments"].update(a="0" * 12), "missing"),
-    (LOAD, lambda c: c["fragments"].update(a="../../x"), "or no layout"),
-    (LOAD, lambda c: c["fragments"].update(a=7), "or no layout"),
+    (LOAD, lambda c: c["fragments"].update(a="../../x"), "fragments layouts as values"),
+    (LOAD, lambda c: c["fragments"].update(a=7), "fragments layouts as values"),
     (LOAD, lambda c: c.update(experiment="wmma.m16n16k16.a.col.f16"), "renamed or copied"),
     (LOAD, lambda c: c.update(arch="sm_80"), "renamed or copied"),
-    (LOAD, lambda c: c.update(structure={"triples": 4096, "sha256": "0" * 64}), "of a multiply, and is none"),
+    (LOAD, lambda c: c.update(structure={"triples": 4096, "sha256": "0" * 64}), "of a multiply, but is not one"),
     (MULTIPLY, lambda c: c.update(structure=None), "a multiply's structure is missing"),
     (MULTIPLY, lambda c: c["structure"].update(triples=4095), "4095 triples; wmma.mma.*forms 4096"),
     (MULTIPLY, lambda c: c["structure"].update(triples=-4096), "a number above 0"),
@@ -111,16 +111,16 @@ CHANGES = [
     (MULTIPLY, lambda c: first(c).insert(0, -1), "ascending"),
     (MULTIPLY, lambda c: first(c).append(True), "not a number"),
     (MULTIPLY, lambda c: first(c).append("1"), "not a number"),
-    (MULTIPLY, lambda c: c["unread"].update(a=[list(range(16))] * 32), "no holder would be read"),
-    (MULTIPLY, lambda c: first(c).insert(0, 0), "no holder would be read"),
-    (MMA, lambda c: c.update(unread={"a": [[0]] + [[]] * 31}), "no holder would be read"),
-    (LOAD, lambda c: c.update(words="why"), "status measured does not go"),
+    (MULTIPLY, lambda c: c["unread"].update(a=[list(range(16))] * 32), "have no holder that is read"),
+    (MULTIPLY, lambda c: first(c).insert(0, 0), "have no holder that is read"),
+    (MMA, lambda c: c.update(unread={"a": [[0]] + [[]] * 31}), "have no holder that is read"),
+    (LOAD, lambda c: c.update(words="why"), "status measured contradicts"),
     (LOAD, lambda c: c.update(status="refused"), "status refused does not go"),
-    (LOAD, lambda c: c.update(status="wonderful"), "not the keys, status or method"),
-    (LOAD, lambda c: c.update(numbering=None), "status measured does not go"),
-    (LOAD, lambda c: c.update(more=1), "not the keys"),
+    (LOAD, lambda c: c.update(status="wonderful"), "keys, status or method are not those"),
+    (LOAD, lambda c: c.update(numbering=None), "status measured contradicts"),
+    (LOAD, lambda c: c.update(more=1), "keys, status or method are not those"),
     (LOAD, lambda c: c["provenance"].pop("driver"), "provenance needs the keys"),
-    (LOAD, lambda c: c["provenance"].update(driver=5), "each a text"),
+    (LOAD, lambda c: c["provenance"].update(driver=5), "each with a text"),
     (LOAD, lambda c: c["provenance"].update(compiler="x\ny"), r"compiler: the text 'x\\ny' has characters"),
     (LOAD, lambda c: c["provenance"].update(compiler="x" * 501), "or more than 500"),
     (LOAD, lambda c: c.update(numbering="\x1b[2J"), "numbering: the text"),
@@ -159,7 +159,7 @@ def test_only_schema_one_is_read(root, schema):
 def test_a_key_that_stands_twice_is_refused(root, key, twice):
     path = Results(root).path("sm_90", "live", LOAD)
     path.write_text(resealed(re.sub(rf'"{key}": [^,\n]+', lambda _: twice, path.read_text(), count=1)))
-    assert f"the key '{key}' stands twice" in refusal(root, LOAD)
+    assert f"the key '{key}' appears twice" in refusal(root, LOAD)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -182,7 +182,7 @@ def test_what_a_later_tcprobe_wrote_is_left_alone_unless_it_is_asked_for(root):
     results = Results(root)
     assert results.archs() == ["sm_90"]
     assert {m.experiment for m in results.measurements("sm_90", "live")} == {LOAD, MULTIPLY, MMA}
-    assert "nothing that this tcprobe knows" in refusal(root, later)
+    assert "is not known to this tcprobe" in refusal(root, later)
     before = unknown.read_bytes()
     assert CliRunner().invoke(main, ["pages", "--results", str(root)]).exit_code == 0
     assert CliRunner().invoke(main, ["show", LOAD, "--results", str(root)]).exit_code == 0
@@ -228,7 +228,7 @@ def test_a_move_is_accepted_with_the_addresses_that_count(tmp_path):
         ({"row": (*ROWS[:9], 7, *ROWS[10:])}, "7 of 8 elements are held 1 times"),
         ({"row": (*ROWS[:7], 8, *ROWS[8:])}, "row 8 is outside 0 to 7"),
         ({"row": ROWS[:16]}, "16 threads x 1 elements, not 32 threads x 1"),
-        ({"row": ROWS, "col": (0,) * 8 + (None,) * 24}, "it says row, col of a slot, not row"),
+        ({"row": ROWS, "col": (0,) * 8 + (None,) * 24}, "it gives row, col of a slot, not row"),
     ],
 )
 def test_addresses_that_cannot_be_a_moves_are_refused(tmp_path, address, words):
@@ -239,7 +239,7 @@ def test_addresses_that_cannot_be_a_moves_are_refused(tmp_path, address, words):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda c: c.update(structure={"triples": 64, "sha256": "0" * 64}), "of a multiply, and is none"),
+        (lambda c: c.update(structure={"triples": 64, "sha256": "0" * 64}), "of a multiply, but is not one"),
         (lambda c: c.update(unread={"d": [[]] * 32}), "d is not a factor of a multiply"),
         (lambda c: c["fragments"].pop("address"), "it needs the tables of address, d, not of d"),
         (lambda c: c["fragments"].update(address=c["fragments"]["d"]), "32 threads x 2 elements, not 32 threads x 1"),

@@ -118,7 +118,7 @@ def test_a_kind_is_checked_when_it_is_read(tmp_path):
     body = documents.read(path, "drystride")
     for bytes_ in (8, 0, "16"):  # lanes that overlap; no shape of the kind
         path.write_text(documents.seal("drystride", body | {"body": {"bytes": bytes_}}))
-        assert "measured again, not trusted" in tcprobe_says(tmp_path)
+        assert "measured again, because it cannot be trusted" in tcprobe_says(tmp_path)
         assert documents.read(path, "drystride") == body
 
 

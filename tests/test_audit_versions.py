@@ -84,15 +84,15 @@ def test_packages_have_versions_of_their_own(tmp_path):
         ("q", "2", []),
     ]
     text = "\n".join(errata_page.page(errata.load(tmp_path)))
-    assert "It has been so since 1, the first version that was audited." in text
+    assert "In the package: since 1, the first version that was audited." in text
 
 
 def test_the_page_names_the_version_before(tmp_path):
     for version, found in (("1.0", []), ("1.1", [A])):
         errata.save(tmp_path, audited(version, *found))
     text = "\n".join(errata_page.page(errata.load(tmp_path)))
-    assert "It has been so since 1.1; 1.0 does not have it." in text
-    assert "| p | 1.1 | 5 | 1 | 0 | 1, from 1.0 on |" in text
+    assert "In the package: since 1.1; 1.0 does not have it." in text
+    assert "| p | 1.1 | 5 | 1 | 0 | 1, since 1.0 |" in text
 
 
 # another Python
@@ -152,7 +152,7 @@ def test_what_is_no_environment_for_a_package(elsewhere, tmp_path):
     done = audit("tensor-layouts", "--python", python, code=3)
     assert f"No module named 'tensor_layouts'. It needs: {python} -m pip install tensor-layouts msgspec." in done.stderr
     assert "does not exist" in audit("tilus", "--python", tmp_path / "none", code=2).stderr
-    assert "--python needs PACKAGE" in audit("--python", python, code=2).stderr
+    assert "--python needs a PACKAGE" in audit("--python", python, code=2).stderr
     with pytest.raises(EnvironmentUnfitError):
         ask_package.asked("tilus", 60, Path("/bin/ls"))
 

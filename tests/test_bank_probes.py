@@ -190,7 +190,7 @@ def test_misfits_and_ambiguous_timings_are_counted():
 
 
 def test_unsteady_runs_are_ambiguous():
-    least, steady = banks.settled([np.array([1.0, 2.0, 3.4, 4.1]), np.array([1.1, 2.9, 3.4, 4.0])])
+    least, steady = banks.least_and_steady([np.array([1.0, 2.0, 3.4, 4.1]), np.array([1.1, 2.9, 3.4, 4.0])])
     assert least.tolist() == [1.0, 2.0, 3.4, 4.0]
     assert steady.tolist() == [True, False, False, True]
 
@@ -251,7 +251,7 @@ def test_tags_are_saved_and_answer(tmp_path):
     for less in (["--json", "--explain"], ["--source", "lane * 132", "--json"]):
         assert "lookups" not in json.loads(CliRunner().invoke(main, [*ask, *less]).stdout)
     text = CliRunner().invoke(main, [*ask, "--source", "lane * 4"]).stdout
-    assert "1 cycles; 1 if no lanes collided; with 1 lookups of its sources' lines 2 cycles" in text
+    assert "1 cycles; 1 if no lanes collided; 2 cycles with 1 lookups of the source's lines" in text
     key = Key("banks", "sm_90", "live", "cp.async.ca.4")
     body = read(Results(tmp_path), key).plain
     for wrong in ([], [0], [3], ["x"], [1 << 70], [128] * 9, [True]):

@@ -127,8 +127,11 @@ def test_beats_of_idle_phases_count_where_the_rule_says_so():
 
 def test_the_rule_is_shown(tmp_path):
     text = tcprobe("banks", "--rule").stdout
-    assert "phases of 16 lanes; 32 where neighbours agree; the most words in a bank; idle phases take a beat\n" in text
-    assert "cp.async.ca.16        phases of 8 lanes; lanes in order" in text
+    assert (
+        "phases of 16 lanes; 32 where neighbouring phases agree; the most words in a bank; an idle phase costs a beat\n"
+        in text
+    )
+    assert "cp.async.ca.16        phases of 8 lanes; lanes one by one" in text
     shown = json.loads(tcprobe("banks", "--rule", "--json", "--arch", "sm_80").stdout)
     assert shown["rule"]["arch"] == "sm_90"
     assert set(shown["accesses"]) == {op for op in reference.OPS if not op.startswith("stmatrix")}

@@ -205,7 +205,7 @@ GOOD = {"op": "ld.shared.b32", "address": [4 * i for i in range(32)]}
         ('"x"', "an object"),
         ("9" * 5000, "not JSON"),
         ('{"op": "ld.shared.b32"}', "32 numbers"),
-        ('{"op": "ld.shared.b32", "op": "ld.shared.b64", "address": []}', "a key twice"),
+        ('{"op": "ld.shared.b32", "op": "ld.shared.b64", "address": []}', "a key appears twice"),
         (GOOD | {"op": 3}, "an object"),
         (GOOD | {"op": "ld.shared.b31"}, "did you mean ld.shared.b32"),
         (GOOD | {"op": "cp.async.cg.16"}, "unknown access"),
@@ -225,9 +225,9 @@ GOOD = {"op": "ld.shared.b32", "address": [4 * i for i in range(32)]}
         (GOOD | {"arch": "sm_1"}, "unknown arch"),
         (GOOD | {"arch": ["sm_90"]}, "unknown arch"),
         ({"op": "stmatrix.x1", "address": [0] * 32, "arch": "sm_80"}, "needs sm_90"),
-        ({"op": "ldmatrix.x2", "address": [0] * 8 + [None] * 24}, "lane 8 gives none"),
+        ({"op": "ldmatrix.x2", "address": [0] * 8 + [None] * 24}, "lane 8 has none"),
         ({"op": "cp.async.ca.8", "address": [0] * 32, "source": [4] * 32}, "source: lane 0 has 4"),
-        ({"op": "cp.async.ca.8", "address": [0] * 32, "source": [0] * 31 + [None]}, "has none"),
+        ({"op": "cp.async.ca.8", "address": [0] * 32, "source": [0] * 31 + [None]}, "needs a source too"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(bad, words, tmp_path):
@@ -282,41 +282,44 @@ def test_files_that_are_no_patterns(tmp_path):
     ("arguments", "words"),
     [
         ([], "give one of --tile, --address, --patterns and --rule"),
-        (["--rule", "--propose"], "--propose does not go with --rule"),
+        (["--rule", "--propose"], "--propose cannot be combined with --rule"),
         (["--address", "lane*4", "--tile", "8x8", "--with", "ld.shared.b32"], "give one of"),
-        (["--address", "lane*4"], "needs one access"),
+        (["--address", "lane*4"], "needs exactly one access"),
         (["--address", "lane*4", "--with", "ld.shared.b32", "st.shared.b32"], "got 2"),
         (["--address", "lane", "--with", "ld.shared.b32"], "lane 1 has 1"),
         (["--address", "lane*", "--with", "ld.shared.b32"], "column 6"),
         (["--address", "lane*4", "--with", "ld.shared.b33"], "unknown access"),
-        (["--address", "lane*4", "--with", "ld.shared.b32", "--propose"], "--propose does not go with --address"),
-        ([A + ".a", "--address", "lane*4", "--with", "ld.shared.b32"], "FRAGMENT does not go with --address"),
+        (
+            ["--address", "lane*4", "--with", "ld.shared.b32", "--propose"],
+            "--propose cannot be combined with --address",
+        ),
+        ([A + ".a", "--address", "lane*4", "--with", "ld.shared.b32"], "FRAGMENT cannot be combined with --address"),
         (["--address", "lane*4", "--with", "stmatrix.x4", "--arch", "sm_80"], "lane 1 has 4"),
         (["--address", "lane*16", "--with", "stmatrix.x4", "--arch", "sm_80"], "needs sm_90"),
-        (["--tile", "8x8", "--type", "f32"], "which accesses?"),
+        (["--tile", "8x8", "--type", "f32"], "no accesses are given"),
         (["--tile", "8x8", "--with", "ld.shared.b32@rows"], "needs the type"),
         (["--tile", "8by8", "--type", "f32", "--with", "ld.shared.b32@rows"], "not ROWSxCOLS"),
         (["--tile", "0x8", "--type", "f32", "--with", "ld.shared.b32@rows"], "not ROWSxCOLS"),
         (["--tile", "8x8", "--type", "f33", "--with", "ld.shared.b32@rows"], "unknown element type"),
         (["--tile", "999x999", "--type", "f32", "--with", "ld.shared.b32@rows"], "largest shared memory"),
-        (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32"], "name the FRAGMENT"),
+        (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32"], "give a FRAGMENT"),
         (["--tile", "8x8", "--type", "f32", "--with", "cp.async.4", "--arch", "sm_75"], "needs sm_80"),
         (["--tile", "224x256", "--type", "f32", "--with", "cp.async.4", "--shared", "pad:64"], "243712 bytes with 64"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@lanes"], "after @"),
         (["--tile", "8x8", "--type", "f32", "--with", "cp.async.16@cols"], "only @rows"),
-        (["--tile", "8x3", "--type", "f16", "--with", "ld.shared.b32@rows"], "whole pieces of 4 bytes"),
+        (["--tile", "8x3", "--type", "f16", "--with", "ld.shared.b32@rows"], "whole number of 4-byte pieces"),
         (["--tile", "8x3", "--type", "s4", "--with", "ld.shared.b32@rows"], "not whole bytes"),
         (["--tile", "9x8", "--type", "f16", "--with", "ldmatrix.x4@rows"], "not a multiple of 32"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "odd"], "is not plain"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "sw:3,4,2"], "at least B"),
         (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b32@rows", "--shared", "pad:2"], "multiples of 4"),
-        (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b128@rows", "--shared", "sw:2,3,3"], "tears"),
-        ([A + ".a", "--tile", "64x24", "--with", "ldmatrix.x4"], "not whole ones"),
+        (["--tile", "8x8", "--type", "f32", "--with", "ld.shared.b128@rows", "--shared", "sw:2,3,3"], "splits"),
+        ([A + ".a", "--tile", "64x24", "--with", "ldmatrix.x4"], "not a whole number of them"),
         ([A + ".a", "--tile", "64x64", "--type", "f32", "--with", "ldmatrix.x4"], "elements of 16 bits"),
-        ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b64"], "do not lie side by side"),
-        ([A + ".b", "--tile", "64x64", "--global", "row", "--with", "ld.shared.b32"], "do not lie side by side"),
+        ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b64"], "are not adjacent"),
+        ([A + ".b", "--tile", "64x64", "--global", "row", "--with", "ld.shared.b32"], "are not adjacent"),
         ([A + ".d", "--tile", "64x64", "--with", "stmatrix.x4"], "not an 8 x 8 matrix"),
-        ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b8"], "not part of"),
+        ([A + ".a", "--tile", "64x64", "--with", "ld.shared.b8"], "which do not divide"),
         ([A + ".b", "--tile", "16x8", "--global", "col", "--with", "ldmatrix.x4"], "2 matrices"),
         (
             ["m16n8k32.row.col.s32.s8.s8.s32.a", "--tile", "64x64", "--global", "col", "--with", "ldmatrix.x4.trans"],
@@ -361,3 +364,13 @@ def test_accesses_are_taken_however_they_are_given():
     assert after["wavefronts"] == [64, 512]
     with pytest.raises(UsageError, match="unknown access"):
         access("nothing")
+
+
+@pytest.mark.parametrize("name", ["wgmma", "wgmma.mma_async", "TMA", "cp.async.bulk", "tcgen05.mma"])
+def test_of_what_is_not_measured_the_command_says_what_to_ask_instead(name):
+    done = CliRunner().invoke(main, ["banks", "--tile", "64x64", "--type", "f16", "--with", name])
+    assert done.exit_code == 2
+    assert f"how '{name}' meets in banks is not measured" in done.output
+    for other in ("st.shared.b128@rows", "stmatrix.x4", "ldmatrix.x4"):
+        assert f"--with {other}" in done.output
+        assert CliRunner().invoke(main, ["banks", "--tile", "64x64", "--type", "f16", "--with", other]).exit_code == 0

@@ -179,7 +179,7 @@ def test_a_number_to_fill_with_has_its_type(fill, text):
         (S32, "-inf", "is not of type s32"),
         (S32, "1e30", "is not of type s32"),
         (S32, "0.5", "is not of type s32"),
-        (D, "row * 0.5", "no whole number"),
+        (D, "row * 0.5", "not a whole number"),
         (D, "row + 1e30", "a number above"),
         (D, "row + inf", "a number above"),
         ("mma.m16n8k16.row.col.f16.f16.f16.f16.d", "1e30", "out of the range of f16, up to 65504"),
@@ -203,7 +203,7 @@ def test_a_fill_that_elements_cannot_be(name, fill, words):
         ("1e30", "'1e30' is a number, not a condition"),
         ("-inf", "is a number, not a condition"),
         ("row < 1e30", "a number above 1048576"),
-        ("row < 0.5", "no whole number"),
+        ("row < 0.5", "not a whole number"),
         ("row < inf", "a number above"),
     ],
 )
@@ -223,7 +223,7 @@ def test_arguments_stand_in_the_order_of_first_use():
 def test_two_functions_of_one_name_that_differ_are_refused():
     a, b = (convert(load(D), load(f"mma.m16n8k16.row.col.f32.{t}.{t}.f32.a"), name="f") for t in ("f16", "bf16"))
     assert header([a, a]).count("inline void f(") == 2
-    with pytest.raises(UsageError, match="two functions are"):
+    with pytest.raises(UsageError, match="two functions have the signature"):
         header([a, b])
 
 

@@ -42,7 +42,7 @@ def test_an_erratum_is_shown_as_a_difference_with_its_explanation():
     verdict = by_reference(fragment, measured(name))["PTX ISA"]
     assert verdict.verdict == DIFFERS
     assert "24576 of 32768 triples" in verdict.detail
-    assert "measured D lane 0 i 2 = D[8, 0] gains A lane 0 i 32 = A[8, 32]" in verdict.detail
+    assert "measured D lane 0 i 2 = D[8, 0] accumulates A lane 0 i 32 = A[8, 32]" in verdict.detail
     assert "0x1F" in verdict.erratum
     assert not verdict.unexplained
 
@@ -88,7 +88,7 @@ def test_wmma_accumulators_against_the_register_mapping():
     saved = measured(fragment.experiment)
     verdict = by_reference(fragment, saved)["register-mapping"]
     assert verdict.verdict == NOT_COVERED
-    assert "states this very layout for sm_75, sm_80" in verdict.detail
+    assert "states this layout for sm_75, sm_80" in verdict.detail
     ampere = Measurement(saved.experiment, "sm_80", "live", "measured", saved.provenance, saved.tables)
     assert by_reference(fragment, ampere)["register-mapping"].verdict == CONFIRMED
     volta = Measurement(saved.experiment, "sm_70", "live", "measured", saved.provenance, saved.tables)
@@ -128,7 +128,7 @@ def test_csv_round_trip(tmp_path):
         ("lane,i,row,col\n0,0,0\n", "line 2: 3 values"),
         ("lane,i,row,col\n0,0,0,x\n", "line 2: .*whole numbers"),
         ("lane,i,row,col\n0,0,0,-1\n", "line 2: a value is outside"),
-        ("lane,i,row,col\n0,0,0,0\n\n0,0,1,0\n", "line 4: lane 0 i 0 is stated a second time"),
+        ("lane,i,row,col\n0,0,0,0\n\n0,0,1,0\n", "line 4: lane 0 i 0 is given twice"),
         ("lane,i,row,col\n99999999,0,0,0\n", "outside"),
         ("{}", "columns"),
     ],

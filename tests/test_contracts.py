@@ -151,7 +151,7 @@ def test_operands_in_shared_memory_are_known_everywhere():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--fill", "cp.async"), "cp.async goes from global to shared memory only"),
+        (("--fill", "cp.async"), "cp.async copies only from global to shared memory"),
         (("--fill", "tma", "--shared", "pad:16"), "tma: "),
         (("--fill", "tma", "--ld", "35"), "140 bytes"),
     ],

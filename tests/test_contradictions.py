@@ -62,7 +62,7 @@ def test_a_disassembler_that_lies_once_publishes_nothing_wrong(tmp_path, name, n
     assert right(tmp_path / "r", name)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [

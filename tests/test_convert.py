@@ -162,7 +162,9 @@ def test_the_command_prints_code_and_costs():
     done = CliRunner().invoke(main, ["convert", D, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32.a"])
     assert done.exit_code == 0, done.output
     assert "lanes exchanged within a quad" in done.stderr
-    assert "a lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no scheme of 32-bit words has fewer shuffles" in done.stderr
+    assert (
+        "per lane: 4 shuffle, 8 cvt, 8 prmt, 12 select; no exchange of 32-bit words needs fewer shuffles" in done.stderr
+    )
     assert len(re.findall("__shfl_sync", done.stdout)) == 4
     data = json.loads(CliRunner().invoke(main, ["convert", D, D.replace(".d", ".a"), "--json"]).stdout)
     assert (data["summary"], data["from"]["tiles"], data["to"]["tiles"]) == (RENAMED, 2, 1)
@@ -212,8 +214,8 @@ def test_an_order_of_k_spares_all_exchange(source, target, costs):
     ("source", "target", "words"),
     [
         (D, f"{E4M3}.c", "has no k"),
-        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "no order of k spares"),
-        ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "no order of k spares"),
+        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.b", "no order of k avoids"),
+        ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "no order of k avoids"),
     ],
 )
 def test_orders_of_k_that_do_not_exist(source, target, words):

@@ -1,6 +1,7 @@
 """Costs: a machine whose clock follows a model is read back; loops are proved by their machine code."""
 
 import fnmatch
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -19,11 +20,11 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
-from tcprobe.probes.cost_warpgroups import COPIES, flown
+from tcprobe.probes.cost_warpgroups import COPIES, loops_of
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
-from tcprobe.references.cost import rows, stated
+from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.conclude import conclude
 from tcprobe.sass.loops import timed
 from tcprobe.store import findings, kinds
@@ -70,7 +71,7 @@ def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
 def test_a_round_has_few_copies_where_compilers_take_long():
     """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
     for row in inventory.executed_by(WARPGROUP):
-        for one in flown(row) if row.described else ():
+        for one in loops_of(row) if row.described else ():
             assert one.copies == COPIES or row.shape.n >= 96
             assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 
@@ -143,7 +144,7 @@ def test_the_clock_under_full_load_is_read_back(codes):
     assert [(c.data, c.mhz, c.cycles) for c in body.clocks] == [("zeros", 1250, 1.5), ("random", 1250, 1.5)]
     assert body.opcodes == {"HMMA.16816.F32": 1}
     cost = InstructionCost(f"{FULL_LOAD}.{MMA}", "sm_90", body, "")
-    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles an SM" in "".join(said(cost))
+    assert "all SMs at work, random: 1250 MHz, one every 1.5 cycles per SM" in "".join(said(cost))
     assert cost.to_json()["clocks"][0] == {"data": "zeros", "mhz": 1250.0, "cycles": 1.5}
 
 
@@ -211,7 +212,7 @@ def test_a_sound_body_is_taken(body):
 
 def test_a_number_beyond_the_peak_is_none(codes):
     made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes)
-    with pytest.raises(DataError, match="beyond the 2048"):
+    with pytest.raises(DataError, match="more than the 2048"):
         kinds.check(finding(made))
 
 
@@ -256,14 +257,14 @@ def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
 def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
     experiment = dialogues("cost")[MMA]
     bench = Clock(core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes(experiment.kernels()))
-    with pytest.raises(ProbeError, match="beyond the 2048"):
+    with pytest.raises(ProbeError, match="more than the 2048"):
         conclude(experiment, experiment.measure(bench), Context(HOPPER, lambda _: None), "live", ORIGIN)
 
 
 def test_references_stand_beside_what_is_measured(body):
     pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
     assert pairs["arXiv 2402.13499, table VII"].agrees
-    assert {row.arch for row in stated(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
+    assert {row.arch for row in rows_about(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
     known = dialogues("cost")
     assert not [r.forms for r in rows() if r.number and not any(fnmatch.fnmatchcase(id_, r.forms) for id_ in known)]
 
@@ -289,13 +290,33 @@ def test_clocks_under_load_are_asked_for_by_their_name():
     assert CliRunner().invoke(main, ["cost", f"{FULL_LOAD}*", "--json"]).output.count(f'"{FULL_LOAD}.') == 8
 
 
+@pytest.mark.parametrize(
+    ("spoken", "ids"),
+    [
+        ("m16n8k16 bf16", ["mma.m16n8k16.row.col.f32.bf16.bf16.f32"]),
+        ("mma.sync m16n8k16 bf16 h100", ["mma.m16n8k16.row.col.f32.bf16.bf16.f32"]),
+        ("ldmatrix x4", ["ldmatrix.m8n8.x4.shared.b16", "ldmatrix.m8n8.x4.trans.shared.b16"]),
+        ("wgmma m64n256k16 bf16", ["wgmma.mma_async.m64n256k16.f32.bf16.bf16"]),
+        ("ld.shared 128", ["ld.shared.b128"]),
+        ("cp.async 16", ["cp.async.ca.16", "cp.async.cg.16"]),
+        ("tma 2d", [f"cp.async.bulk.tensor.2d.{to}" for to in ("global.shared", "shared.global")]),
+        ("movm", ["movmatrix.m8n8.trans.b16"]),
+    ],
+)
+def test_words_mean_one_instruction_quoted_or_not(spoken, ids):
+    for arguments in (spoken.split(), [spoken]):
+        done = CliRunner().invoke(main, ["cost", *arguments, "--json"])
+        assert sorted(json.loads(line)["id"] for line in done.output.splitlines()) == sorted(ids)
+
+
 def test_what_is_not_there_is_said():
     for call, words in (
-        (("cost",), "name an INSTRUCTION"),
-        (("cost", "nothing"), "no cost of 'nothing'"),
+        (("cost",), "give an INSTRUCTION"),
+        (("cost", "nothing"), "no cost loop for 'nothing'"),
+        (("cost", "wgmma", "m64n8k16", "bf16"), "no cost of 'wgmma m64n8k16 bf16'"),
         (("cost", MMA, "--with", "shfl"), "was not timed with 'shfl'"),
         (("cost", MMA, "--arch", "sm_70"), "on sm_70"),
-        (("cost", "--table", "--with", "x"), "--with goes with"),
+        (("cost", "--table", "--with", "x"), "--with needs"),
     ):
         done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
         assert done.exit_code == 2

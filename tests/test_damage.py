@@ -24,14 +24,14 @@ def reader(name):
 
 @needs_tools
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_refused_or_found_out(kind):
+def test_damage_is_refused_or_found_out(kind, sample):
     """A sample of one arch."""
     counts = Counter()
-    for seed in range(40):
+    for seed in sample(range(40), 4):
         outcome, wrong = tried(reader("sm_80"), kind, seed)
         assert not wrong, (kind, seed, wrong)
         counts[outcome] += 1
-    assert counts["refused"] > 10
+    assert counts["refused"] * 4 > counts.total()
 
 
 def timed(name, kind, seed):

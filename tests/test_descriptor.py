@@ -135,7 +135,7 @@ def test_the_formula_of_a_tile_says_every_byte(kind, major, swizzle):
         ((128, 64, "f64", "k", 128), "takes no A or B of 'f64'"),
         ((96, 64, "bf16", "k", 128), "not a multiple of the 64"),
         ((4096, 1024, "bf16", "k", 128), "of shared memory"),
-        ((8, 64, "bf16", "mn", 128), "take `swizzle` none"),
+        ((8, 64, "bf16", "mn", 128), "use `swizzle` none"),
     ],
 )
 def test_impossible_tiles_say_why(arguments, words):

@@ -41,7 +41,7 @@ def lane_bits(first, second):
 
 
 CASES = [
-    ({"cell": lambda r, c: (c, r)}, ["transposed: what it calls row is the column, and the other way round"]),
+    ({"cell": lambda r, c: (c, r)}, ["transposed: row and column are swapped"]),
     ({"cell": lambda r, c: (r + 1, c + 1)}, ["rows and columns counted from 1"]),
     ({"cell": lambda r, c: (r, c + 1)}, ["columns counted from 1"]),
     ({"slot": lambda lane, i: (lane + 1, i)}, ["lanes counted from 1"]),
@@ -51,7 +51,7 @@ CASES = [
     ({"slot": lambda lane, i: (lane ^ 5, i)}, ["lanes XORed with 5"]),
     (
         {"cell": lambda r, c: (c + 1, r + 1)},
-        ["transposed: what it calls row is the column, and the other way round; rows and columns counted from 1"],
+        ["transposed: row and column are swapped; rows and columns counted from 1"],
     ),
 ]
 
@@ -76,7 +76,7 @@ def test_registers(order, words):
 
 def test_halves_of_registers_and_both_at_once():
     stated = changed(A.table, slot=lambda lane, i: (lane, i ^ 1))
-    assert "the other way round" in diagnose(stated, A.fragment, A.table)[0]
+    assert "in reverse order" in diagnose(stated, A.fragment, A.table)[0]
     both = changed(A.table, slot=lambda lane, i: lane_bits(0, 1)(lane, i ^ 4))
     assert diagnose(both, A.fragment, A.table) == [
         "lane bits 0 and 1 exchanged",

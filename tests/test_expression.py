@@ -101,14 +101,14 @@ def test_any_text_is_computed_or_refused(text):
         ("1 << 63", 3, "62 bits"),
         ("1 << lane * 99999999", 3, "62 bits"),
         ("0x7fffffff * 0x7fffffff * 9", 25, "62 bits"),
-        ("__import__('os')", 12, "belongs to no expression"),
+        ("__import__('os')", 12, "is not allowed in an expression"),
         ("lanes", 1, "'lanes'"),
-        ("lane.bit_length()", 5, "belongs to no expression"),
+        ("lane.bit_length()", 5, "is not allowed in an expression"),
         ("lane ** 2", 7, "'*'"),
         ("1" * 100, 1, "100 digits"),
         ("(" * (DEEPEST + 2) + "1" + ")" * (DEEPEST + 2), DEEPEST + 2, "inside each other"),
         ("~" * 600 + "1", DEEPEST + 2, "inside each other"),
-        ("lane + ²", 8, "belongs to no expression"),
+        ("lane + ²", 8, "is not allowed in an expression"),
     ],
 )
 def test_refusals_name_the_column_and_the_reason(text, column, words):

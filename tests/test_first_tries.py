@@ -1,4 +1,4 @@
-"""What a new user types first: 25 tasks, a command each; the examples of every help; the page of commands."""
+"""What a new user types first: tasks, a command each; the examples of every help; the page of commands."""
 
 import csv
 import importlib.util
@@ -19,7 +19,7 @@ from tcprobe.cli import examples, main
 from tcprobe.cli.shell import HEADINGS
 
 ROOT = Path(__file__).parent.parent
-NEEDED = 24  # of the tries
+FAILED = 1  # of the tries, at most
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
 COLUMNS = 80
 CODE = (
@@ -46,13 +46,13 @@ def said(words):
 
 def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len(TRIES) == 25
+    assert len(TRIES) >= 25
     failed = {}
     for one in TRIES:
         done = said(one["command"])
         if done.exit_code or one["answer"] not in done.output:
             failed[one["task"]] = (one["command"], done.exit_code, done.output[:300])
-    assert len(TRIES) - len(failed) >= NEEDED, failed
+    assert len(failed) <= FAILED, failed
 
 
 def made(folder):
@@ -77,6 +77,26 @@ EXAMPLES = [
     for words in both
 ]
 NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("descriptor wgmma m64n128k16 bf16", "a tile needs --tile LINESxK and --type or --instruction."),
+        ("numerics wgmma m64n128k32 e4m3", "  tcprobe numerics wgmma.mma_async.m64n128k32.f32.e4m3.e4m3"),
+        ("kernel gemm --arch rtx4090 --type fp8", "type fp8 is e4m3 or e5m2: choose one."),
+        ("banks --address 'threadIdx.x * 128' --with ld.shared.b32", "the one variable is lane, 0 to 31."),
+        ("banks ldmatrix.x4 --tile 64x64 --type f16 --swizzle 'Swizzle<3,3,3>'", "<3,3,3> of elements is sw:3,4,3."),
+        ("banks ldmatrix.x4 --tile 64x64 --type f16 --swizzle 'Swizzle<3,2,3>'", "M must be at least 4 here."),
+        ("cost HMMA.16816.F32.BF16 --arch a100", "; it is on sm_90."),
+        ("where m16n8k16 f16 A 3 9", "Give numbers with --row and --col, or with --lane and --i."),
+    ],
+)
+def test_a_first_try_that_fails_says_what_to_type(command, words):
+    done = said(command)
+    assert (done.exit_code, words in " ".join(done.stderr.split("\n")) or words in done.stderr) == (2, True), (
+        done.stderr
+    )
 
 
 @pytest.mark.full
@@ -183,6 +203,9 @@ def test_completion_is_made_and_documented(shell):
     [
         ("shwo m16n8k16 bf16 f32 a --lanes", "  tcprobe show m16n8k16 bf16 f32 a --lanes"),
         ("show m16n8k16 bf16 f23 a --lanes", "  tcprobe show mma.m16n8k16.row.col.f32.bf16.bf16.f32.a --lanes"),
+        ("swizzle appl 3,4,3 1024", "  tcprobe swizzle apply 3,4,3 1024"),
+        ("swizzle propose", "  tcprobe banks --help"),
+        ("kernel attention", "  tcprobe kernel --help"),
     ],
 )
 def test_a_typo_gets_a_line_to_paste(typed, line):
@@ -193,4 +216,4 @@ def test_a_typo_gets_a_line_to_paste(typed, line):
 
 def test_a_command_like_no_other_is_only_refused():
     done = said("frobnicate")
-    assert (done.exit_code, "No such command" in done.stderr, "Did you mean" in done.stderr) == (2, True, False)
+    assert (done.exit_code, "there is no command" in done.stderr, "Did you mean" in done.stderr) == (2, True, False)

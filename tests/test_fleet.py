@@ -247,7 +247,7 @@ def test_a_lying_machine_is_asked_no_more_and_what_it_did_is_done_again(tmp_path
     outcomes, _ = Fleet(crew, Request((MMA,), method="live"), [""], said.append, 1.0).run(Results(tmp_path / "ours"))
     assert {outcome.machine for outcome in outcomes} == {"honest"}
     assert (len(liar.asked), len(honest.asked)) == (2, 3)
-    assert any("liar: " in line and "It is asked for nothing more." in line for line in said)
+    assert any("liar: " in line and "It gets no more jobs." in line for line in said)
     assert tree(tmp_path / "ours") == single(tmp_path, *(measured(MMA, name) for name in GPUS))
 
 
@@ -268,7 +268,7 @@ def test_an_offer_that_is_none_is_refused(tmp_path, bad):
 
 
 def test_no_machine_at_all(tmp_path):
-    with pytest.raises(EnvironmentUnfitError, match="there is none"):
+    with pytest.raises(EnvironmentUnfitError, match="the fleet is empty"):
         fleet(tmp_path)
 
 
@@ -291,9 +291,9 @@ def tcprobe(*words, code=0):
 
 @pytest.mark.parametrize("option", [("--device", "1"), ("--stages",), ("--report", "r")])
 def test_options_of_one_machine_are_refused(option):
-    assert f"{option[0]} is of one machine" in tcprobe("run", "--scheduler", "tcp://h:1", *option, code=2).stderr
+    assert f"{option[0]} is for one machine" in tcprobe("run", "--scheduler", "tcp://h:1", *option, code=2).stderr
 
 
 @pytest.mark.parametrize("address", ["h:1", "http://h:1", "tcp://h", "tcp://a b:1"])
 def test_what_is_no_address_is_refused(address):
-    assert "no address of a Dask scheduler" in tcprobe("run", "--scheduler", address, code=2).stderr
+    assert "not the address of a Dask scheduler" in tcprobe("run", "--scheduler", address, code=2).stderr

@@ -92,7 +92,7 @@ BAD = [
     (HEAD + "0,0,18446744073709551616,0\n", "outside"),
     (HEAD + "0,0,0\n", "line 2: 3 values, expected 4"),
     (HEAD + "0,0,0,0,\n", "line 2: 5 values"),
-    (HEAD + LINE + "\n" + LINE, "line 3: lane 0 i 0 is stated a second time"),
+    (HEAD + LINE + "\n" + LINE, "line 3: lane 0 i 0 is given twice"),
     (HEAD + "0;0;0;0\n", "line 2: 1 values"),
     (HEAD + "0\t0\t0\t0\n", "line 2: 1 values"),
     (HEAD + '0,0,0,"0\n', "line 2: not CSV|line 3: not CSV"),

@@ -216,10 +216,10 @@ def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (GemmOptions("sm_80", "f16", cluster=2), "the kernel of sm_90 alone"),
+        (GemmOptions("sm_80", "f16", cluster=2), "only the kernel of sm_90 has clusters"),
         (GemmOptions("sm_90", "f16", cluster=3), "1 or 2 blocks"),
-        (GemmOptions("sm_90", "tf32", (128, 24, 32), cluster=2), "take a multiple of 16"),
-        (GemmOptions("sm_90", "f16", (128, 64, 64), b="row", cluster=2), "take a multiple of 128"),
+        (GemmOptions("sm_90", "tf32", (128, 24, 32), cluster=2), "use a multiple of 16"),
+        (GemmOptions("sm_90", "f16", (128, 64, 64), b="row", cluster=2), "use a multiple of 128"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused(options, words):
@@ -231,7 +231,7 @@ REFUSED = {
     ("sm_70", "s8"): "sm_75 is the first that multiplies s8",
     ("sm_61", "f16"): "sm_70 is the first",
     ("sm_86", "e4m3"): "sm_89 is the first that multiplies e4m3",
-    ("sm_80", "f64"): "there are kernels of f16",
+    ("sm_80", "f64"): "kernels exist for f16",
     ("sm_86", "f16", (128, 128, 64), None, 4): "`stages` 3 fits",
     ("sm_80", "f16", (256, 128, 64)): "256 of accumulators, 96 of fragments",
     ("sm_90", "f16", (96, 128, 64)): "64, 128",
@@ -259,7 +259,7 @@ def test_the_warps_that_a_refusal_names_do(target, tile):
     named = re.search(r"try `warps` (\d+)x(\d+)", str(refused.value))
     if named:
         gemm(GemmOptions(target, "f16", tile, (int(named[1]), int(named[2]))))
-    assert named or re.search("take a smaller `tile`|`stages` 2 fits", str(refused.value))
+    assert named or re.search("use a smaller `tile`|`stages` 2 fits", str(refused.value))
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])

@@ -95,7 +95,7 @@ def test_another_compiler_measures_all_of_it_again(kind, whole, tmp_path):
 LOST = [
     ("die", "ended by signal 11", 30),
     ("fault", "illegal memory access", 30),
-    ("hang", "no word for 3 s", 3),
+    ("hang", "no answer for 3 s", 3),
     ("bug", "nobody expects this", 30),
 ]
 
@@ -301,7 +301,7 @@ def patterns(folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("mma.*",), "mma.*: no subject of banks; one is ld.shared.b8"),
+        (("mma.*",), "mma.*: not a subject of banks; one is ld.shared.b8"),
         (("--method", "sass"), "measured on a GPU"),
         (("--arch", "sm_80"), "no visible GPU of arch sm_80"),
         (("--device", "7"), "no visible GPU number 7"),

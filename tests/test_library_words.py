@@ -63,10 +63,10 @@ def test_every_topic_has_its_hint():
         (["banks", "--tile", "3", "--with", "ldmatrix.x4", "--type", "f16"], "--tile '3' is not ROWSxCOLS"),
         (["banks", "--tile", "64x64", "--with", "ld.shared.b32@x", "--type", "f16"], "--with 'ld.shared.b32@x'"),
         (["swizzle", "table", "SWIZZLE_128B", "--extent", "8,8", "--stride", "3"], "--stride 3: SWIZZLE_128B"),
-        (["kernel", "gemm", "--arch", "sm_90", "--type", "f16", "--cluster", "3"], "--cluster 3: 1 or 2 blocks"),
-        (["descriptor", "--idesc", "--kind", "f16"], "say --d-type, f16 or f32"),
+        (["kernel", "gemm", "--arch", "sm_90", "--type", "f16", "--cluster", "3"], "--cluster 3: use 1 or 2 blocks"),
+        (["descriptor", "--idesc", "--kind", "f16"], "give --d-type, f16 or f32"),
         (["tensormap", "--type", "f16"], "give --tile, which may take several boxes, or --box"),
-        (["trace", "mma.m8n8k4.row.col.f32.f16.f16.f32", "--row", "0", "--col", "0"], "say which with --product"),
+        (["trace", "mma.m8n8k4.row.col.f32.f16.f16.f32", "--row", "0", "--col", "0"], "choose one with --product"),
     ],
 )
 def test_the_command_line_names_options(words, said):

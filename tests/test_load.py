@@ -114,10 +114,10 @@ def test_a_warpgroup_s_sectors_are_those_of_its_four_warps():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([F16 + ".a", "--ld", "8"], "from 16 elements on"),
-        (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--global", "row"], "not whole bytes"),
+        ([F16 + ".a", "--ld", "8"], "at least 16 elements"),
+        (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--global", "row"], "do not fill whole bytes"),
         (["ldmatrix.m8n8.x1.shared.b16.address"], "address, not a matrix"),
-        ([F16 + ".a", "--code", "--json"], "does not go with"),
+        ([F16 + ".a", "--code", "--json"], "cannot be combined with"),
     ],
 )
 def test_refusals(arguments, words):

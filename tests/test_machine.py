@@ -140,11 +140,11 @@ def test_iadd(a, b):
         ("LOP3.LUT R4, R2, ~R3, RZ, 0xc0, !PT", "with a sign"),
         ("IMAD.IADD R4, R2, 0x3, R3", "not a sum"),
         ("IADD3 R4, P0, R2, R3", "these operands"),
-        ("UMOV R4, 0x1", "R4 does not go with UMOV"),
-        ("UMOV UR4, R2", "R2 does not go with UMOV"),
-        ("MOV UR4, R2", "UR4 does not go with MOV"),
-        ("LDCU.64 R4, c[0x0][0x160]", "R4 does not go with LDCU.64"),
-        ("@P0 UMOV UR4, 0x1", "P0 does not go with UMOV"),
+        ("UMOV R4, 0x1", "R4 does not fit UMOV"),
+        ("UMOV UR4, R2", "R2 does not fit UMOV"),
+        ("MOV UR4, R2", "UR4 does not fit MOV"),
+        ("LDCU.64 R4, c[0x0][0x160]", "R4 does not fit LDCU.64"),
+        ("@P0 UMOV UR4, 0x1", "P0 does not fit UMOV"),
     ],
 )
 def test_a_sign_or_register_that_an_instruction_cannot_have_is_refused(text, words):

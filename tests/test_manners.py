@@ -50,7 +50,7 @@ def test_trace_takes_ranges():
 
 def test_emit_leaves_out_what_an_arch_lacks_and_says_so():
     done = tcprobe("emit", "wmma.m16n16k16.*", "--to", "json", "--arch", "v100")
-    assert "left out, v100 has no table of them: wmma.m16n16k16.a.row.bf16" in done.stderr
+    assert "left out, because v100 has no table for them: wmma.m16n16k16.a.row.bf16" in done.stderr
     here = select("wmma.m16n16k16.*", device=arch("sm_70"))
     assert {f.id for f in here} == set(re.findall(r'"id": "(.*?)"', done.stdout))
     assert (
@@ -99,6 +99,7 @@ def test_colours_of_pictures_are_what_every_viewer_reads():
     assert all(re.fullmatch("none|inherit|#([0-9a-f]{3}|[0-9a-f]{6})", fill) for fill in fills), fills
 
 
+@pytest.mark.full
 @needs_tools
 def test_a_second_run_keeps_what_follows_too(tmp_path):
     first = json.loads(tcprobe("run", "--arch", "sm_75", "--results", tmp_path, "--method", "sass", "--json").stdout)

@@ -159,7 +159,7 @@ def test_all_selectors_stand_side_by_side_or_one_is_asked_for():
     shown = runner.invoke(main, ["show", e.id, "--json"]).stdout.splitlines()
     assert json.loads(emit.emit("json", [cell(e, "sm_90", RESULTS)])) == [json.loads(line) for line in shown]
     for name in ("csv", "ptx", "cute"):
-        with pytest.raises(UsageError, match="4 selectors: say which with `selector`"):
+        with pytest.raises(UsageError, match="4 selectors: choose one with `selector`"):
             emit.emit(name, [cell(e, "sm_90", RESULTS)])
     text = runner.invoke(main, ["emit", e.id, "--to", "cuda", "--arch", "sm_90", "--selector", "3"]).stdout
     assert "_e_selector3 :" in text
@@ -208,7 +208,7 @@ def test_a_csv_of_metadata_is_read_back(tmp_path):
     assert f"{one.fragment.id}, selector 3, on" in done.output
     other = CliRunner().invoke(main, [*words[:-1], "1"])
     assert other.exit_code == 1, other.output
-    assert "goes with FILE.csv" in CliRunner().invoke(main, ["compare", "--selector", "1"]).output
+    assert "needs FILE.csv" in CliRunner().invoke(main, ["compare", "--selector", "1"]).output
 
 
 def test_cute_writes_metadata_that_every_lane_holds():

@@ -133,7 +133,7 @@ def test_a_csv_of_ldmatrix_is_compared_by_slots(root, tmp_path):
         (["convert", "ldmatrix.m8n8.x4.shared.b16.address", "mma.m16n8k8.row.col.f32.f16.f16.f32.a"], "not a multiply"),
         (["convert", "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "stmatrix.m8n8.x4.shared.b16.a"], "is not a multiply"),
         (["verify", "movmatrix.*"], "movmatrix.m8n8.trans.b16 is not a multiply"),
-        (["emit", "ldmatrix.m8n8.x4.shared.b16.address", "--to", "csv"], "csv has no words for the address"),
+        (["emit", "ldmatrix.m8n8.x4.shared.b16.address", "--to", "csv"], "csv cannot express the address"),
         (["emit", "movmatrix.m8n8.trans.b16", "--to", "tinygrad", "--arch", "sm_90"], "is not a multiply"),
         (["where", "ldmatrix.m8n8.x2.shared.b16.address", "--row", "16"], "row 16 is outside 0 to 15"),
         (["show", "ldmatrix.m16n16.x1.trans.shared.b8.d", "--arch", "sm_90"], "no table of"),

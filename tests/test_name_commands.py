@@ -19,7 +19,10 @@ def tcprobe(*arguments, code=0):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("shfl.sync.bfly.b32", "exchanges between lanes) is PTX's, but holds no matrix. See `tcprobe convert`"),
+        (
+            "shfl.sync.bfly.b32",
+            "exchanges between lanes) is a PTX instruction, but holds no matrix. See `tcprobe convert`",
+        ),
         ("cp.async.bulk", "--fill tma"),
         ("tcgen05.alloc", "synchronisation and resources"),
     ],
@@ -30,13 +33,13 @@ def test_what_ptx_has_beside_is_named(name, words):
 
 def test_what_is_said_of_names_that_mean_nothing():
     for name, words in {
-        "mma m16n8k64 e4m3 a": "Say sparse for mma.sp.m16n8k64.row.col.f32.e4m3.e4m3.f32.a",
+        "mma m16n8k64 e4m3 a": "Add sparse for mma.sp.m16n8k64.row.col.f32.e4m3.e4m3.f32.a",
         "wmma m16n16k16 foo": "Not known: 'foo'. Without foo it would mean wmma.mma.",
         "mma m16n8k16 bf16 f16": "Without f16 it would mean mma.m16n8k16.row.col.f32.bf16.bf16.f32",
         "foo": "Not known: 'foo'. See `tcprobe list`",
-        "wmma 16x16x16 row 3": "Numbers go with --row and --col",
-        "HMMA.884": "'HMMA.884' is only a part of what",
-        "HMMA.16816.F99": "no multiply is known to become 'HMMA.16816.F99'",
+        "wmma 16x16x16 row 3": "Give numbers with --row and --col",
+        "HMMA.884": "'HMMA.884' is only one of the opcodes",
+        "HMMA.16816.F99": "no known multiply compiles to 'HMMA.16816.F99'",
     }.items():
         assert words in tcprobe("where", *name.split(" "), "--lane", 0, code=2).stderr
 
@@ -79,7 +82,7 @@ def test_colour_and_width(columns, monkeypatch):
 def test_one_command_answers_what_a_person_types():
     done = tcprobe("where", *["accumulator", "wmma", "16x16x16", "f32", "--arch", "v100", "--row", "3", "--col", "9"])
     assert "[3][9]: lane 9 i 3 (register 3, bits 0..31)" in done.stdout
-    assert "means 2 fragments, all with this table on sm_70" in done.stderr
+    assert "matches 2 fragments, all with this table on sm_70" in done.stderr
     asked = ["HMMA.16816.F32", "a", "--row", 3, "--col", 9, "--json"]
     assert [h["lane"] for h in json.loads(tcprobe("where", *asked).stdout)["holders"]] == [12]
     assert (
@@ -126,7 +129,7 @@ def test_words_without_quotes_in_every_command(words, quoted):
 
 
 def test_archs_said_twice_or_where_one_is_needed():
-    assert "say the arch once" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
+    assert "give the arch once" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
     assert "one arch is needed here" in tcprobe("emit", A, "--to", "csv", "--arch", "sm_80,sm_90", code=2).stderr
 
 
@@ -140,7 +143,7 @@ def test_metadata_without_a_selector_gives_every_one():
 
 def test_what_means_several_things_gives_commands_to_paste():
     first, *commands = tcprobe("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", code=2).stderr.splitlines()
-    assert first.endswith("Say more of the name:")
+    assert first.endswith("Give more of the name:")
     assert len(commands) == 3
     for command in commands:
         assert command.endswith("--row 0 --col 0-3 --arch h100")

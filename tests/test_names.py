@@ -50,7 +50,7 @@ def test_shuffled_words_of_an_id_mean_its_table(tables, sample):
 )
 def test_a_name_of_several_answers_where_their_tables_agree(name, at, id_, tables):
     if id_ is None:
-        with pytest.raises(UsageError, match=r"means \d+ fragments with \d different tables"):
+        with pytest.raises(UsageError, match=r"matches \d+ fragments with \d different tables"):
             names.meant(name, at, tables)
         return
     found = names.meant(name, at, tables)

@@ -252,7 +252,7 @@ def test_words_and_steps(folder):
     assert shown.output.splitlines()[-1] == "D = 0x3f000000 = 0.5"
     assert "D = 0x41800000 = 16.0" in call(folder, core.MMA, "--a", ones, "--b", ones).output
     assert "exact" in call(folder, core.MMA, "--bound", "4096").output
-    assert "other bits" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
+    assert "results that differ" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_cases_of_a_file(folder, tmp_path):
         (("--a", "1"), "needs --a and --b"),
         (("--bound", "24"), "multiple of 16"),
         (("--split", "2"), "--bound"),
-        (("--bound", "16", "--a", "1"), "one at a time"),
+        (("--bound", "16", "--a", "1"), "cannot be combined"),
     ],
 )
 def test_a_mistake_in_the_call(folder, arguments, words):

@@ -78,7 +78,7 @@ def test_offsets_may_repeat_and_a_box_may_begin_anywhere(write):
         ("0 1 2\n4 5", r"\(1, 2\) is missing"),
         ("0,,2\n4,5,6", r"\(0, 1\) is missing"),
         ("row,col,offset\n0,0,0\n0,1,1\n1,0,8", r"\(1, 1\) is missing"),
-        ("row,col,offset\n0,0,0\n0,0,0", r"\(0, 0\) is there twice"),
+        ("row,col,offset\n0,0,0\n0,0,0", r"\(0, 0\) appears twice"),
         ("row,col,offset\n0,0,0\n0,1", "line 3: 2 values"),
         ("row,col,offset\n0,0,0,0", "line 2: 4 values"),
         ("row,col,offset\n0,0,-1", "line 2: '-1'"),

@@ -125,13 +125,16 @@ def test_paths_that_are_arguments_have_a_name_too():
     ("words", "said"),
     [
         (["where", A, "--row", "0", "--product", "1"], "product 1 is outside 0 to 0"),
-        (["where", A, "--lane", "0", "--product", "0"], "--product goes with --row and --col"),
+        (["where", A, "--lane", "0", "--product", "0"], "--product needs --row and --col"),
         (["trace", MULTIPLY, "--row", "0", "--col", "0", "--product", "1"], "product 1 is outside 0 to 0"),
-        (["trace", MULTIPLY, *SLOT, "--product", "0"], "--product goes with --row and --col"),
-        ([*CODES, "--device", "0"], "--device means a live GPU"),
-        (["swizzle", "draw", __file__, "--base", "0", "--bits", "8"], "--stride, --base and --arch go with the name"),
-        (["swizzle", "draw", "SWIZZLE_32B", "--extent", "8,8", "--table", "2"], "--table 2 goes with a file"),
-        (["numerics", MULTIPLY, "--header", "--json"], "--json does not go with --header"),
+        (["trace", MULTIPLY, *SLOT, "--product", "0"], "--product needs --row and --col"),
+        ([*CODES, "--device", "0"], "--device selects a live GPU"),
+        (
+            ["swizzle", "draw", __file__, "--base", "0", "--bits", "8"],
+            "--stride, --base and --arch apply to a layout's name",
+        ),
+        (["swizzle", "draw", "SWIZZLE_32B", "--extent", "8,8", "--table", "2"], "--table 2 needs a file"),
+        (["numerics", MULTIPLY, "--header", "--json"], "--json does not apply to --header"),
     ],
 )
 def test_an_option_that_would_change_nothing_is_a_mistake_in_the_call(words, said):

@@ -108,7 +108,7 @@ def test_another_compiler_s_refusal_leaves_the_table_and_is_no_failure(tmp_path,
     done = CliRunner().invoke(main, ["run", CULPRIT, "--results", str(tmp_path)])
     beside = Results(tmp_path).beside("sm_90", "emulated", CULPRIT)
     assert done.exit_code == 0, done.output
-    assert f"1 tables measured before stay; the new outcome is recorded beside them: {beside}" in done.stderr
+    assert f"1 tables measured before are kept; the new outcome is recorded beside them: {beside}" in done.stderr
     assert {k: v for k, v in files(tmp_path).items() if not k.endswith(".failed")} == before
 
 

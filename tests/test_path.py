@@ -262,7 +262,7 @@ def test_another_table_is_not_proven(monkeypatch):
 
     real = registers._column
     monkeypatch.setattr(registers, "_column", lambda found, name: real(found, name)[:, ::-1])
-    with pytest.raises(UsageError, match="would not arrive at their places"):
+    with pytest.raises(UsageError, match="would land elsewhere"):
         plan(F16 + ".a", "64x64", "row", "plain", "ldmatrix.x4")
 
 

@@ -110,7 +110,7 @@ def test_atoms(case, words):
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        (Case(F16 + ".a", "48x48", "row", "plain", "ldmatrix.x4"), "do not divide one another"),
+        (Case(F16 + ".a", "48x48", "row", "plain", "ldmatrix.x4"), "do not divide each other"),
         (Case(S8 + ".a", "32x64", "row", "pad:4", "ld.shared.b8"), "int8_t"),
         (Case("mma.m16n8k64.row.col.s32.s4.s4.s32.a", "16x64", "row", "plain", "ldmatrix.x4"), "no type here for s4"),
     ],

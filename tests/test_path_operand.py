@@ -182,8 +182,8 @@ def test_cute_names_the_atom():
 REFUSED = [
     (("pad:16",), {}, "descriptors know no padding"),
     (("sw:2,5,2",), {}, "descriptors know no padding, and of swizzles"),
-    (("SWIZZLE_128B", "ldmatrix.x4"), {}, "read by its multiply alone"),
-    (("SWIZZLE_128B",), {"fill": "tma", "ld": 65}, "no multiple of 16"),
+    (("SWIZZLE_128B", "ldmatrix.x4"), {}, "read only by its multiply"),
+    (("SWIZZLE_128B",), {"fill": "tma", "ld": 65}, "not a multiple of 16"),
     (("SWIZZLE_128B",), {"arch": "sm_100"}, "does not have it"),
     (("SWIZZLE_128B",), {"arch": "sm_80"}, "does not have it"),
     (("SWIZZLE_128B",), {"fill": "dma"}, "is not one of cp.async, tma, plain"),
@@ -209,7 +209,7 @@ def test_the_nearest_path_is_named():
     ):
         with pytest.raises(UsageError, match=re.escape(near)):
             plan(f"{BF16}.a_smem", "64x64", "row", *options, **more)
-    with pytest.raises(UsageError, match="No change of one or two options makes one"):
+    with pytest.raises(UsageError, match="No change of one or two options gives a path"):
         plan(f"{BF16}.a_smem", "32x64", "row", "plain")
     with pytest.raises(UsageError, match="`placed` SWIZZLE_64B `contiguous` col"):
         plan("wgmma.m64n64k32.f32.e4m3.e4m3.b_smem", "64x128", "row", "SWIZZLE_128B")
@@ -221,7 +221,7 @@ def test_tiles_that_no_descriptor_describes():
         (f"{BF16}.a_smem", "32x64", "row", "plain", "not whole ones"),
         (f"{E4M3}.b_smem", "64x64", "row", "SWIZZLE_64B", "k contiguous only"),
         (f"{BF16}.a_smem", "64x48", "row", "SWIZZLE_128B", "not whole rows of 128 bytes"),
-        (f"{BF16}.b_smem", "64x48", "row", "SWIZZLE_32B", "which no descriptor says"),
+        (f"{BF16}.b_smem", "64x48", "row", "SWIZZLE_32B", "which no descriptor can express"),
     ):
         with pytest.raises(UsageError, match=words):
             plan(name, size, major, placed)

@@ -51,7 +51,7 @@ REFUSED = [
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--shared", "sw:3,3,3", "--with", "ldmatrix.x4"],
-        ["tears", "--shared sw:3,4,3"],
+        ["splits", "--shared sw:3,4,3"],
     ),
     (
         [F16 + ".a", "--tile", "64x32", "--shared", "sw:3,4,3", "--fill", "tma"],
@@ -59,7 +59,7 @@ REFUSED = [
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--ld", "68", "--fill", "tma"],
-        ["no multiple of 16", "--ld 72"],
+        ["not a multiple of 16", "--ld 72"],
     ),
     (
         [F16 + ".a", "--tile", "64x64", "--shared", "pad:16", "--fill", "tma"],
@@ -71,7 +71,7 @@ REFUSED = [
     ),
     (
         [F16 + ".d", "--tile", "64x64", "--fill", "cp.async", "--with", "st.shared.b64"],
-        ["global to shared memory only", "--fill tma"],
+        ["only from global to shared memory", "--fill tma"],
     ),
     (
         [F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x4"],
@@ -79,11 +79,11 @@ REFUSED = [
     ),
     (
         [F16 + ".a", "--tile", "64x40"],
-        ["16 x 16; a tile of 64 x 40 is not whole ones"],
+        ["16 x 16; a tile of 64 x 40 is not a whole number of them"],
     ),
     (
         [F16 + ".b", "--tile", "16x8", "--global", "col", "--with", "ldmatrix.x4"],
-        ["no multiple of 4", "--with ldmatrix.x2"],
+        ["not a multiple of 4", "--with ldmatrix.x2"],
     ),
     (
         [F64 + ".a", "--tile", "16x16", "--with", "ldmatrix.x4"],
@@ -160,7 +160,7 @@ def test_the_nearest_exists(arguments):
 
 @pytest.mark.parametrize("other", [["--code", "cuda"], ["-o", "x.h"]])
 def test_json_is_not_code(other):
-    assert "does not go with" in refused(F16 + ".a", "--tile", "64x64", *other)
+    assert "cannot be combined with" in refused(F16 + ".a", "--tile", "64x64", *other)
 
 
 OPTION = st.one_of(

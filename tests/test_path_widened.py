@@ -176,8 +176,13 @@ def test_no_rule_of_banks_is_made_up():
     [
         (S8 + ".a", PathOptions("64x64", "row", kind="s4"), "sm_80", "needs sm_90a, sm_100f, sm_110f or sm_120f"),
         (S8 + ".a", PathOptions("64x64", "col", kind="s4"), "sm_90", r"no \.trans"),
-        (S8 + ".a", PathOptions("64x64", "row", kind="s8", access=X4), "sm_90", "it makes s8 in registers of s4"),
-        (S8 + ".a", PathOptions("64x64", "row", "sw:3,2,3", kind="s4"), "sm_90", "tears the 8 bytes"),
+        (
+            S8 + ".a",
+            PathOptions("64x64", "row", kind="s8", access=X4),
+            "sm_90",
+            "it turns s4 in memory into s8 in registers",
+        ),
+        (S8 + ".a", PathOptions("64x64", "row", "sw:3,2,3", kind="s4"), "sm_90", "splits the 8 bytes"),
         (S8 + ".a", PathOptions("64x64", "row", "pad:4", kind="s4"), "sm_90", "multiples of 8 bytes"),
         (S8 + ".a", PathOptions("64x64", "row", access="ld.shared.b32", kind="s4"), "sm_90", "the elements are s8"),
         (S8 + ".d", PathOptions("64x64", "row", kind="s4"), "sm_90", "the elements are s32"),

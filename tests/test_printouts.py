@@ -135,7 +135,7 @@ def _swap(lines, old, new):
 LIES = {
     "missing": (lambda lines: lines[:-2], r"\(0, 28\) is missing, and 127 more are"),
     "missing cell": (lambda lines: _swap(lines, "|(8..15, 9)", ""), r"line 8: 56 offsets"),
-    "twice": (lambda lines: _swap(lines, "(8..15, 9)", "(0..7, 9)"), r"\(0, 9\) is there twice"),
+    "twice": (lambda lines: _swap(lines, "(8..15, 9)", "(0..7, 9)"), r"\(0, 9\) appears twice"),
     "outside": (lambda lines: _swap(lines, "(8..15, 9)", "(8..15, 32)"), r"\(8, 32\) is outside"),
     "beyond": (lambda lines: _swap(lines, "(24..31, 9)", "(25..32, 9)"), r"\(32, 9\) is outside"),
     "short range": (lambda lines: _swap(lines, "(8..15, 9)", "(8..14, 9)"), r"line 8: a cell of 7 elements"),

@@ -27,7 +27,7 @@ def test_a_run_without_a_gpu_says_so(monkeypatch):
 @pytest.mark.parametrize(
     ("target", "there", "words"),
     [
-        ("sm_90", "sm_80", "runs on sm_90 alone: take `arch` sm_80"),
+        ("sm_90", "sm_80", "runs on sm_90 only: use `arch` sm_80"),
         ("sm_89", "sm_86", "older than sm_89"),
     ],
 )
@@ -49,8 +49,8 @@ OUTCOME = ProductRun("A GPU", (523, 389, 331), 0, 0, (512, 512, 512), 100.0, 200
     [
         (OUTCOME, 0, "523x389x331 equal to NumPy's\n512x512x512: 100.0 TFLOP/s, cuBLAS 200.0: ratio 0.5\n"),
         (replace(OUTCOME, wrong=3, outside=2), 1, "3 elements differ from NumPy's, 2 bytes written outside D\n"),
-        (replace(OUTCOME, apart=7), 1, "ratio 0.5; 7 elements differ from its\n"),
-        (replace(OUTCOME, cublas=None, ratio=None, apart=None), 0, "cublasGemmEx has no product of f16 into f16\n"),
+        (replace(OUTCOME, apart=7), 1, "ratio 0.5; 7 elements differ from cuBLAS's\n"),
+        (replace(OUTCOME, cublas=None, ratio=None, apart=None), 0, "cublasGemmEx does not multiply f16 into f16\n"),
     ],
 )
 def test_what_a_run_says(monkeypatch, outcome, code, words):

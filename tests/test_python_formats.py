@@ -269,9 +269,9 @@ def crooked():
         ("cute-dsl", nonlinear, "not linear: 2 slots contradict: lane 1 i 1: linear"),
         ("cute-dsl", lambda: CELLS[1], "read from 8 of 32 lanes under selector 1"),
         ("numba", nonlinear, "closed form"),
-        ("tilelang", lambda: CELLS[1], "no words for the metadata"),
+        ("tilelang", lambda: CELLS[1], "cannot express the metadata"),
         ("tilelang", nonlinear, "closed form"),
-        ("tilelang", crooked, "is not linear, and no sum of // and % says that: row = "),
+        ("tilelang", crooked, "is not linear, and no sum of // and % expresses that: row = "),
         ("mosaic", nonlinear, "not linear"),
         ("mosaic", crossed, "a higher bit of i is a lower bit of the same axis"),
         ("mosaic", slanted, "bit 1 of lane moves row by 1 and col by 4"),
@@ -286,6 +286,6 @@ def test_what_cannot_be_said_is_refused_with_the_reason(name, cell, words):
 def test_tilelang_writes_xor_where_it_is_needed():
     """But no T.Fragment: its thread would have no extent."""
     cell = scrambled()
-    assert "# no T.Fragment: tilelang knows no extent" in emit.emit("tilelang", [cell])
+    assert "# no T.Fragment: tilelang finds no extent" in emit.emit("tilelang", [cell])
     function = emitted("tilelang", cell)[named(cell)]
     assert all(function(thread, i) == (row, col) for thread, i, row, col, _ in slots(cell))

@@ -114,9 +114,9 @@ CODE = 'extern "C" __global__ void k(unsigned *in, unsigned *out{more}) {{ {body
     ("body", "more", "words"),
     [
         ("out[threadIdx.x] = in[threadIdx.x] + 1;", "", "is computed, not copied"),
-        ("out[threadIdx.x] = in[threadIdx.x];", "", "a larger leading dimension would tell"),
-        ("out[31 - threadIdx.x] = in[threadIdx.x];", "", "4 bytes a lane in this order"),
-        ("out[31 - threadIdx.x] = in[64 - 2 * threadIdx.x];", "", "registers of lane after lane"),
+        ("out[threadIdx.x] = in[threadIdx.x];", "", "a larger leading dimension would"),
+        ("out[31 - threadIdx.x] = in[threadIdx.x];", "", "4 bytes per lane in this order"),
+        ("out[31 - threadIdx.x] = in[64 - 2 * threadIdx.x];", "", "registers lane by lane, which"),
         ("out[threadIdx.x] = threadIdx.x;", "", "is computed, not copied"),
         ("out[0] = in[threadIdx.x];", "", "different values to the same address"),
         ("out[threadIdx.x] = in[in[threadIdx.x]];", "", "outside the images"),

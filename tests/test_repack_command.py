@@ -51,9 +51,9 @@ def test_torch_packs_as_numpy_does(tmp_path, sample):
 @pytest.mark.parametrize(
     ("stored", "weights", "words"),
     [
-        ("s4", np.zeros((100, 8), int), "k is 100, no multiple of 128; the nearest is 128"),
+        ("s4", np.zeros((100, 8), int), "k is 100, not a multiple of 128; the nearest is 128"),
         ("s4", np.zeros((290, 8), int), "the nearest is 256"),
-        ("s4", np.zeros((128, 12), int), "n is 12, no multiple of 8; the nearest is 8"),
+        ("s4", np.zeros((128, 12), int), "n is 12, not a multiple of 8; the nearest is 8"),
         ("s4", np.full((128, 8), 8), "from -8 to 7"),
         ("u4", np.full((128, 8), -1), "from 0 to 15"),
         ("s4", np.zeros((128, 8)), "whole numbers, not float64"),
@@ -112,26 +112,26 @@ def asked(*arguments, code=0):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([f"{F16}.b", "--repack"], "say what the weights are stored as"),
+        ([f"{F16}.b", "--repack"], "needs the type of the stored weights"),
         ([f"{F16}.b", "--type", "s4"], "give --repack too"),
         ([f"{F16}.b", "--zeros"], "give --repack too"),
         ([f"{F16}.b", "--repack", "--type", "u4", "--zeros"], "a zero point comes with a scale; give --group too"),
         ([f"{F16}.b", "--repack", "--type", "e2m1", "--group", "64", "--zeros"], "s4, u4 and s8 have zero points"),
         (
             ["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "u4", "--group", "64", "--zeros"],
-            "sums of the other factor. The nearest that does: mma.m16n8k16.row.col",
+            "sums of the other factor. The nearest one that does: mma.m16n8k16.row.col",
         ),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--ld", "64"], "an order of their own"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--global", "row"], "an order of their own"),
+        ([f"{F16}.b", "--repack", "--type", "s4", "--ld", "64"], "have their own order"),
+        ([f"{F16}.b", "--repack", "--type", "s4", "--global", "row"], "have their own order"),
         ([f"{F16}.b", "--repack", "--type", "s4", "--as", "bf16"], "that does: mma.m16n8k16.row.col.f32.bf16"),
         ([f"{F16}.d", "--repack", "--type", "s4"], "result, not A or B"),
         ([f"{F16}.b", "--repack", "--type", "f16"], "known: s4, u4, s8, e4m3, e2m1"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--group", "100"], "128 does, as do 16, 32, 64, 128"),
+        ([f"{F16}.b", "--repack", "--type", "s4", "--group", "100"], "128 works, as do 16, 32, 64, 128"),
         (["mma.m16n8k64.row.col.s32.s4.s4.s32.b", "--repack", "--type", "s8"], "s8 has 8 bits, s4 only 4"),
         (["mma.m16n8k32.row.col.s32.s8.s8.s32.b", "--repack", "--type", "e4m3"], "s8 takes s4, u4, s8. The nearest"),
         (["wmma.m16n16k16.a.row.s8", "--repack", "--type", "s4", "--group", "64"], "several multiplies take"),
         (["mma.m8n8k4.row.col.f32.f16.f16.f32.b", "--repack", "--type", "s8", "--arch", "sm_70"], "holds 4 products"),
-        ([f"{F16}.b", "--repack", "--type", "s4", "--packer", "numpy", "--code"], "does not go with --packer"),
+        ([f"{F16}.b", "--repack", "--type", "s4", "--packer", "numpy", "--code"], "cannot be combined with --packer"),
     ],
 )
 def test_refusals(arguments, words):
@@ -146,14 +146,14 @@ def test_the_nearest_that_does_takes_the_same_request(given, stored, operand):
     name = names.get(given, "mma.m16n8k32.row.col.s32.s8.s8.s32")
     request = ["--repack", "--type", stored, "--group", "128", "--arch", "sm_90"]
     refused = asked(f"{name}.{operand}", *request, code=2)
-    assert "one to one" in asked(refused.partition("The nearest that does: ")[2].rstrip("."), *request)
+    assert "one to one" in asked(refused.partition("The nearest one that does: ")[2].rstrip("."), *request)
 
 
 def test_the_answer():
     text = asked(f"{F16}.b", "--repack", "--type", "s4", "--group", "128", "--arch", "sm_80")
     for words in (
         "8 k steps in one 16-byte load",
-        "9 instructions for 8 elements, 1.125 an element",
+        "9 instructions for 8 elements, 1.125 per element",
         "Marlin",
         "each group of k has its scale",
         "one to one",
@@ -167,7 +167,7 @@ def test_the_answer_with_zero_points():
     text = asked(*given)
     for words in (
         "zero points: -8 to 8, as bytes, 8 added, [k / 64][n]",
-        "1.125 an element",
+        "1.125 per element",
         "each has its zero point",
     ):
         assert words in text

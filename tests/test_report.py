@@ -105,15 +105,15 @@ def moved(to):
 LIES = {
     "a finding edited": (lambda b: document(b, "live").update(numbering="mine"), "does not match its checksum"),
     "an arch edited": (lambda b: reseal_inside(b, "live", lambda d: d.update(arch="sm_80")), "renamed or copied"),
-    "a path outside": (moved("../../sm_90/live/x.json"), "no document of a finding"),
-    "an absolute path": (moved("/tmp/x.json"), "no document of a finding"),
-    "a hidden path": (moved("sm_90/live/.x.json"), "no document of a finding"),
-    "another key": (lambda b: b.update(host="me"), "not the keys of a report"),
-    "no files": (lambda b: b.update(files=[]), "not the keys of a report"),
-    "a document that is none": (lambda b: b["files"].update({"sm_90/live/x.json": 3}), "no document of a finding"),
+    "a path outside": (moved("../../sm_90/live/x.json"), "not the document of a finding"),
+    "an absolute path": (moved("/tmp/x.json"), "not the document of a finding"),
+    "a hidden path": (moved("sm_90/live/.x.json"), "not the document of a finding"),
+    "another key": (lambda b: b.update(host="me"), "keys are not those of a report"),
+    "no files": (lambda b: b.update(files=[]), "keys are not those of a report"),
+    "a document that is none": (lambda b: b["files"].update({"sm_90/live/x.json": 3}), "not the document of a finding"),
     "another probe": (
         lambda b: reseal_inside(b, "live", lambda d: d["provenance"].update(ptx="0" * 16)),
-        "not that of the probe",
+        "differs from the probe",
     ),
     "a layout gone": (lambda b: b["files"].pop(next(n for n in b["files"] if n.startswith("layouts"))), "layout"),
 }

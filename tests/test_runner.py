@@ -62,7 +62,7 @@ CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
     ("mode", "limit", "words"),
     [
         ("die", 120, "ended by signal 11"),
-        ("hang", 8, "no word for 8 s"),
+        ("hang", 8, "no answer for 8 s"),
         ("fault", 120, "illegal memory access"),
         ("load-die", 120, "ended by signal 11"),
     ],

@@ -248,7 +248,7 @@ def tcprobe(*arguments):
     ("program", "text", "words"),
     [
         ("ptxas", "echo garbage", "prints no version"),
-        ("ptxas", "kill -9 $$", "the system gives no more memory"),
+        ("ptxas", "kill -9 $$", "the system has no more memory"),
         (
             "ptxas",
             'case "$1" in --version) echo V12.9.86;; --help) echo "\'sm_80\'";; *) echo dead >&2; exit 1;; esac',

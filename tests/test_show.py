@@ -138,7 +138,7 @@ def test_full_has_everything_and_parts_have_their_part():
     assert "127:127" in elements
     assert "127:127" not in lanes
     assert "(warp 3" not in elements
-    assert "does not go with --full" in CliRunner().invoke(main, ["show", D, "--json", "--full"]).stderr
+    assert "remove --full" in CliRunner().invoke(main, ["show", D, "--json", "--full"]).stderr
 
 
 def test_bases_say_every_slot():

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from site_pages import Page, archs_of, data_of, distinct, facts, pages
 
-from tcprobe.ask.describe import shown
+from tcprobe.ask.describe import cell_entry
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -110,6 +110,13 @@ def test_a_parser_that_closes_no_element_by_itself_reads_every_page():
         Nested(pages()[name])
 
 
+def test_no_page_shows_a_character_as_its_escape():
+    """Texts of the package's own are printable: what is not comes from files, and of the published ones from none."""
+    escape = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}")
+    shown = {name: re.sub(r"<(script|pre)\b.*?</\1>", "", text, flags=re.DOTALL) for name, text in html().items()}
+    assert {name: found[0] for name, text in shown.items() if (found := escape.search(text))} == {}
+
+
 def test_every_page_has_a_policy_and_nothing_foreign_or_inline():
     for name, text in html().items():
         assert re.findall(r'<meta http-equiv="Content-Security-Policy" content="(.*?)">', text) == [POLICY]
@@ -155,7 +162,7 @@ def test_data_is_what_show_prints_and_holds_its_page():
         found = json.loads(pages()[f"json/{name}.json"])
         assert found.pop("page") == f"f/{name}.html"
         assert f"f/{name}.html" in pages()
-        assert found == json.loads(json.dumps(shown(cell)))
+        assert found == json.loads(json.dumps(cell_entry(cell)))
 
 
 def test_all_data_has_every_id_that_list_has():

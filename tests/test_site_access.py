@@ -109,6 +109,22 @@ def test_without_the_script_tables_and_coloured_pictures_remain(browser, base):
         assert "sm_72 to sm_75" in page.locator("#found").inner_text()
 
 
+def test_on_paper_what_is_chosen_is_legible_and_both_sides_are_whole(watched, base):
+    open_(watched, base, f"m/{MMA}.html#d=3,5")
+    watched.emulate_media(media="print")
+    widths = "Array.from(document.querySelectorAll('td.on'), (td) => parseFloat(getComputedStyle(td).outlineWidth))"
+    assert max(watched.evaluate(widths)) < 2  # a line is 6 points high
+    assert "thick edge" not in watched.locator(".key").inner_text()  # registers have none on paper
+    watched.emulate_media(media="screen")
+    open_(watched, base, "compare.html")
+    until(watched, "document.querySelectorAll('td.moved').length")
+    watched.emulate_media(media="print")
+    one, other = (watched.locator(".side").nth(n).bounding_box() for n in range(2))
+    assert one["x"] == other["x"]
+    assert one["y"] + one["height"] <= other["y"]
+    assert watched.locator("#paste").is_hidden()
+
+
 def test_print_shows_all_and_no_controls(watched, base):
     open_(watched, base, f"{WMMA}?arch=sm_70")
     until(watched, "document.querySelector('.matrix td[class^=c]')")

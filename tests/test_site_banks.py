@@ -144,6 +144,9 @@ def test_the_published_address(tmp_path):
         "access=ldmatrix@up",
         "line=144&swizzle=3,4,3",
         "access=ld.shared.b32",
+        "access=wgmma",
+        "access=TMA",
+        "access=cp.async.bulk",
     ],
 )
 def test_a_wrong_address_is_refused_in_words(tmp_path, query):

@@ -243,3 +243,41 @@ def test_the_script_says_the_published_tables_in_the_browser(page, base):
         data = json.loads(pages()[re.sub("^f/(.*)html$", r"json/\1json", name)])
         flat = [cell for lane in data["table"] for cell in lane]
         assert [value[:2] for value in found] == flat
+
+
+def test_each_product_is_named(watched, base):
+    open_(watched, base, "m/mma.m8n8k4.row.col.f32.f16.f16.f32.html")
+    said = watched.locator(".composite caption").all_inner_texts()
+    sizes = ("A 8 x 4", "B 4 x 8", "D 8 x 8")
+    assert sorted(said) == sorted(f"{size}, product {n}" for size in sizes for n in range(4))
+    open_(watched, base, f"m/{MMA}.html")
+    assert sorted(watched.locator(".composite caption").all_inner_texts()) == ["A 16 x 16", "B 16 x 8", "D 16 x 8"]
+
+
+def test_the_first_page_reads_archs_and_says_what_it_does_not_know(watched, base):
+    """An arch among the words counts as one that is chosen; the link leads to what is drawn."""
+    open_(watched, base, "index.html")
+    box, link = watched.locator("#ask"), watched.locator("#live-page")
+    for text, page, arch in (
+        ("wmma m16n16k16 a row f16 sm_70", f"{WMMA}?arch=sm_70", "on sm_70"),
+        ("m16n8k16 f16 f32 a", A, "on sm_90"),
+    ):
+        box.fill(text)
+        box.press("Enter")
+        until(watched, "([id, arch]) => document.querySelector('#live-page').href.endsWith(id)", [page, arch])
+        assert watched.locator("#live-arch").inner_text() == arch
+    box.fill("nothing known")
+    box.press("Enter")
+    until(watched, "document.querySelector('#live-wrong').textContent.startsWith('Nothing in registers is called')")
+    assert link.get_attribute("href").endswith(A)
+
+
+def test_the_search_leads_to_an_element_that_is_drawn(watched, base):
+    """Of a form for every N the link names an N that has the element."""
+    open_(watched, base, "index.html")
+    watched.keyboard.press("/")
+    watched.keyboard.type("wgmma d 40,200")
+    watched.locator("#results a").first.wait_for()
+    until(watched, "document.querySelector('#results a').textContent.startsWith('thread 64, i 102')")
+    watched.locator("#results a").first.click()
+    until(watched, "document.querySelector('#readout')?.textContent.startsWith('D[40][200]: thread 64, i 102')")

@@ -76,7 +76,7 @@ def test_a_lane_is_marked_in_all_operands_and_a_warp_comes_into_view(watched, ba
 )
 def test_an_address_that_asks_for_what_is_not_there_says_so(watched, base, hash_):
     open_(watched, base, f"{A}#{hash_}")
-    assert "all is shown as usual" in watched.locator("p.differs[aria-live]").first.inner_text()
+    assert "the page shows the default" in watched.locator("p.differs[aria-live]").first.inner_text()
     assert marked(watched) == []
     assert watched.locator("img[src=x]").count() == 0
 
@@ -120,7 +120,7 @@ def compared(page, base, hash_=""):
 
 def test_two_archs_side_by_side(watched, base):
     compared(watched, base)
-    assert watched.locator("#agreed").inner_text() == "248 of 256 elements have other holders."
+    assert watched.locator("#agreed").inner_text() == "248 of 256 elements have different holders."
     assert watched.locator(".side td.moved").count() == 2 * 248
     compared(watched, base, "#a=wmma.m16n16k16.d.f32&on=sm_75&b=wmma.m16n16k16.d.f32&with=sm_90")
     assert watched.locator("#agreed").inner_text().startswith("0 of 256")
@@ -132,7 +132,7 @@ def test_a_pasted_table_gets_the_diagnosis_of_the_command(watched, base):
     watched.locator("[name=on]").select_option("sm_90")
     count, lines = pasted(watched, text_of(changed(D.table, cell=lambda row, col: (col, row))))
     assert count == "16 of 256 slots agree."
-    assert "diagnosis: transposed: what it calls row is the column, and the other way round" in lines
+    assert "diagnosis: transposed: row and column are swapped" in lines
     count, lines = pasted(watched, text_of(load("wmma.m16n16k16.d.f32", "sm_70").table))
     assert lines[-1] == "this is: wmma.m16n16k16.d.f32 on sm_70, wmma.m16n16k16.d.f32 on sm_72"
     assert pasted(watched, text_of(D.table))[0] == "256 of 256 slots agree. It is right."
@@ -149,6 +149,6 @@ def test_hostile_tables_and_addresses_do_nothing(watched, base):
         "#a=wmma.m16n16k16.d.f32&on=sm_1",
     ):
         compared(watched, base, hash_)
-        assert "the default is shown" in watched.locator("#wrong").inner_text()
-        assert watched.locator("#agreed").inner_text() == "248 of 256 elements have other holders."
+        assert "the page shows the default" in watched.locator("#wrong").inner_text()
+        assert watched.locator("#agreed").inner_text() == "248 of 256 elements have different holders."
     assert watched.locator("img[src=x]").count() == 0

@@ -89,7 +89,7 @@ def plain(tmp_path_factory):
     return read(folder / "site")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("text", TEXTS)
 def test_hostile_text_is_text_and_nothing_else(tmp_path, plain, text):
     """In all fields at once: every file has the elements, attributes and keys that it has without."""

@@ -68,7 +68,7 @@ def test_words_of_a_recipe_are_what_its_command_says():
             said = json.loads(printed(f"{asked.command} --json"))
             cost = ", ".join(f"{n} {name}" for name, n in said["costs"].items()) or "no instruction"
             assert said["summary"] in answer.lines
-            assert any(line.startswith(f"a lane: {cost}") for line in answer.lines)
+            assert any(line.startswith(f"per lane: {cost}") for line in answer.lines)
 
 
 @pytest.mark.sampled(5)

@@ -45,7 +45,7 @@ def cells(table):
 
 def test_every_fragment_on_every_arch(tmp_path, sample):
     asked, expected = [], []
-    for fact in sample(facts().facts.values(), 9):
+    for fact in sample(facts().facts.values(), 31):
         data = data_of(pages()[addresses.fact(fact.id)])
         assert set(archs_of(data)) == set(fact.cells)
         for id_ in fact.tables:

@@ -22,8 +22,8 @@ PHRASES = json.loads(
 RUN = """
 const { readFileSync } = require("fs");
 for (const name of process.argv.slice(1)) require("vm").runInThisContext(readFileSync(name, "utf8"));
-const asked = JSON.parse(readFileSync(0, "utf8"));
-console.log(JSON.stringify(asked.map((text) => tcprobe.search.find(text, tcprobeWords))));
+const asked = JSON.parse(readFileSync(0, "utf8")), { find } = tcprobe.search(tcprobeWords);
+console.log(JSON.stringify(asked.map((text) => find(text))));
 """
 
 

@@ -167,7 +167,7 @@ def test_pictures_of_tensor_memory_are_the_documented_places(sample):
 
 def test_tensor_memory_is_marked_as_documented():
     text = pages()["tensor-memory.html"]
-    assert "All of it is documented, none is measured." in text
+    assert "All of this is documented, none of it measured." in text
     heads = re.findall(r"<h3>(mma\.[^<]+)</h3>", text)
     assert len(heads) == len(set(heads)) >= len(tmem_view.FORMS)
     assert {row[0][0][0] for row in tmem_view.loads(facts())} >= {"tcgen05.ld.32x32b.d", "tcgen05.ld.16x256b.d"}

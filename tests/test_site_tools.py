@@ -6,7 +6,7 @@ import pytest
 from site_chromium import needed, open_, until
 
 pytestmark = needed
-UNKNOWN = "The address says what this page does not know; the default is shown in its place."
+UNKNOWN = "This page does not know part of its address and shows the default instead."
 
 
 def test_the_way_of_an_element_that_is_chosen(watched, base):
@@ -38,6 +38,21 @@ def test_a_tile_of_wgmma_that_is_chosen(watched, base):
     assert cells == ["144", "128", "176", "160", "208", "192", "240", "224"]
     watched.locator("#where tbody tr").nth(1).locator("td").first.hover()
     assert watched.locator("#readout").inner_text() == "line 1, k 0 to 7: bytes 144 to 159, banks 4 to 7"
+
+
+def test_an_access_that_is_not_measured_leads_on_with_the_same_tile(watched, base):
+    address = "play/banks.html#tile=128x64&type=bf16&swizzle=128B&access=wgmma"
+    open_(watched, base, address)
+    said = watched.locator("#wrong")
+    assert said.inner_text().startswith("Not possible: how wgmma meets in banks is not measured")
+    assert watched.locator("#command").inner_text() == ""
+    said.locator("a:text-is('stmatrix')").click()
+    until(watched, "document.querySelector('#passes').textContent === '128'")
+    assert watched.locator("[name=swizzle]").input_value() == "128B"
+    open_(watched, base, address)
+    said.locator("a").first.click()
+    until(watched, "document.querySelector('#descriptor')?.textContent === '0x4000004000010000'")
+    assert watched.locator("[name=tile]").input_value() == "128x64"
 
 
 def test_a_descriptor_both_ways(watched, base):

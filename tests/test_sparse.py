@@ -282,7 +282,7 @@ def test_show_prints_metadata_by_selector(saved, kind, bits, count, selectors):
             assert fields == ([h and [h["row"], h["col"]] for h in held] if any(held) else None)
     assert json.loads(said(saved, "show", e.id, "--json", "--selector", "1")) == found[1]
     assert "no selector 7: it has 0, 1" in said(saved, "show", e.id, "--selector", "7", code=2)
-    assert "no selector changes it" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
+    assert "it has none" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
     assert "selector 1: index fields" in said(saved, "show", e.id, "--selector", "1")
 
 
@@ -326,8 +326,8 @@ def test_where_and_emit_take_a_selector(saved):
     text = said(saved, "emit", row.id, "--to", "ptx", "--selector", "3", "--arch", "sm_90")
     assert ".reg .b32 %e0;" in text
     assert "{%c0, %c1, %c2, %c3}, %e0, 3;" in text
-    assert "say which with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
-    assert "no words for the metadata" in said(
+    assert "choose one with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
+    assert "cannot express the metadata" in said(
         saved, "emit", row.id, "--to", "tinygrad", "--selector", "0", "--arch", "sm_90", code=2
     )
     assert "no other fragment" in said(saved, "convert", row.fragment("a").id, row.fragment("d").id, code=2)

@@ -56,7 +56,7 @@ CASES = [
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix.x3",), None, "is not one of stmatrix", None),
     ("wgmma.m64n8k16.f16.f16.f16.d", ("stmatrix", "bf16"), None, "no conversion from f16 to bf16", None),
     ("mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc.a", ("stmatrix",), None, "8, 16 or 32 bits", None),
-    (S8, ("stmatrix.x2.trans", None), None, "no element of 32 bits", None),
+    (S8, ("stmatrix.x2.trans", None), None, "stores no elements of 32 bits", None),
     ("mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e", ("stmatrix",), None, "index fields", None),
 ]
 
@@ -134,8 +134,8 @@ def test_the_command(tmp_path):
     tcprobe("convert", BF16, "stmatrix", "--type", "bf16", "-o", str(tmp_path / "store.h"), "--namespace", "mine")
     assert "namespace mine {" in (tmp_path / "store.h").read_text()
     for wrong in (["--type", "bf16"], ["--shared", "plain"], ["--global", "col"]):
-        assert "go with a TO of stmatrix" in tcprobe("convert", BF16, BF16.replace(".d", ".a"), *wrong, code=2).output
-    assert "what lies together" in tcprobe("convert", BF16, "stmatrix", "--transpose", code=2).output
+        assert "need stmatrix as TO" in tcprobe("convert", BF16, BF16.replace(".d", ".a"), *wrong, code=2).output
+    assert "the contiguous side" in tcprobe("convert", BF16, "stmatrix", "--transpose", code=2).output
     assert "unknown element type" in tcprobe("convert", BF16, "stmatrix", "--type", "f17", code=2).output
 
 

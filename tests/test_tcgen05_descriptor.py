@@ -104,7 +104,7 @@ F8 = {"m": 128, "n": 256, "a_type": "e2m1", "b_type": "e4m3", "d_type": "f32"}
     [
         ("f16", F16 | {"m": 256, "n": 24}, "9.7.16.2.1 has tcgen05.mma.cta_group::1"),
         ("f16", F16 | {"m": 96}, "no M 96"),
-        ("f16", F16 | {"d_type": "f16"}, "f16 goes with A and B of f16"),
+        ("f16", F16 | {"d_type": "f16"}, "f16 needs A and B of f16"),
         ("f16", F16 | {"a_type": "e4m3"}, "f16 or bf16"),
         ("f8f6f4", F8 | {"a_major": "mn"}, "k-major only"),
         ("i8", F16, "expected s32"),
@@ -113,7 +113,7 @@ F8 = {"m": 128, "n": 256, "a_type": "e2m1", "b_type": "e4m3", "d_type": "f32"}
         ("f16", F16 | {"max_shift": 8, "m": 128, "n": 24}, "max_shift 8"),
         ("f16", F16 | {"k": 64}, "has no k"),
         ("f16", F16 | {"sparsity_selector": 2}, "is for sparse"),
-        ("f16", {"m": 128, "n": 256, "a_type": "f16", "b_type": "f16"}, "say `d_type`, f16 or f32"),
+        ("f16", {"m": 128, "n": 256, "a_type": "f16", "b_type": "f16"}, "give `d_type`, f16 or f32"),
         ("mxf4", {"m": 128, "n": 64, "a_major": "mn"}, "expected k"),
         ("mxf4", {"m": 128, "n": 64, "k": 96}, "K 96"),
     ],

@@ -81,7 +81,7 @@ def test_the_same_by_lower(tmp_path):
         ("exit 1", "cannot assemble the probes for sm_90: ptxas ended with code 1"),
         ("echo dead >&2; exit 1", "cannot assemble the probes for sm_90: dead"),
         ("exit 0", "cannot assemble the probes for sm_90: no cubin came"),
-        ("kill -KILL $$", "the system gives no more memory"),
+        ("kill -KILL $$", "the system has no more memory"),
     ],
 )
 def test_a_ptxas_that_fails_at_everything_is_unfit_at_once(tmp_path, script, words):

@@ -185,7 +185,7 @@ def test_diff_of_two_archs():
         in tcprobe("diff", "sm_80", "sm_86", "--results", published().root / "layouts", "--only", code=2).stderr
     )
     assert "give two archs" in tcprobe("diff", "sm_80", code=2).stderr
-    assert "two archs are named already" in tcprobe("diff", "sm_80", "sm_90", "--arch", "sm_80", code=2).stderr
+    assert "two archs are already named" in tcprobe("diff", "sm_80", "sm_90", "--arch", "sm_80", code=2).stderr
 
 
 def test_absent_is_not_different():
@@ -261,7 +261,7 @@ def test_a_refusal_and_a_failure_are_reasons(tmp_path):
 def test_tables_of_two_sizes_are_not_set_side_by_side():
     one = published().table("sm_80", "sass", inventory.fragments()["wmma.m16n16k16.d.f32"])
     found = Changed("x", (one, slot_table(32, 2, {"row": (0,) * 64, "col": (1,) * 64})), ("published", "r"))
-    assert "8 elements a lane -> 2" in found.lines()
+    assert "8 elements per lane -> 2" in found.lines()
     assert (found.to_json()["differing"], found.to_json()["first_slots"]) == (None, [])
 
 

@@ -51,4 +51,4 @@ def test_as_text_and_json():
     assert "numbers are not" in one["why"]["chain"]["anchor"]
     side = CliRunner().invoke(main, ["show", f"{FORM}.a", "--arch", "sm_80,sm_90", "--why"])
     assert side.exit_code == 2
-    assert "--why is of one arch" in side.stderr
+    assert "--why takes one arch" in side.stderr

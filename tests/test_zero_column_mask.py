@@ -114,14 +114,14 @@ def test_bits_that_nothing_describes_are_named():
         (["--m", 64, "--n", 72, "--set", "use_span=4"], "has no N 72: it has 64, 128, 256"),
         (["--m", 64, "--n", 64], "give --set skip_span=3"),
         (["0x0", "--m", 64, "--n", 64, "--set", "use_span=4"], "give --set skip_span=3"),
-        (["--set", "use_span=4"], "say --m and --n"),
-        (["--m", 64, "--n", 64, "--kind", "f16", "--set", "use_span=4"], "nothing else goes with it"),
+        (["--set", "use_span=4"], "takes only --m, --n"),
+        (["--m", 64, "--n", 64, "--kind", "f16", "--set", "use_span=4"], "takes only --m, --n"),
         (["--m", 64, "--n", 64, "--set", "skip_span=0"], "expected 1, 2, ... 256"),
         (["--m", 64, "--n", 64, "--set", "span=1"], "has no span"),
         (["--m", 32, "--n", 64, "--set", "column_shift=17"], "at most 16 for M 32"),
-        (["0x10000000000000000", "--m", 64, "--n", 64], "not a number of 64 bits"),
+        (["0x10000000000000000", "--m", 64, "--n", 64], "not a 64-bit number"),
         (["99999999999999999999", "--m", 64, "--n", 64], "more than 64 bits"),
-        (["--idesc", "--m", 64, "--n", 64], "leave --tile, --tcgen05 and --zero-mask out"),
+        (["--idesc", "--m", 64, "--n", 64], "remove --tile, --tcgen05 and --zero-mask"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, words):

@@ -258,12 +258,10 @@ def compare(name: str | Cell, table: Path | None = None, arch: str | None = None
 
 
 def cost(name: str, arch: str | None = None) -> list[InstructionCost]:
-    """What instructions cost in cycles, those that a name, a pattern or an opcode means, measured."""
+    """What instructions cost in cycles, those that a name, words, a pattern or an opcode mean, measured."""
     from tcprobe.ask.cost import costs
 
-    found = layers(None)
-    ids = [row.id for row in names.resolve(name, found).some_instructions] if " " in name.strip() else [name]
-    return costs(ids, arch, found)
+    return costs([name], arch, layers(None))
 
 
 def numerics(name: str, arch: str | None = None) -> FormNumerics:

@@ -88,9 +88,9 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     lacking, chosen = forbidden(fragment, arch), layers.choose(fragment, [arch.name])
     saved = chosen or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
-        words = f"{lacking} {_recorded(saved) if saved else f'Nothing is saved of it in {layers.words}.'}"
+        words = f"{lacking} {_recorded(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
     else:
-        allowed = f"nothing is in the way: {fragment.instruction} {_allowed(fragment, arch)}"
+        allowed = f"nothing prevents it: {fragment.instruction} {_allowed(fragment, arch)}"
         words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, arch.name, layers)}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
         measured = cost.of(fragment.experiment, arch.name, layers)
@@ -112,7 +112,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
 
     lacking = forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed(operand.instruction, arch)}"
-    words = lacking or f"nothing is in the way: {has}; `tcprobe show` says where its elements are."
+    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
 
@@ -121,6 +121,6 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
     """The same of an instruction that holds nothing in registers."""
     lacking = forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
-    allowed = f"nothing is in the way: {instruction.name} {_allowed(instruction, arch)}; but {places}"
+    allowed = f"nothing prevents it: {instruction.name} {_allowed(instruction, arch)}; but {places}"
     words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
     return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)

@@ -79,7 +79,7 @@ def parse_access(text: str) -> TileAccess:
         raise UsageError(f"`access` {text[:40]!r}: after @ write rows or cols.")
     if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
         if order == "cols":
-            raise UsageError(f"`access` {text}: cp.async sweeps along lines; only @rows goes with it.")
+            raise UsageError(f"`access` {text}: cp.async sweeps along lines, so it takes only @rows.")
         return TileAccess(text, access(f"cp.async.ca.{match[1]}"), access(f"st.shared.b{8 * int(match[1])}"), "rows")
     return TileAccess(text, access(name), access(name), order or "slots")
 
@@ -104,14 +104,25 @@ def walk(tile_access: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
         return Walk(tile_access, *_sweep(tile_access, tile))
     if slots is None and tile_access.row.is_matrix:
         if tile.lines % MATRIX_ROWS:
-            raise UsageError(f"{tile_access.name}: {tile.lines} lines are not whole matrices of {MATRIX_ROWS}.")
+            raise UsageError(
+                f"{tile_access.name}: {tile.lines} lines do not make whole matrices of {MATRIX_ROWS} rows."
+            )
         return Walk(tile_access, *_sweep(replace(tile_access, order="cols"), tile))
     if slots is None:
         raise UsageError(
-            f"{tile_access.name} walks a fragment's slots: name the FRAGMENT, or say {tile_access.name}@rows or @cols."
+            f"{tile_access.name} follows a fragment's slots: give a FRAGMENT, or use {tile_access.name}@rows or @cols."
         )
     pieces = _matrices if tile_access.row.is_matrix else _pieces
     return Walk(tile_access, *pieces(tile_access, tile, _copies(slots, tile)))
+
+
+def _in_elements(tile: Tile, shared: Shared, least: int) -> str:
+    """What a swizzle of element numbers, as CuTe writes it, is in bytes, if that keeps the access whole."""
+    b, m, s = shared.swizzle
+    base = m + tile.bits.bit_length() - 4
+    return (
+        f", where swizzles count bytes: Swizzle<{b},{m},{s}> of elements is sw:{b},{base},{s}" if base >= least else ""
+    )
 
 
 def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
@@ -121,7 +132,10 @@ def addresses(walked: Walk, tile: Tile, shared: Shared) -> Ints:
     b, m, _ = shared.swizzle
     if b and width > 1 << m:
         least = width.bit_length() - 1
-        raise UsageError(f"{shared} tears the {width} bytes of {walked.access.name} apart; M is at least {least} here.")
+        raise UsageError(
+            f"{shared} splits the {width} bytes of {walked.access.name}; M must be at least {least} here"
+            f"{_in_elements(tile, shared, least)}."
+        )
     if shared.bytes(tile) > MOST_SHARED:
         raise UsageError(f"{shared.bytes(tile)} bytes with {shared}; the largest shared memory has {MOST_SHARED}.")
     offsets: Ints = np.where(walked.line == IDLE, IDLE, shared.offset(tile, walked.line, walked.byte))
@@ -136,7 +150,9 @@ def _sweep(tile_access: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
     width, lanes = tile_access.row.bytes, tile_access.row.lanes
     per_line, rest = divmod(tile.line_bytes, width)
     if rest:
-        raise UsageError(f"{tile_access.name}: a line of {tile.line_bytes} bytes is not whole pieces of {width} bytes.")
+        raise UsageError(
+            f"{tile_access.name}: a line of {tile.line_bytes} bytes is not a whole number of {width}-byte pieces."
+        )
     count = tile.lines * per_line
     if tile_access.row.is_matrix and count % lanes:
         raise UsageError(f"{tile_access.name}: the tile's {count} rows of {width} bytes are not a multiple of {lanes}.")
@@ -160,7 +176,9 @@ def origins(slots: Slots, tile: Tile) -> Ints:
         raise UsageError(f"{slots.name} has elements of {slots.bits} bits, the tile of {tile.type} {tile.bits}.")
     if tile.rows % slots.extent[0] or tile.cols % slots.extent[1]:
         extent = " x ".join(map(str, slots.extent))
-        raise UsageError(f"{slots.name} is {extent}; a tile of {tile.rows} x {tile.cols} is not whole ones.")
+        raise UsageError(
+            f"{slots.name} is {extent}; a tile of {tile.rows} x {tile.cols} is not a whole number of them."
+        )
     row, col = np.mgrid[0 : tile.rows : slots.extent[0], 0 : tile.cols : slots.extent[1]]
     if slots.outer == "col":
         row, col = row.T, col.T
@@ -181,15 +199,15 @@ def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints
     """Line and byte of the register pieces that each instruction moves, all lanes' first, then the next piece's."""
     count = tile_access.row.bytes * 8 // tile.bits
     if not count or at.line.shape[2] % count:
-        held = f"{at.line.shape[2]} elements of {tile.bits} bits a lane"
-        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which are not part of {held}.")
+        held = f"{at.line.shape[2]} elements of {tile.bits} bits per lane"
+        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which do not divide {held}.")
     shape = (len(at.line), WARP, -1, count)
     line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in at)
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
         raise UsageError(
-            f"{tile_access.name}: the {count} elements of lane {lane}'s register piece do not lie side by side "
+            f"{tile_access.name}: the {count} elements of lane {lane}'s register piece are not adjacent "
             f"with {tile.contiguous}s contiguous."
         )
     return line[:, :, 0], place[:, :, 0] * tile.bits // 8
@@ -208,7 +226,8 @@ def _matrices(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, In
         )
     if len(line) * MATRIX_ROWS % tile_access.row.lanes:
         raise UsageError(
-            f"{tile_access.name}: the tile has {len(line)} matrices, no multiple of {tile_access.row.lanes // 8}."
+            f"{tile_access.name}: the tile has {len(line)} matrices, which is not a multiple of "
+            f"{tile_access.row.lanes // 8}."
         )
     lines = line[:, :1] + np.arange(MATRIX_ROWS)
     bytes_ = np.broadcast_to(place[:, :1] * tile.bits // 8, lines.shape)

@@ -46,7 +46,7 @@ def pattern(access: SharedAccess, address: object, source: object = None) -> Pat
     _check(access, counted, "address")
     if access.is_matrix and None in counted[: access.lanes]:
         raise UsageError(
-            f"address: lane {counted.index(None)} gives none; {access.name} needs one of {access.lanes} lanes."
+            f"address: lane {counted.index(None)} has none; {access.name} needs one of {access.lanes} lanes."
         )
     return Pattern(access, counted, None if source is None else _source(access, counted, _lanes(source, "source")))
 
@@ -58,7 +58,7 @@ def _source(access: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]
     used = [None if to is None else from_ for to, from_ in zip(counted, given, strict=True)]
     _check(access, used, "source")
     if used.count(None) != counted.count(None):
-        raise UsageError("source: a lane that has an address has none.")
+        raise UsageError("source: every lane with an address needs a source too.")
     return used
 
 
@@ -118,7 +118,7 @@ def _pattern(line: str) -> Pattern:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON ({str(error)[:80]}).") from None
     if not isinstance(said, dict) or not isinstance(said.get("op"), str):
-        raise UsageError('an object with "op" and "address" is needed.')
+        raise UsageError('each line needs an object with "op" and "address".')
     row, name = access(said["op"]), said.get("arch")
     if name is not None:
         name = arch(str(name)[:20]).name
@@ -129,7 +129,7 @@ def _pattern(line: str) -> Pattern:
 def _once(pairs: list[tuple[str, object]]) -> Json:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("a key twice")
+        raise ValueError("a key appears twice")
     return members
 
 

@@ -96,7 +96,9 @@ class Behind:
         ]
         if not elements:
             last = max(map(max, self.offsets)) + size - 1
-            raise UsageError(f"byte {byte} of {self.operand.held.name} holds no element; the last that does is {last}.")
+            raise UsageError(
+                f"byte {byte} of {self.operand.held.name} holds no element; the last byte with one is {last}."
+            )
         return elements
 
     def _lying(self, element: tuple[int, int], offset: int) -> Lying:
@@ -119,7 +121,7 @@ class Behind:
         counted = f"{case['agree']} of {case['elements']} elements behind {case['descriptors']} descriptors"
         counted += "" if case["instruction"] == self.operand.instruction.id else f" of {case['instruction']}"
         made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
-        return f"measured: {made}: {counted} lie where the formula says, {whence(self.source)}"
+        return f"measured: {made}: {counted} are where the formula says, {whence(self.source)}"
 
     @property
     def confidence(self) -> Confidence:

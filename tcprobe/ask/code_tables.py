@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.describe import shown
+from tcprobe.ask.describe import cell_entry
 from tcprobe.ask.diagnosis import FIRST
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
@@ -53,7 +53,7 @@ class HeldTable:
 
     def to_json(self, file: str, kernel: str) -> Json:
         """The object that `show --json` prints, of this table: measured from that code."""
-        whole = shown(replace(self.cell, table=self.table))
+        whole = cell_entry(replace(self.cell, table=self.table))
         made = {"method": "read", "arch": self.cell.arch, "file": file, "kernel": kernel}
         return whole | {
             "source": f"{file}, {kernel}",
@@ -95,13 +95,13 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     readers = np.array([copied_bytes.readers.get(place, -1) for place in copied_bytes.source.tolist()], np.int64)
     of_readers = lanes_of(readers, copied_bytes.source)
     if of_writers and of_readers:
-        raise UnreadError("memory is in the order of its lanes on both sides; a larger leading dimension would tell")
+        raise UnreadError("both memories are in lane order, which shows nothing; a larger leading dimension would")
     if of_writers is None and of_readers is None:
-        raise UnreadError("it does not keep the registers of lane after lane, which tells what each lane holds")
+        raise UnreadError("it does not store its registers lane by lane, which would show what each lane holds")
     _, order = of_writers or of_readers or (0, np.zeros(0, np.int64))
     matrix = copied_bytes.source if of_writers else copied_bytes.to
     if len(set((matrix // BYTES).tolist())) > 1:
-        raise UnreadError("its matrix is in several memories")
+        raise UnreadError("its matrix is in several buffers")
     return Offsets((matrix % BYTES)[order], of_writers is not None)
 
 
@@ -119,7 +119,7 @@ def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> HeldTable | str:
         every = dict.fromkeys(id_ for _, ids in exact.values() for id_ in ids)
         return HeldTable(cell, tuple(every), cell.table, leading)
     if best is None or best[0] < LEAST_ALIKE * best[1].table.points:
-        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes a lane in this order"
+        return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes per lane in this order"
     return _differing(best[1], lane_bytes.places, best[2], best[3])
 
 

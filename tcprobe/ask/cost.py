@@ -12,7 +12,7 @@ no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -20,7 +20,8 @@ import msgspec
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
-from tcprobe.references.cost import Row, stated
+from tcprobe.isa.names.words import read
+from tcprobe.references.cost import Row, rows_about
 from tcprobe.store.finding import how, whence
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import quoted
@@ -69,7 +70,7 @@ class InstructionCost(NamedTuple):
         }
         more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
-        return {**told, **more, **together, "stated": [row._asdict() for row in stated(self.id)]}
+        return {**told, **more, **together, "stated": [row._asdict() for row in rows_about(self.id)]}
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
@@ -120,29 +121,74 @@ def _cost(sourced: Sourced) -> InstructionCost:
 
 
 def _meant(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
-    """Subjects that a name, a pattern or an opcode means."""
-    wanted = names.short(pattern)
-    if not wanted.startswith(FULL_LOAD):  # clocks under load are of the same instructions: asked for by that name
+    """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
+    if not names.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
         known = {id_: one for id_, one in known.items() if not id_.startswith(FULL_LOAD)}
-    ids = [id_ for id_ in known if id_ == wanted] or names.matching(wanted, known)
-    ids = list(ids) or [id_ for id_, one in known.items() if pattern.upper() in one.finding.body.opcodes]
+    ids = _named(pattern, known) or _becoming(pattern, known) or _spoken(pattern, known)
     if not ids:
-        why = _unrun(wanted, layers)
-        raise UsageError(f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}{why}.", "no cost")
+        raise _no_cost(pattern, place, layers)
     return ids
 
 
-def _unrun(wanted: str, layers: Layers) -> str:
-    """Of what no arch with costs has: that its loops are written, and for which target."""
+def _named(pattern: str, ids: Iterable[str]) -> list[str]:
+    """Subjects by their name, a shortened one or a pattern."""
+    wanted, listed = names.short(pattern), list(ids)
+    return [wanted] if wanted in listed else names.matching(wanted, listed)
+
+
+def _becoming(opcode: str, known: dict[str, Sourced]) -> list[str]:
+    """Subjects that become an opcode, or one that begins so: HMMA.16816.F32, or HMMA."""
+    wanted = opcode.upper()
+    exact = [id_ for id_, one in known.items() if wanted in one.finding.body.opcodes]
+    return exact or [
+        id_ for id_, one in known.items() if any(o.startswith(f"{wanted}.") for o in one.finding.body.opcodes)
+    ]
+
+
+def _spoken(text: str, ids: Iterable[str]) -> list[str]:
+    """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
+    rows = {row.id for row in names.resolve(text).instructions}
+    reading = read(text)
+    return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _cut(id_))]
+
+
+def _cut(id_: str) -> list[str]:
+    """What people leave out of parts of a name: 128 of ld.shared.b128, f16 of kind::f16."""
+    parts = id_.split(".")
+    sizes = [part[1:] for part in parts if part[0] == "b" and part[1:].isdigit()]
+    return sizes + [part.rpartition("::")[2] for part in parts if "::" in part]
+
+
+def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
+    """Why there is no cost: nobody ran its loops, which may be of another GPU; or there are none."""
     from tcprobe.probes import dialogues
 
-    known = [arch.arch(name) for name in archs(layers)]
-    loops = {id_: one for id_, one in dialogues(KIND).items() if not any(one.target.on(row) for row in known)}
-    meant = names.matching(wanted, loops) or [id_ for id_ in loops if id_.startswith(f"{wanted}.")]
+    nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
+    others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
+    if there := [name for name, known in others.items() if _named(pattern, known) or _becoming(pattern, known)]:
+        return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
+    loops = dialogues(KIND)
+    begun = [id_ for id_ in loops if id_.startswith(f"{names.short(pattern)}.")]
+    meant = _named(pattern, loops) or begun or _spoken(pattern, loops)
     if not meant:
+        return UsageError(
+            f"tcprobe has no cost loop for {quoted(pattern)}. It times multiplies, matrix moves, loads and stores of "
+            "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
+        )
+    why = _unrun(meant, [arch.arch(name) for name in archs(layers)])
+    return UsageError(f"{nowhere}{why}.", "no cost")
+
+
+def _unrun(subjects: Sequence[str], devices: Sequence[arch.Arch]) -> str:
+    """Of subjects that no arch with costs has: that their loops are written, and for which target."""
+    from tcprobe.probes import dialogues
+
+    targets = {id_: dialogues(KIND)[id_].target for id_ in subjects}
+    left = [id_ for id_, target in targets.items() if not any(map(target.on, devices))]
+    if not left:
         return ""
-    more = f" and {len(meant) - 1} more" if len(meant) > 1 else ""
-    return f"; its loops are written and assemble for {loops[meant[0]].target.name}, but have not run: {meant[0]}{more}"
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return f"; its timing loops assemble for {targets[left[0]].name}, but were never run: {left[0]}{more}"
 
 
 # in words
@@ -160,7 +206,7 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
             f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
             f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
         )
-    yield from (f"  stated: {row.words}" for row in stated(cost.id))
+    yield from (f"  stated: {row.words}" for row in rows_about(cost.id))
     yield f"  {cost.evidence}; runs differ by at most {body.spread:.1%}"
 
 
@@ -178,16 +224,16 @@ def _latency(body: Body) -> Iterator[str]:
 def _intervals(body: Body) -> Iterator[str]:
     if isinstance(body.interval, Point):
         best = body.interval
-        yield f"one every {best.cycles:g} cycles an SM, with {best.warps} warps of {best.chains} chains"
+        yield f"one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
     for flight in body.interval if isinstance(body.interval, list) else []:
         yield f"one every {flight.cycles:g} cycles, {_flight(flight)}"
     if body.one_warp:
         yield f"one every {body.one_warp:g} cycles in one warp"
     if body.macs_per_cycle:
-        yield f"{body.macs_per_cycle:g} multiply-adds a cycle an SM"
+        yield f"{body.macs_per_cycle:g} multiply-adds per cycle per SM"
     for trip in body.round_trip:
         what = f"{trip.bytes} bytes" if trip.bytes else _flight(trip)
-        yield f"issue to end of waiting {trip.cycles:g} cycles, {what}"
+        yield f"from issue to the end of the wait {trip.cycles:g} cycles, {what}"
 
 
 def _flight(flight: Flight | Trip) -> str:
@@ -203,7 +249,7 @@ def _others(body: Body) -> Iterator[str]:
     for one in body.passes[1:]:
         yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
     for clock in body.clocks:
-        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles an SM"
+        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles per SM"
     if body.mhz and body.interval is None and body.round_trip:
         yield f"by an SM's clock of {body.mhz:g} MHz: L2 has its own, so a slower clock counts fewer cycles"
     if body.random:
@@ -218,7 +264,7 @@ def short(cost: InstructionCost) -> str:
     cycles = min((f.cycles for f in best), default=None) if isinstance(best, list) else best.cycles if best else None
     latency = cost.body.latency
     longest = max(latency.values()) if isinstance(latency, dict) and latency else latency
-    parts = [f"latency {longest:g}" if longest else "", f"one every {cycles:g} cycles an SM" if cycles else ""]
+    parts = [f"latency {longest:g}" if longest else "", f"one every {cycles:g} cycles per SM" if cycles else ""]
     return ", ".join(part for part in parts if part) or "timed"
 
 
@@ -262,7 +308,7 @@ def beside(found: Sequence[InstructionCost]) -> list[Beside]:
     pairs = (
         (row, cost, number_of(cost.body, row.number))
         for cost in found
-        for row in stated(cost.id)
+        for row in rows_about(cost.id)
         if row.arch == cost.arch and row.number
     )
     return [Beside(row, cost.id, value) for row, cost, value in pairs if value is not None]

@@ -84,7 +84,7 @@ def _selected(fragment: Fragment) -> Json:
     return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
 
 
-def shown(cell: Cell) -> Json:
+def cell_entry(cell: Cell) -> Json:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
@@ -256,7 +256,7 @@ def indices(fragment: Fragment) -> str:
     chunk = "col" if rule.fields == 1 else f"(col / {rule.fields * rule.span})"
     index = "index" if rule.span == 1 else f"{rule.span} * index + col % {rule.span}"
     values = ", ".join(f"{value:#x}" for value in rule.legal)
-    said = "two indices that ascend" if rule.fields > 1 else "index 0 and 1"
+    said = "two ascending indices" if rule.fields > 1 else "index 0 and 1"
     return f"A[row][col] is column {rule.positions * rule.span} * {chunk} + {index}; legal four bits: {values}, {said}"
 
 

@@ -137,7 +137,7 @@ def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tupl
     if inner % width:
         raise UsageError(
             f"{inner} bytes of {'k' if major == 'k' else 'lines'} are not whole rows of {width} bytes, as the "
-            f"pattern needs: take `swizzle` {_fitting(inner)}, or a wider tile."
+            f"pattern needs: use `swizzle` {_fitting(inner)}, or a wider tile."
         )
     if lines % block:
         raise UsageError(f"{lines} lines are not a multiple of the {block} that one multiply takes.")
@@ -145,7 +145,7 @@ def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tupl
     if major == "mn" and swizzle and lines > block and taken_bytes % swizzle and swizzle % taken_bytes:
         raise UsageError(
             f"blocks of {block} lines are {taken_bytes} bytes: the second or third would begin in one row of {swizzle} "
-            f"bytes and end in another, which no descriptor says; take `swizzle` {_fitting(taken_bytes)}."
+            f"bytes and end in another, which no descriptor can express; use `swizzle` {_fitting(taken_bytes)}."
         )
     descriptor, reasons = _mn(k, swizzle, bits) if major == "mn" else _k(lines, swizzle, k_bytes)
     for name in ("lbo", "sbo"):
@@ -184,12 +184,12 @@ def _fitting(inner: int) -> str:
 def _k(lines: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
         return Descriptor(16 * lines, 128), {
-            "lbo": f"from one 16 bytes of k to the next: all {lines} lines of 16 bytes lie between them",
+            "lbo": f"from one 16 bytes of k to the next: all {lines} lines of 16 bytes are between them",
             "sbo": "from 8 lines to the next 8: a core matrix of 8 x 16 bytes",
         }
     if k_bytes > swizzle:
         return Descriptor(swizzle * lines, 8 * swizzle, swizzle), {
-            "lbo": f"from {swizzle} bytes of k to the next: all {lines} lines of {swizzle} bytes lie between them",
+            "lbo": f"from {swizzle} bytes of k to the next: all {lines} lines of {swizzle} bytes are between them",
             "sbo": f"from 8 lines to the next 8: 8 rows of {swizzle} bytes",
         }
     return Descriptor(UNIT, 8 * swizzle, swizzle), {
@@ -202,10 +202,10 @@ def _mn(k: int, swizzle: int, bits: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
         return Descriptor(128, 16 * k), {
             "lbo": "from 8 k to the next 8: a core matrix of 8 k x 16 bytes",
-            "sbo": f"from {UNIT * 8 // bits} lines to the next: all {k} k of 16 bytes lie between them",
+            "sbo": f"from {UNIT * 8 // bits} lines to the next: all {k} k of 16 bytes are between them",
         }
     return Descriptor(swizzle * k, 8 * swizzle, swizzle), {
-        "lbo": f"from {swizzle * 8 // bits} lines to the next: all {k} k of {swizzle} bytes lie between them",
+        "lbo": f"from {swizzle * 8 // bits} lines to the next: all {k} k of {swizzle} bytes are between them",
         "sbo": f"from 8 k to the next 8: 8 rows of {swizzle} bytes",
     }
 
@@ -293,7 +293,10 @@ def explained(descriptor: Descriptor) -> list[str]:
         f"base offset  {descriptor.base_offset} (bits 49 to 51)"
         + (": rows of 128 bytes that the pattern starts late" if descriptor.base_offset else ""),
         *(
-            [f"{'':13}the start is not a multiple of {8 * width}: the pattern follows the address less the base offset"]
+            [
+                f"{'':13}the start is not a multiple of {8 * width}: the pattern follows the address minus the base "
+                "offset"
+            ]
             if width and descriptor.start % (8 * width)
             else []
         ),

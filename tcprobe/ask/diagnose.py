@@ -5,7 +5,7 @@
 >>> d = load("wmma.m16n16k16.d.f32")
 >>> turned = d.table.with_values({"row": d.table.values["col"], "col": d.table.values["row"]})
 >>> diagnose(turned, d.fragment, d.table)
-['transposed: what it calls row is the column, and the other way round']
+['transposed: row and column are swapped']
 
 A diagnosis is proven over every slot that is given; where no such change is found there is none.
 """

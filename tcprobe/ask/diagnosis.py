@@ -15,7 +15,7 @@ MOST = 5  # changes of order that are spelt out one by one
 FIRST = 3  # slots that differ, of which each is shown
 
 WORDS = {
-    "transposed": "transposed: what it calls row is the column, and the other way round",
+    "transposed": "transposed: row and column are swapped",
     "from 1": "{} counted from 1",
     "lane": "lanes",
     "i": "elements (i)",
@@ -28,7 +28,7 @@ WORDS = {
     "lanes": "lanes in another order: {}",
     "registers": "registers {} and {} exchanged",
     "register order": "registers in another order: {}",
-    "halves": "elements inside each register the other way round: the low bits come first",
+    "halves": "elements inside each register in reverse order: the low bits come first",
     "elements": "elements (i) in another order: {}",
     "order": "stated {}",
     "moved": "{} is {}",
@@ -41,9 +41,9 @@ WORDS = {
     "agree": "{} of {} slots agree",
     "missing": "; {} slots are not stated: {}",
     "diagnosis": "diagnosis: {}",
-    "cured": "With that changed every slot that is stated agrees.",
+    "cured": "With that change every stated slot agrees.",
     "elsewhere": "this is: {}",
-    "renumbered": "The two differ only by a renumbering of rows or columns, which the hardware cannot tell apart.",
+    "renumbered": "The two differ only by a renumbering of rows or columns, which the hardware cannot distinguish.",
 }
 
 

@@ -90,7 +90,7 @@ class Changed:
         pairs = ((name, *(f.get(name, "none") for f in self.formulas)) for name in one.outputs)
         lines = [f"{name}: {a}  ->  {b}" for name, a, b in pairs if a != b]
         if self.slots is None:
-            return [*lines, f"{one.elements} elements a lane -> {two.elements}"]
+            return [*lines, f"{one.elements} elements per lane -> {two.elements}"]
         places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
         shown = [
             f"{holder_name(at['lane'], one.threads)} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places
@@ -188,7 +188,7 @@ def compared(names: Sequence[str], arch_name: str | None, layers: Layers) -> Ite
     if is_folder(left) and is_folder(right):
         return arch_by_arch((alone(Results(Path(left))), alone(Results(Path(right)))), arch_name, patterns)
     if arch_name:
-        raise UsageError("`arch` goes with two folders or two compilers; two archs are named already.")
+        raise UsageError("`arch` needs two folders or two compilers; two archs are already named.")
     return iter([archs((left, right), layers, patterns)])
 
 

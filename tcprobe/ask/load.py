@@ -138,7 +138,7 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     ld = tile.length if ld is None else ld
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:
-        raise UsageError(f"`ld` {ld}: from {tile.length} elements on, in whole bytes, at most {MOST_LD}.")
+        raise UsageError(f"`ld` {ld}: give at least {tile.length} elements, in whole bytes, and at most {MOST_LD}.")
     slots = slots_of(cell)
     plan = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
     _prove(plan, slots)
@@ -188,7 +188,7 @@ def _count(bits: Ints, size: int) -> int:
         if count and side_by_side and not (bits[:, 0] % (8 * width)).any():
             return count
     raise UsageError(
-        f"elements of {size} bits that are not whole bytes in memory: no load brings them.", "no whole bytes"
+        f"elements of {size} bits do not fill whole bytes in memory: no load fetches them.", "no whole bytes"
     )
 
 
@@ -211,4 +211,4 @@ def _prove(plan: StraightLoad, slots: Slots) -> None:
                 memory.write_registers((np.array(0), np.array(i)), units[:, number])
         wanted = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
         if not np.array_equal(memory.registers[0], wanted):
-            raise InternalError(f"the loads of {slots.name} are not proven: elements go astray.")
+            raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")

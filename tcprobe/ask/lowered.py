@@ -100,7 +100,7 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
     """Save what was assembled; what was there and cannot be trusted is complained of."""
     assembled = {one.instruction.id: one.lowering.to_json() for one in answers}
     for complaint in results.write_lowering(answers[0].arch, answers[0].compiler, assembled):
-        print(escaped(f"written again, not trusted: {complaint}"), file=sys.stderr)
+        print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
 
 
 def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
@@ -115,7 +115,7 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
         if saved is None:
             continue
         body, source = saved
-        low = lowering.saved(body["instructions"][instruction.id], instruction, arch)
+        low = lowering.from_body(body["instructions"][instruction.id], instruction, arch)
         answers.append(Lowered(instruction, arch.name, low, body["compiler"], source))
     return answers
 

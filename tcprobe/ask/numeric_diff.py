@@ -37,7 +37,7 @@ class ChangedNumerics(NamedTuple):
 def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumerics]:
     """Each arithmetic that is measured or published on both archs; UsageError if there is none, or not two archs."""
     if len(names) != 2:
-        raise UsageError("arithmetic is compared of two archs.", "two archs")
+        raise UsageError("the comparison of arithmetic needs two archs.", "two archs")
     first, second = (arch(name) for name in names)
     compared = False
     for rows in together().values():
@@ -53,4 +53,4 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumer
         }
         yield ChangedNumerics(rows[0].id, pair, parameters)
     if not compared:
-        raise UsageError(f"nothing is known of the arithmetic of both {first.name} and {second.name}.")
+        raise UsageError(f"no instruction has a known arithmetic on both {first.name} and {second.name}.")

@@ -68,7 +68,7 @@ def _bits(kinds: ElementTypes, name: str, text: str) -> np.uint64 | np.uint32:
     except ValueError:
         raise UsageError(f"{name.upper()}: {text!r} is neither a number nor bits as 0x3c00.") from None
     if kind in FORMATS and decode(FORMATS[kind], np.array([bits], np.uint64))[3][0] == NAN:
-        raise UsageError(f"{name.upper()}: {text} is NaN: a case takes numbers.")
+        raise UsageError(f"{name.upper()}: {text} is NaN, which a case cannot have.")
     return word(bits)
 
 
@@ -113,7 +113,7 @@ def _case(instruction: Instruction, line: str) -> DotProduct:
         raise UsageError('a case is {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.')
     lists = [content["a"], content["b"], [content["c"]]]
     if not all(isinstance(part, list) and part and all(isinstance(text, str) for text in part) for part in lists):
-        raise UsageError("a and b are lists of bits as texts, c is one.")
+        raise UsageError('a and b are lists of bit strings such as "0x3c00", and c is one bit string.')
     return spoken(instruction, *(",".join(part) for part in lists))
 
 

@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import emulated
-from tcprobe.references.numerics import Published, promised, published
+from tcprobe.references.numerics import Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers, Sourced
@@ -67,11 +67,11 @@ class FormNumerics:
             assert row is not None
             about = row.about(self.form.family)
             of = f" ({about})" if about else ""
-            return f"published of {row.chip}, not measured: {row.source}{of}"
+            return f"published for {row.chip}, not measured: {row.source}{of}"
         body = self.sourced.finding.body
         if body.unfit:
             return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
-        other = f", {body.compared} results of {len(body.forms) - 1} other forms the same" if body.compared else ""
+        other = f", {body.compared} results of {len(body.forms) - 1} other forms agree" if body.compared else ""
         return (
             f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
             f"{body.random} random ones{other}, {whence(self.sourced.source)}"
@@ -124,10 +124,10 @@ class FormNumerics:
     @property
     def _others(self) -> Iterator[str]:
         if self.types.is_float and self.types.d != "f64":
-            yield f"promised: {promised(self.types.a, self.form.family)}"
+            yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
             said, of = ", ".join(_published(self.published)), self.published.about(self.form.family)
-            yield f"published of {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
+            yield f"published for {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
 
 
 FACTS = (  # what JSON says of an arithmetic, in order
@@ -248,7 +248,7 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
     if found := find(instruction, device, layers):
         return found
     raise UsageError(
-        f"{instruction.id} was not measured on {device.name}, and nobody published its arithmetic there.",
+        f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
         id=subject(instruction),
     )
@@ -259,7 +259,7 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if not instruction.target.on(device):
         return None
     sourced = numerics.measured(instruction, device.name, layers)
-    said = published(instruction, device.name) if types(instruction).is_float else None
+    said = published_row(instruction, device.name) if types(instruction).is_float else None
     if sourced is None and said is None:
         return None
     return FormNumerics(instruction, device.name, sourced, said, _lowering(instruction, device.name, layers))

@@ -73,9 +73,9 @@ class PlanCycles(NamedTuple):
 
     def __str__(self) -> str:
         parts = [
-            f"{self.interval:.0f} cycles an SM" if self.interval is not None else "",
+            f"{self.interval:.0f} cycles per SM" if self.interval is not None else "",
             f"{self.latency:.0f} from address to data" if self.latency is not None else "",
-            f"{self.round_trip:.0f} cycles from issue to the end of waiting" if self.round_trip is not None else "",
+            f"{self.round_trip:.0f} cycles from issue to the end of the wait" if self.round_trip is not None else "",
             f"not measured: {', '.join(self.missing)}" if self.missing else "",
         ]
         return ", ".join(part for part in parts if part)

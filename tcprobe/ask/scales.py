@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory import MemoryOperand, Wanted, placed
+from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
@@ -38,6 +39,7 @@ HEAD = """// Scale factors as CUTLASS lays them out (SfAtom): 128 lines x 4 bloc
 """
 REGISTER = """// A lane's register of {operand}:
 // scales of 4 blocks from `block`, a multiple of 4, for any thread-id. A multiply takes {vector} by byte-id {ids}.
+// {origin}
 // `first`: the first line of the tile; `host`: scales in the host's layout, aligned to 4 bytes.
 {qualifier}inline unsigned {name}(const unsigned char* host, unsigned first, unsigned block, unsigned blocks,
                           unsigned lane) {{
@@ -46,8 +48,9 @@ REGISTER = """// A lane's register of {operand}:
 }}
 """
 COPY = """// The atoms of 4 blocks of {operand}, {lines} lines,
-// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` on, for all
-// warps; by one thread. Which of the 4 a multiply takes says the ID in its instruction descriptor.
+// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` up, for all
+// warps; by one thread: where the multiply reads them, {evidence}.
+// The ID in its instruction descriptor selects which of the 4 a multiply uses.
 __device__ inline void {name}_copy(unsigned tmem, unsigned shared) {{
   for (unsigned atom = 0; atom < {atoms}; ++atom) {{
     const unsigned long long desc = 0x400800000000ull | (((shared + 512 * atom) & 0x3ffff) >> 4);
@@ -75,6 +78,11 @@ class LoadedScales:
     line: Formula
     vector: int
 
+    @property
+    def evidence(self) -> str:
+        """What the table of the register rests on, in words."""
+        return self.cell.evidence
+
     def reads(self, block: int) -> ScaleRead:
         """Where a multiply reads a block of k."""
         return ScaleRead(
@@ -85,19 +93,26 @@ class LoadedScales:
         """CUDA: the host's offset, and a lane's register."""
         ids = ", ".join(map(str, range(0, BLOCKS, self.vector)))
         rest = REGISTER.format(
-            operand=self.cell.fragment.id, name=name, vector=self.vector, ids=ids, line=self.line, qualifier=qualifier
+            operand=self.cell.fragment.id,
+            name=name,
+            vector=self.vector,
+            ids=ids,
+            line=self.line,
+            qualifier=qualifier,
+            origin=origin(self.cell),
         )
         return HEAD.format(name=name, qualifier=qualifier) + rest
 
 
 @dataclass(frozen=True)
 class CopiedScales:
-    """Scales in tensor memory: `lines` of a CTA, `vector` of a multiply."""
+    """Scales in tensor memory: `lines` of a CTA, `vector` of a multiply; `evidence` of where it reads them."""
 
     operand: MemoryOperand
     wanted: Wanted
     lines: int
     vector: int
+    evidence: str
 
     @property
     def atoms(self) -> int:
@@ -122,7 +137,13 @@ class CopiedScales:
         """CUDA: the host's offset, and the copy of the atoms of 4 blocks."""
         group = 2 if "cta_group::2" in self.operand.form.id else 1
         rest = COPY.format(
-            operand=self.operand.id, name=name, lines=self.lines, columns=4 * self.atoms, atoms=self.atoms, group=group
+            operand=self.operand.id,
+            name=name,
+            lines=self.lines,
+            columns=4 * self.atoms,
+            atoms=self.atoms,
+            group=group,
+            evidence=self.evidence,
         )
         return HEAD.format(name=name, qualifier=qualifier) + rest
 
@@ -143,7 +164,9 @@ def in_registers(cell: Cell) -> LoadedScales:
                 line, block = element if by_row else element[::-1]
                 first = fragment.held.picked(one.selector or 0)["byte_id"]
                 if lines.setdefault(lane, line) != line or i != first + block:
-                    raise UsageError(f"{fragment.id}: lane {lane} reads scales that are not one word of the host.")
+                    raise UsageError(
+                        f"{fragment.id}: lane {lane} reads scales that are not in one word of the host's layout."
+                    )
     table = slot_table(fragment.threads, 1, {"row": tuple(lines.get(lane) for lane in range(fragment.threads))})
     formula = fitted(table).formulas["row"]
     if formula is None or len(lines) < fragment.threads:
@@ -152,23 +175,27 @@ def in_registers(cell: Cell) -> LoadedScales:
 
 
 def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScales:
-    """Scales of tcgen05.mma; UsageError where the copied atoms are not where the multiply reads them."""
+    """Scales of tcgen05.mma; UsageError where the copied atoms are not where the multiply reads them.
+
+    Places that were measured count; without, those that CUTLASS states where it differs from others.
+    """
     if not in_memory.name.startswith("scale_"):
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
     vector = asked_with.vector or memory_operand.vectors(in_memory.form)[0]
     if BLOCKS % vector:
-        raise UsageError(f"{in_memory.id}: {vector} scales a row are not part of an atom's 4.")
+        raise UsageError(f"{in_memory.id}: {vector} scales per row do not divide an atom's 4.")
     found = placed(in_memory, asked_with._replace(selector=0, vector=vector))
-    of_a, said = in_memory.name == "scale_a", found.statements[-1]  # where CUTLASS says otherwise, its own
+    of_a, said = in_memory.name == "scale_a", found.statements[0 if found.measured_places else -1]
     ctas = 2 if "cta_group::2" in in_memory.form.id and of_a else 1
     lines = (said.rows if of_a else said.cols) // ctas
-    scales = CopiedScales(in_memory, asked_with._replace(vector=vector), lines, vector)
+    evidence = found.evidence if found.measured_places else f"documented only, by {said.source}"
+    scales = CopiedScales(in_memory, asked_with._replace(vector=vector), lines, vector, evidence)
     for line in range(lines):
         element = (line, 0) if of_a else (0, line)
         if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
             raise UsageError(
                 f"{in_memory.id} of M {found.m}, N {found.n} is not the same in all lanes: {said.source}; an "
-                "atom is not copied as it is."
+                "atom cannot be copied unchanged."
             )
     return scales
 
@@ -176,7 +203,7 @@ def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScal
 def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> Json:
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
-        raise UsageError(f"a line has {blocks} blocks: none is number {block}.")
+        raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
     read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
     where: Json = (
         {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]}

@@ -31,7 +31,7 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
     if (kind, major) == ("tf32", "mn"):
         raise UsageError(
             "tf32 with lines contiguous takes 128-byte swizzle in atoms of 32 bytes only (PTX ISA 9.1, section "
-            "9.7.16.4.2), whose bytes tcprobe does not describe: take `major` k."
+            "9.7.16.4.2), whose bytes tcprobe does not describe: use `major` k."
         )
     lines = size[0]
     found = wgmma.laid(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))

@@ -38,7 +38,7 @@ ACCUMULATOR = "tcgen05.mma.cta_group::1.kind::f16"  # whose D is meant where a n
 COPIED = "PTX ISA 9.1, section 9.7.16.9.2; Apache TVM, documentation of tirx, tcgen05.cp"
 SHIFTED = (
     "tcgen05.shift moves elements of 32 bytes one row down, in all rows but the last (PTX ISA 9.1, 9.7.16.9.3); "
-    "the direction of down is in no text, so there is no table."
+    "no text says which direction is down, so there is no table."
 )
 
 
@@ -82,7 +82,7 @@ class InTensorMemory:
         if self.measured_places is None:
             return f"documented only, by {self.statement.source}"
         by = "; ".join(one.source for one in self.measured_places.agreeing)
-        return f"{self.statement.source}" + (f"; documented likewise by {by}" if by else "")
+        return f"{self.statement.source}" + (f"; also documented by {by}" if by else "")
 
     @property
     def agreed(self) -> Json:
@@ -171,8 +171,8 @@ class InTensorMemory:
 
 def operand(name: str) -> MemoryOperand | None:
     """The operand in tensor memory that a name means; None where it means none, or something in registers."""
-    words = "tcgen05.accumulator" if set(name.lower().split()) == {"tcgen05", "accumulator"} else short(name)
-    if words == "tcgen05.accumulator":
+    words = short(".".join(name.split()))
+    if words in ("tcgen05.accumulator", "accumulator.tcgen05"):
         return MemoryOperand(inventory.instructions()[ACCUMULATOR], "d")
     id_, _, last = words.rpartition(".")
     row = inventory.instructions().get(id_)
@@ -221,7 +221,7 @@ def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InT
     size = Extent(
         extent(form, "m", asked_with.m), extent(form, "n", asked_with.n), asked_with.selector, asked_with.vector
     )
-    said = memory_operand.stated(form, name, size)
+    said = memory_operand.statements(form, name, size)
     documented = () if isinstance(said, str) else said
     whole = InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
     scales = asked_with.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0

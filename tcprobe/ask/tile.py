@@ -125,7 +125,7 @@ class Shared:
         if count > 1 and (tile.line_bytes % self.block or tile.lines * self.block % BOX_START):
             raise UsageError(
                 f"{self.spelling}: {tile.lines} lines of {tile.line_bytes} bytes do not fill boxes of {self.block} "
-                f"bytes a line that begin at multiples of {BOX_START}; sw:{','.join(map(str, self.swizzle))} is that "
+                f"bytes per line that begin at multiples of {BOX_START}; sw:{','.join(map(str, self.swizzle))} is that "
                 "swizzle of the tile in one piece."
             )
 

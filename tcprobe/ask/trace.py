@@ -9,8 +9,6 @@
 [(3, 9)]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -163,7 +161,7 @@ def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col:
     `product` is needed where a warp holds several. UsageError where it is missing, or anything is outside D.
     """
     if instruction.products > 1 and product is None:
-        raise UsageError(f"{instruction.id} holds {instruction.products} products: say which with `product`.")
+        raise UsageError(f"{instruction.id} holds {instruction.products} products: choose one with `product`.")
     find = _Finder(operands, product)  # which refuses a product that there is not
     c, d = find("c", row, col), find("d", row, col)
     meetings = [find.meeting((row, col), column) for column in range(instruction.stored)]

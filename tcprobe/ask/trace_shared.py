@@ -165,7 +165,7 @@ def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     """What a byte of a_smem or b_smem feeds, counted from the start address; UsageError where nothing lies there."""
     behind = memory.b if operand == "b_smem" else memory.a
     if behind is None:
-        raise UsageError("A is in registers here: `a_in` shared.")
+        raise UsageError("A is in registers here: give `a_in` shared.")
     elements = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
     what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in elements[:8])
     more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""

@@ -20,7 +20,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed
-from tcprobe.references.accumulator import Landing, Slot, loaded
+from tcprobe.references.accumulator import Landing, Slot, loaded_slot
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
@@ -147,7 +147,7 @@ def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, c
         tuple(meetings),
         whole.sources,
         asked_with.majors,
-        loaded(landing, *asked_with.load) if asked_with.load else None,
+        loaded_slot(landing, *asked_with.load) if asked_with.load else None,
         all(one.measured_places for one in whole.there),
     )
 
@@ -162,7 +162,7 @@ class _Placed:
         self.vector = _vector(instruction, asked_with.vector) if self.scaled else 0
         selected = asked_with.selector or 0
         if asked_with.selector is not None and not (self.scaled or "e" in names):
-            raise UsageError(f"no selector changes {instruction.id}: leave `selector` out.")
+            raise UsageError(f"{instruction.id} has no selector: remove `selector`.")
 
         def operand(name: str, vector: int = 0) -> InTensorMemory:
             selector = selected if selected in selectors(instruction, name, vector) or name == self._chosen else 0
@@ -219,7 +219,7 @@ def _descriptor(
         if lines * bits // 8 % (swizzle or UNIT):
             raise UsageError(
                 f"`swizzle` {swizzle or 'none'}: the {lines} lines of {matrix} are {lines * bits // 8} bytes, not "
-                f"whole rows of {swizzle or UNIT}; take a narrower `swizzle`."
+                f"whole rows of {swizzle or UNIT}; use a narrower `swizzle`."
             )
         return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(8 * UNIT, UNIT * k)
     k_bytes = k * bits // 8
@@ -228,7 +228,7 @@ def _descriptor(
     if k_bytes > swizzle:
         wide = next(width for width in (64, 128) if width >= k_bytes)
         raise UsageError(
-            f"`swizzle` {swizzle}: the {k_bytes} bytes of k of one multiply are not a row; take `swizzle` {wide}."
+            f"`swizzle` {swizzle}: the {k_bytes} bytes of k of one multiply are not a row; use `swizzle` {wide}."
         )
     return Descriptor(UNIT, 8 * swizzle, swizzle)
 
@@ -237,10 +237,10 @@ def _check_mn(instruction: Instruction, matrix: str) -> None:
     if instruction.kind == "tf32":
         raise UsageError(
             f"{matrix} of tf32 with lines contiguous takes 128-byte swizzle in atoms of 32 bytes only (PTX ISA 9.1, "
-            "section 9.7.16.4.2), whose bytes tcprobe does not describe: take `major` k."
+            "section 9.7.16.4.2), whose bytes tcprobe does not describe: use `major` k."
         )
     if WIDTHS.get(instruction.kind or "", BYTE) < BYTE:
-        raise UsageError(f"kind::{instruction.kind} takes {matrix} with k contiguous only: take `major` k.")
+        raise UsageError(f"kind::{instruction.kind} takes {matrix} with k contiguous only: use `major` k.")
 
 
 def _vector(instruction: Instruction, asked_for: int | None) -> int:
@@ -249,7 +249,9 @@ def _vector(instruction: Instruction, asked_for: int | None) -> int:
     if asked_for is None and len(known) == 1:
         return known[0]
     if asked_for not in known:
-        raise UsageError(f"{instruction.id} has {' or '.join(map(str, known))} scales a row: say `vector` {known[-1]}.")
+        raise UsageError(
+            f"{instruction.id} has {' or '.join(map(str, known))} scales per row: give `vector` {known[-1]}."
+        )
     return asked_for
 
 

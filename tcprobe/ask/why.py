@@ -16,10 +16,11 @@ RAN = {
     "emulated": "an emulator ran it: this is a test",
 }
 ASSUMED = {
-    "live": "a kernel that is run again does the same: PTX fixes layouts by the form and the arch",
+    "live": "a kernel does the same each time it runs: PTX fixes layouts by the form and the arch",
     "sass": "each machine instruction does what its model says; tests run every model beside a GPU",
-    "derived": "the machine instruction has one layout wherever it stands in code of the arch",
-    "same-opcode": "archs that encode a machine instruction alike give it the same layout: weaker, nobody saw it here",
+    "derived": "the machine instruction has one layout wherever it appears in code of the arch",
+    "same-opcode": "archs that encode a machine instruction alike give it the same layout: weaker, because it was "
+    "not seen here",
     "emulated": "the emulator is the hardware",
 }
 WRONG = {
@@ -27,7 +28,7 @@ WRONG = {
     "sass": "`tcprobe run --method live` on a GPU of this arch writes another table",
     "derived": "`tcprobe run --method live` on a GPU of this arch writes another table",
     "same-opcode": "`tcprobe run --method live` on a GPU of this arch writes another table",
-    "emulated": "any GPU says otherwise",
+    "emulated": "any GPU contradicts it",
 }
 
 

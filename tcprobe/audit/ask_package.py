@@ -57,11 +57,11 @@ def asked(package: str, limit: float, python: Path | None = None) -> tuple[str, 
         try:
             done = scratch.call(_command(python, *words), limit)
         except HungError as error:
-            raise EnvironmentUnfitError(f"{package} {error}; give it longer with `limit`.") from None
+            raise EnvironmentUnfitError(f"{package} {error}; raise `limit`.") from None
         if lived(done.returncode):
             last = one_line(done.stderr.strip().rpartition("\n")[2]) or f"exit {done.returncode}"
             lacks = f" It needs: {python} -m pip install {package} msgspec." if python and ABSENT in last else ""
-            raise EnvironmentUnfitError(f"{package} cannot be asked: {last}.{lacks}")
+            raise EnvironmentUnfitError(f"{package} cannot be read: {last}.{lacks}")
         raw, version_text = files.read(answer, MOST_BYTES), files.read(named, MOST_NAME)
     if raw is None or version_text is None:
         raise DataError(f"{package} gave no answer.")
@@ -85,7 +85,7 @@ def _checked(package: str, raw: bytes) -> list[Statement]:
     for one in given:
         texts = (one.name, one.fragment, one.atom, one.reason)
         if not one.name or not all(text.isprintable() and len(text) <= MOST_NAME for text in texts):
-            raise DataError(f"{package} gives a layout a name that is none: {one_line(one.name[:MOST_NAME])!r}.")
+            raise DataError(f"{package} gives a layout an invalid name: {one_line(one.name[:MOST_NAME])!r}.")
         if len(one.code) > MOST_CODE or not all(line.isprintable() for line in one.code.split("\n")):
-            raise DataError(f"{package}: what reproduces {one_line(one.name)} does not print.")
+            raise DataError(f"{package}: the code that reproduces {one_line(one.name)} cannot be printed.")
     return given

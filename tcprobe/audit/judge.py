@@ -85,7 +85,7 @@ def _alone(statement: Statement, layers: Layers) -> Ruling:
         return (
             refused
             if (refused := _unknown(statement))
-            else Ruling(statement, NOT_COVERED, "tcprobe knows no such fragment")
+            else Ruling(statement, NOT_COVERED, "tcprobe has no such fragment")
         )
     try:
         cell = find(fragment, statement.arch or None, layers)
@@ -112,7 +112,7 @@ def _by_slot(statement: Statement, cell: Cell, theirs: Table, ours: Table) -> Ru
         return Ruling(statement, CONFIRMED, f"{of} of {of} slots agree", 0, of, cell=cell)
     first = tuple(_slot(theirs, ours, slot) for slot in wrong[:FIRST])
     outside = sum(_outside(at, ours) for at in theirs.cells)
-    words = f"{len(wrong)} of {of} slots are stated otherwise"
+    words = f"{len(wrong)} of {of} slots differ"
     words += f", {outside} of {of} outside the matrix" if outside else ""
     return Ruling(statement, DIFFERS, words, len(wrong), of, first, cell)
 
@@ -166,7 +166,7 @@ def _together(rulings: Sequence[Ruling]) -> list[Ruling]:
         return list(rulings)
     guilty = _fewest(of, differing)
     cleared = [operand for operand in differing if operand not in guilty]
-    words = "rows, columns or k are numbered otherwise; the structure tensor is the measured one"
+    words = "rows, columns or k are numbered differently; the structure tensor is the measured one"
     innocent = {
         id(of[operand]): replace(of[operand], verdict=CONFIRMED, words=words, differ=0, first=()) for operand in cleared
     }
@@ -205,7 +205,7 @@ def _certain(ruling: Ruling) -> Ruling:
     elif conventional(ruling.cell.fragment) and not ruling.proven:
         one = ruling.statement
         if same_but_renumbered(one.table, expected(ruling.cell.table, one)):
-            words = f"{ruling.words}: rows, columns or k are numbered otherwise, and so may those of its partners be"
+            words = f"{ruling.words}: rows, columns or k are numbered differently, and those of its partners may be too"
     return replace(ruling, verdict=NOT_COVERED, words=words, differ=0, first=()) if words else ruling
 
 

@@ -137,7 +137,7 @@ def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
 def _since(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
     """Since which version it is so, where others were audited."""
     if audited.earlier:
-        yield f"It has been so {audited.since(ruling)}."
+        yield f"In the package: {audited.since(ruling)}."
 
 
 def _evidence(ruling: Ruling) -> Iterator[str]:

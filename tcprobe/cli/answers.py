@@ -72,7 +72,7 @@ def trace(trace: Trace) -> None:
     """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
     wrapping.line(f"{trace.about} in {trace.instruction.id} on {trace.arch}", trace.about, bold=True)
     if trace.d:
-        click.echo(f"  held by {_slots(trace, 'd', trace.d)}; gains C: {_slots(trace, 'c', trace.c)}")
+        click.echo(f"  held by {_slots(trace, 'd', trace.d)}; adds C: {_slots(trace, 'c', trace.c)}")
     lines = [
         (
             f"A{m.a[0].element}",
@@ -89,7 +89,7 @@ def trace(trace: Trace) -> None:
         left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
         click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
     if "e" in trace.operands:
-        wrapping.line(f"selector {trace.operands['e'].selector}; B by index, one of which the field of E picks")
+        wrapping.line(f"selector {trace.operands['e'].selector}; B for each index; the field of E picks one")
     for evidence in dict.fromkeys(cell.evidence for cell in trace.operands.values()):
         wrapping.line(evidence)
     sure(trace.operands.values())
@@ -112,12 +112,14 @@ def conversion(answer: Conversion, aside: bool) -> None:
     if answer.plan and answer.fills:
         say(answer.fills)
     if answer.plan:
-        fewest = "; no scheme of 32-bit words has fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
-        say(f"a lane: {answer.words}{fewest}")
+        fewest = (
+            "; no exchange of 32-bit words needs fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
+        )
+        say(f"per lane: {answer.words}{fewest}")
         _say_cycles(say, {"moves between lanes": answer.cycles} if answer.costs else {})
     if tiles.order:
         say(f"order of k: {' '.join(map(str, tiles.order))}")
-        say("  place k of this factor holds that k of the matrix; the other factor needs the same order")
+        say("  position p of this factor holds the k at position p of this list; the other factor needs the same order")
     if answer.load:
         row, col = (answer.load[name] or "no closed form" for name in ("row", "col"))
         say(f"  {answer.load['id']}: load i of a lane from row {row}, column {col}")
@@ -147,8 +149,8 @@ def stored(answer: Stored, aside: bool) -> None:
         f"{answer.shared.words(tile).removeprefix('lines ')}, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
         f"start aligned to {answer.alignment}"
     )
-    say(answer.conversion.summary + f"; a lane: {answer.conversion.words}")
-    say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts of all warps, at least {answer.ideal}")
+    say(answer.conversion.summary + f"; per lane: {answer.conversion.words}")
+    say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts for all warps, ideal {answer.ideal}")
     _say_cycles(say, {answer.access: answer.cycles})
     threads = cell.fragment.threads
     said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
@@ -193,8 +195,8 @@ def verified(verdict: Verified) -> None:
     words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
     words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
     if verdict.expected not in (None, verdict.unread):
-        words.append(f"the results say never read: {verdict.expected}")
-    words += ["a wrong layout is not noticed"] if not verdict.noticed else []
+        words.append(f"the results list as never read: {verdict.expected}")
+    words += ["a wrong layout goes unnoticed"] if not verdict.noticed else []
     case = verdict.case
     chosen = "" if case.selector is None else f" selector {case.selector}"
     placed = f" ({case}; swizzles {', '.join(str(s or 'none') for s in case.swizzles)})" if case.shared else ""
@@ -205,21 +207,21 @@ def verified_all(device: Device, verdicts: Sequence[Verified], others: int, unto
     """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
     click.echo(
-        f"{bold(escaped(device.name))} ({device.arch}): D exact in {exact} of {len(verdicts)} multiplies; "
-        f"a wrong layout of A noticed in {noticed}; {_by_model(verdicts)}tables: "
+        f"{bold(escaped(device.name))} ({device.arch}): D is exact in {exact} of {len(verdicts)} multiplies; "
+        f"a wrong layout of A was noticed in {noticed}; {_by_model(verdicts)}tables: "
         f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}"
     )
     if others:
-        click.echo(f"{others} forms are not of {device.arch}", err=True)
+        click.echo(f"{device.arch} does not have {others} other forms", err=True)
     if untold:
-        click.echo(f"of {untold} forms nobody says all tables on {device.arch}: `tcprobe run` measures them", err=True)
+        click.echo(f"{untold} forms lack a table on {device.arch}: `tcprobe run` measures them", err=True)
 
 
 def _by_model(verdicts: Sequence[Verified]) -> str:
     """Of random floats, how many results are the model's bits; nothing where no form has a model."""
     found = [verdict.floats for verdict in verdicts if verdict.floats]
     count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
-    return f"of random floats {count - wrong} of {count} results the model's bits; " if found else ""
+    return f"of random floats {count - wrong} of {count} results have the model's bits; " if found else ""
 
 
 def _by(trace: Trace, meeting: Meeting) -> str:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="Seconds after which a package that gives no answer is stopped.",
+    help="Stop a package that has not answered after this many seconds.",
 )
 @click.option(
     "--python",
     type=Named(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="The Python of another environment, which has the packages and msgspec.",
+    help="Python interpreter of another environment that has the packages and msgspec.",
 )
 @click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
 @read_results
@@ -55,7 +55,7 @@ def audit(
     """
     differs, fault = False, None
     if asked["python"] and not packages:
-        raise UsageError("--python needs PACKAGE: nobody looks for packages in another environment.")
+        raise UsageError("--python needs a PACKAGE: tcprobe does not search another environment for packages.")
     for answer in _audits(packages, layers, **asked):
         if isinstance(answer, TcprobeError):
             fault = fault or answer
@@ -87,7 +87,7 @@ def _audits(
     names = [package if package in files else ask_package.known(package) for package in packages]
     installed = names if python else [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
-        raise EnvironmentUnfitError(f"none is installed: pip install {' '.join(adapters())}")
+        raise EnvironmentUnfitError(f"no package is installed: pip install {' '.join(adapters())}")
     asked = list(dict.fromkeys(names or installed))
     for number, name in enumerate(asked, 1):
         try:

@@ -47,7 +47,7 @@ FORMS = {
 COUNTED = {
     "words": "the most words in a bank",
     "lanes": "the most lanes in a bank",
-    "order": "lanes in order, each after those whose banks it needs",
+    "order": "lanes one by one, each after earlier lanes that use its bank",
 }
 ALWAYS = {"explain", "name", "folder", "only", "as_json"}
 
@@ -88,7 +88,7 @@ class Accesses(click.Command):
     multiple=True,
     type=Given(),
     metavar="ACCESS...",
-    help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: walks FRAGMENT's slots; OP@rows, OP@cols and "
+    help="ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: follows FRAGMENT's slots; OP@rows, OP@cols and "
     "cp.async.16 sweep the tile.",
 )
 @PLACE
@@ -106,9 +106,9 @@ class Accesses(click.Command):
     "--patterns",
     type=Named(path_type=Path, dir_okay=False),
     metavar="FILE.jsonl",
-    help='Many accesses: a line each, {"op": "ld.shared.b64", "address": [32 numbers or null]}.',
+    help='Many accesses, one per line: {"op": "ld.shared.b64", "address": [32 numbers or null]}.',
 )
-@click.option("--rule", is_flag=True, help="Print the rule for each access, and what it rests on.")
+@click.option("--rule", is_flag=True, help="Print the rule for each access, with its evidence.")
 @click.option("--explain", is_flag=True, help="With --json: also which lanes collide.")
 @ARCHS
 @read_results
@@ -154,7 +154,7 @@ def _check_form(ctx: click.Context) -> None:
     if extra:
         names = {p.name: p.opts[0] for p in ctx.command.params}
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
-        raise UsageError(f"{words} does not go with {names[forms[0]]}.")
+        raise UsageError(f"{words} cannot be combined with {names[forms[0]]}.")
 
 
 def _as_access(words: str) -> str | None:
@@ -181,8 +181,8 @@ def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
     for name, rule in rows.items():
-        joins = f"; {rule.joined} where neighbours agree" if rule.joined > rule.phase else ""
-        idle = "; idle phases take a beat" if rule.idle else ""
+        joins = f"; {rule.joined} where neighbouring phases agree" if rule.joined > rule.phase else ""
+        idle = "; an idle phase costs a beat" if rule.idle else ""
         wrapping.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
     wrapping.line(f"rule: {by.evidence}")
     wrapping.line(f"confidence: {by.confidence}")
@@ -208,7 +208,7 @@ def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     from tcprobe.isa.shared_memory import access
 
     if len(banks_asked["access"]) != 1:
-        raise UsageError(f"--address needs one access, by --with; got {len(banks_asked['access'])}.")
+        raise UsageError(f"--address needs exactly one access in --with; got {len(banks_asked['access'])}.")
     row, source = access(banks_asked["access"][0]), banks_asked["source"]
     given = pattern(row, lanes_of(address), None if source is None else lanes_of(source))
     given = given._replace(arch=banks_asked["name"])
@@ -218,7 +218,7 @@ def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
         return
     cost, by = judgement
     more = _looked_up(given, cost, by)
-    waits = f"; with {more['lookups']} lookups of its sources' lines {more['timed']} cycles" if more else ""
+    waits = f"; {more['timed']} cycles with {more['lookups']} lookups of the source's lines" if more else ""
     wrapping.line(f"{row.name}: {_words(cost)}{waits}")
     _collisions(phases(given, by.rule(row)))
     wrapping.line(f"rule: {by.evidence}")
@@ -270,7 +270,7 @@ def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.tile_answer import answer
 
     if not banks_asked["access"]:
-        raise UsageError("which accesses? Name them by --with, for example --with cp.async.16 ldmatrix.x4.")
+        raise UsageError("no accesses are given; add them, for example --with cp.async.16 ldmatrix.x4.")
     held = _held(banks_asked)
     if banks_asked["type_"] is None and held is None:
         raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
@@ -300,7 +300,7 @@ def _tile_text(answered: TileAnswer) -> None:
 
     tile, shared, costs = answered.tile, answered.shared, answered.costs
     cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
-    place = f"{shared}, {cut}{shared.pitch(tile)} bytes a line, {shared.bytes(tile)} bytes"
+    place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
     wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
     for line in told(answered.cycles):
@@ -330,7 +330,7 @@ def _proposed(proposal: Proposal) -> None:
 
     each = " + ".join(map(str, proposal.wavefronts))
     swizzles = proposal.kind == "swizzle"
-    size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes a line"
+    size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes per line"
     mode = f"; as TMA's {proposal.tma}" if proposal.tma and swizzles else ""
     wrapping.line(f"smallest {proposal.kind}: {size}, {each} wavefronts, {proposal.extra} more bytes{mode}")
     least = ", ".join(f"{total} with {'B = ' * swizzles}{size}" for size, total in proposal.smaller.items())

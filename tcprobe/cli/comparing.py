@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[FILE.csv] [FRAGMENT]...")
 @SELECTOR
 @ARCHS
-@click.option("--complete", is_flag=True, help="With FILE: a slot that the file leaves out counts as a difference.")
+@click.option("--complete", is_flag=True, help="With FILE: a slot that FILE leaves out counts as a difference.")
 @click.option("--cost", "costs", is_flag=True, help="Compare measured costs with what others state, in cycles.")
 @read_results
 @JSON
@@ -56,7 +56,7 @@ def compare(
     elif names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
         same = _compare_file(names, name, layers, as_json, asked)
     elif asked["selector"] is not None:
-        raise UsageError("--selector goes with FILE.csv and its fragment; without a file all selectors are compared.")
+        raise UsageError("--selector needs FILE.csv and its fragment; without a file, all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
         compared = []
@@ -66,7 +66,7 @@ def compare(
         if not any(one.tables for one in compared):
             where = "" if name in (None, "all") else f" on {archs[0]}"
             measured = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
-            raise UsageError(f"nothing of that is measured{where} in {layers.words}{measured}.")
+            raise UsageError(f"none of this is measured{where} in {layers.words}{measured}.")
         same = all(one.agrees for one in compared)
     sys.exit(0 if same else 1)
 
@@ -77,7 +77,7 @@ def _compare_costs(names: Sequence[str], name: str | None, layers: Layers, as_js
 
     pairs = beside(costs(names, name, layers))
     if not pairs:
-        raise UsageError("nobody states anything of these costs on this arch.")
+        raise UsageError("nobody has published these costs for this arch.")
     for one in pairs:
         verdict = "agrees" if one.agrees else f"differs by more than {AGREES:.0%}: {one.why}"
         text = f"{one.id}: {one.row.number} {one.measured:g}, stated {one.row.comparable:g} on {one.row.device} "
@@ -134,8 +134,7 @@ def _compare_file(
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
     from tcprobe.layout.csv import read_csv
-    from tcprobe.store import lookup
-    from tcprobe.store.cell import selection
+    from tcprobe.store.cell import no_table, selection
     from tcprobe.store.names import meant
 
     if len(names) < 2:
@@ -145,7 +144,7 @@ def _compare_file(
     measured, fragment = selection(measured, compare_asked["selector"]), measured.fragment
     told(note)
     if not measured.measured:
-        raise lookup.no_table(fragment, arch_name, layers)
+        raise no_table(fragment, arch_name, layers)
     answer = against(stated, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}

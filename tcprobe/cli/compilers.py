@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | None, as_json: bool) -> None:
     """Compare what the toolkits of several folders make of the probes: tables and matrix instructions, arch by arch.
 
-    The answer lists the archs of each version, how much all agree in, what differs, what only some versions show, and
+    The answer lists the archs of each version, how much all agree on, what differs, what only some versions show, and
     what they refuse. FRAGMENT limits the tables to these. Exit code 1 if something differs.
     """
     from tcprobe.cli import terminal
@@ -52,7 +52,10 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
 def _print(found: Survey) -> None:
     for compiler, archs in found.archs.items():
         wrapping.line(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
-    wrapping.line(f"the same in all that show them: {found.alike('table')} tables, {found.alike('lowering')} lowerings")
+    wrapping.line(
+        f"identical in every compiler that shows them: {found.alike('table')} tables, {found.alike('lowering')} "
+        "lowerings"
+    )
     for fact, said in found.differing.items():
         words = "; ".join(f"{content} by {compiler}" for compiler, content in said.items())
         wrapping.line(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))

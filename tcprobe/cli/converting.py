@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     help="With stmatrix: type of the elements in memory: bf16, s8.",
 )
 @click.option(
-    "--as", "typed", type=ElementType(), metavar="TYPE", help="With FROM of tcgen05.ld: type of its words, f32 or s32."
+    "--as", "typed", type=ElementType(), metavar="TYPE", help="With tcgen05.ld as FROM: type of its words, f32 or s32."
 )
 @click.option(
     "--global", "contiguous", type=click.Choice(["row", "col"]), help="With stmatrix: what is contiguous in memory."
@@ -115,7 +115,7 @@ def _conversions(
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
-        raise UsageError(f"{counts}: each FROM needs a TO, and each pair of them one --name or none has one.")
+        raise UsageError(f"{counts}: each FROM needs a TO, and either every pair has a --name or none has.")
     return [_converted(pair, name, convert_asked) for pair, name in zip(pairs, called, strict=True)]
 
 
@@ -143,7 +143,7 @@ def _converted(pair: tuple[str, str], name: str, convert_asked: ConvertAsked) ->
         )
     ):
         raise UsageError(
-            "--type, --global, --shared and --swizzle go with a TO of stmatrix, which stores into shared memory."
+            "--type, --global, --shared and --swizzle need stmatrix as TO, which stores into shared memory."
         )
     to = meant(target, from_.cell.arch, convert_asked["layers"])
     told(from_.note, to.note)
@@ -154,7 +154,9 @@ def _store_options(target: str, convert_asked: ConvertAsked) -> StoreOptions:
     from tcprobe.ask.convert.stmatrix import StoreOptions
 
     if convert_asked["transpose"] or convert_asked["permute_k"]:
-        raise UsageError("--transpose and --permute-k turn fragments; what lies together in memory says --global.")
+        raise UsageError(
+            "--transpose and --permute-k do not apply to stmatrix; choose the contiguous side with --global."
+        )
     return StoreOptions(target, convert_asked["kind"], convert_asked["contiguous"] or "row", placed(convert_asked))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
+from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import UsageError
 
@@ -35,25 +36,28 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
 @ARCH
 @read_results
 @JSON
+@named("patterns")
 def cost(
     patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CostAsked]
 ) -> None:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
-    it. INSTRUCTION may be a shortened name, a pattern, or an opcode such as HMMA.16816.F32. Without one, --table shows
-    all multiplies. --json prints one object a line.
+    it. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such as HMMA.16816.F32. Without one,
+    --table shows all multiplies. --json prints one object per line.
     """
     from tcprobe.ask.cost import costs, table, words
 
     partner, as_table = asked["partner"], asked["as_table"]
     if not patterns and not as_table:
-        raise UsageError("name an INSTRUCTION or an opcode, or ask for --table.")
+        raise UsageError("give an INSTRUCTION or an opcode, or --table.")
     if partner and as_table:
-        raise UsageError("--with goes with an INSTRUCTION, not with --table.")
+        raise UsageError("--with needs an INSTRUCTION and cannot be combined with --table.")
     found = costs(patterns, name, layers)
     if as_table:
         columns = wrapping.stated_width()
+        if not as_json:
+            wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
         for line in table(found):
             if as_json:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))

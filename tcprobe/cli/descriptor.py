@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
-@click.argument("value", required=False, metavar="[0xVALUE]")
+@click.argument("value", nargs=-1, metavar="[0xVALUE]", callback=lambda _ctx, _param, words: " ".join(words) or None)
 @click.option(
     "--tile", "size", type=Sides(2, "LINESxK"), help="Lines (m of A, n of B) x k of a tile in shared memory: 128x64."
 )
@@ -50,15 +50,15 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     """Show the descriptor of a tile: the 64 bits with the reasons, the steps along k and along lines, and code for
     CUDA, CuTe and TMA.
 
-    A value of 64 bits is decoded instead, for wgmma or, by its version bits, for tcgen05. --idesc does the same for the
-    32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which tcgen05.mma.ws leaves
-    columns of B out.
+    A value of 64 bits is decoded instead, for wgmma or, according to its version bits, for tcgen05. --idesc does the
+    same for the 32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which
+    tcgen05.mma.ws leaves columns of B out.
     """
     from tcprobe.ask import descriptor as ask
 
     if tile["idesc"]:
         if tile["tcgen05"] or tile["size"] or tile["zero_mask"]:
-            raise UsageError("--idesc is of an instruction: leave --tile, --tcgen05 and --zero-mask out.")
+            raise UsageError("--idesc describes an instruction, not a tile: remove --tile, --tcgen05 and --zero-mask.")
         tcgen05.instruction(value, tile, as_json)
         return
     if tile["zero_mask"]:
@@ -68,7 +68,9 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     size = tile["size"]
     if value is not None and size is None:
         if beside := _beside():
-            raise UsageError(f"a descriptor says all of itself: leave {beside[0]} out, or ask for a --tile.")
+            raise UsageError(
+                f"a descriptor's value holds every field: remove {beside[0]}, or give a --tile instead of the value."
+            )
         _explain(value, as_json)
         return
     if value is not None or size is None:
@@ -97,7 +99,10 @@ def _explain(value: str, as_json: bool) -> None:
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is not a number of 64 bits such as 0x4000004000010000.")
+        raise UsageError(
+            f"{value[:40]!r} is not a 64-bit number such as 0x4000004000010000; a tile needs --tile LINESxK "
+            "and --type or --instruction."
+        )
     bits = int(value, 0) if value[:2].lower() == "0x" else int(value)
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)
@@ -117,13 +122,13 @@ def _kind(descriptor_asked: TileDescriptorAsked, lines: int) -> tuple[str, int, 
 
     if descriptor_asked["instruction"] is None:
         if descriptor_asked["kind"] is None:
-            raise UsageError("say --type or --instruction: what the tile holds.")
+            raise UsageError("the tile's element type is missing: give --type or --instruction.")
         return descriptor_asked["kind"], min(64, lines), 32
     meaning = resolve(descriptor_asked["instruction"])
     one = meaning.shared_operand if in_shared_memory(descriptor_asked["instruction"]) else None
     row = one.instruction if one else meaning.instruction
     if not row.described:
-        raise UsageError(f"{row.id} has no operand behind a descriptor; those of wgmma have.")
+        raise UsageError(f"{row.id} has no operand behind a descriptor; wgmma instructions have.")
     held = one.held if one else row.described[-1].held
     if descriptor_asked["kind"] not in (None, held.type):
         raise UsageError(f"{row.id} takes {held.type}, not {descriptor_asked['kind']}.")
@@ -142,8 +147,8 @@ def _tile(tile: SharedTile) -> None:
     wrapping.line(f"  SBO {one.sbo}: {tile.reasons['sbo']}")
     wrapping.line(f"  start: a multiple of {tile.alignment}" + _base(tile))
     steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in tile.per_k)
-    wrapping.line(f"  each k step: {steps or 'there is one only'}")
-    block = f"+{tile.per_block} bytes (+{tile.per_block // 16})" if tile.per_block else "there is one only"
+    wrapping.line(f"  each k step: {steps or 'only one'}")
+    block = f"+{tile.per_block} bytes (+{tile.per_block // 16})" if tile.per_block else "only one"
     wrapping.line(f"  each block of {tile.block} lines: {block}")
     wrapping.line(f"  byte of element (line, k): {tile.formula}")
     click.echo(f"  CUDA: {cuda(tile)}")

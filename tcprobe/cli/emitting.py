@@ -43,7 +43,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     """Write fragments as code or data for other programs.
 
     A pattern may mean several fragments; an instruction means its operands. Without --arch it takes the arch that
-    `show` takes; formats that tell archs apart (cuda) get every arch.
+    `show` takes; formats for several archs (cuda) get all of them.
     """
     from tcprobe import emit as formats
     from tcprobe.code.scope import scoped
@@ -69,11 +69,11 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     told(*notes)
     tables, without = emittable(chosen, name, asked["layers"])
     if without:
-        told(f"left out, {name or tables[0].arch} has no table of them: {some([f.id for f in without])}")
+        told(f"left out, because {name or tables[0].arch} has no table for them: {some([f.id for f in without])}")
     tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
     text = _named(formats.emit(format_name, tables), tables, asked["called"])
     if asked["namespace"] and format_name not in ("cuda", "cute"):
-        raise UsageError(f"{format_name} has no namespaces; cuda and cute have.")
+        raise UsageError(f"{format_name} has no namespaces; use cuda or cute.")
     text = scoped(text, asked["namespace"])
     if output is None:
         click.echo(text, nl=False)
@@ -95,10 +95,10 @@ def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_asked: Emit
         "--selector": emit_asked["selector"],
     }
     if wrong := [option for option, value in unfit.items() if value is not None]:
-        raise UsageError(f"{', '.join(wrong)}: of fragments; numerics is of whole multiplies.")
+        raise UsageError(f"{', '.join(wrong)}: for fragments only; numerics describes whole multiplies.")
     multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
     if not multiplies:
-        raise UsageError(f"numerics is of multiplies; {patterns[0]} is none. `tcprobe list` has their names.")
+        raise UsageError(f"numerics describes multiplies; {patterns[0]} is not one. `tcprobe list` lists them.")
     text = texts(list(dict.fromkeys(multiplies)), emit_asked["name"], emit_asked["layers"])
     if output is None:
         click.echo(text, nl=False)

@@ -38,7 +38,11 @@ EXAMPLES = {
         "kernel gemm --arch sm_80 --type f16 --explain 200 150 77",
     ),
     "list": ("list", "list 'm16n8k16*bf16*' --arch sm_80"),
-    "load": ("load m16n8k16 f16 f32 b --global col --ld 4096", "load m16n8k16 f16 f32 a --ld 4096 --code"),
+    "load": (
+        "load m16n8k16 f16 f32 b --global col --ld 4096",
+        "load m16n8k16 f16 f32 a --ld 4096 --code",
+        "load m16n8k16 f16 f32 b --repack --type s4 --group 128 --zeros --packer torch",
+    ),
     "lower": ("lower mma.m16n8k16.row.col.f32.e4m3.e4m3.f32 --arch h100", "lower 'movmatrix.*' --arch sm_80"),
     "merge": ("merge theirs --results results", "merge theirs --contributor 'A. Name' --results results"),
     "numerics": (
@@ -79,7 +83,7 @@ def tasks() -> str:
     lines = ["tcprobe: which lane and register holds which element of a tensor-core fragment", ""]
     for what, words in TASKS.items():
         lines += [f"  {what}", f"    {_folded(words)}"]
-    return "\n".join([*lines, "", "tcprobe --help lists all commands; tcprobe COMMAND --help says more of one."])
+    return "\n".join([*lines, "", "tcprobe --help lists all commands; tcprobe COMMAND --help explains one."])
 
 
 def of(name: str) -> str:

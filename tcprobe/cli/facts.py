@@ -91,13 +91,13 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
     each.
 
-    Without --arch it takes, of the archs measured in ./results or else of all, the one with the strongest method;
-    of several such the newest. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
-    What nobody measured on an arch is shown as documented, and says so. Metadata (operand e of mma.sp) has a table
+    Without --arch it takes the arch with the strongest method, the newest of several: of those measured in
+    ./results, or else of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
+    A layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table
     for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
     by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
     instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
-    anchor, the assumption, and how sure it is. --json prints one object a line.
+    anchor, the assumption, and how sure it is. --json prints one object per line.
     """
     name, selector, explained = show["name"], show["selector"], show["why"]
     view = _drawings(show, "--json has everything" if as_json else "--why draws nothing" if explained else None)
@@ -109,7 +109,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
 
     archs = several(name)
     if explained and len(archs) > 1:
-        raise UsageError("--why is of one arch, or of all, not of several side by side.")
+        raise UsageError("--why takes one arch, or all, but not a list.")
     chosen, remarks = names.chosen(patterns, archs[-1], layers)
     told(*remarks)
     if len(archs) > 1:
@@ -124,10 +124,10 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
 def _print(cells: Sequence[Cell], view: ShowView, as_json: bool, explained: bool) -> None:
     """Tables as JSON, as what they rest on, or in words and pictures."""
     if as_json:
-        from tcprobe.ask.describe import shown
+        from tcprobe.ask.describe import cell_entry
 
         for cell in cells:
-            click.echo(json.dumps(shown(cell) | (_why(cell) if explained else {})))
+            click.echo(json.dumps(cell_entry(cell) | (_why(cell) if explained else {})))
     elif explained:
         from tcprobe.ask import why
         from tcprobe.cli import printing
@@ -153,19 +153,19 @@ def _drawings(show: ShowAsked, without: str | None) -> ShowView:
 
     view = ShowView(show["full"], show["lanes"], show["elements"])
     if without and any(view):
-        raise UsageError(f"{without}: it does not go with --full, --lanes or --elements.")
+        raise UsageError(f"{without}: remove --full, --lanes and --elements.")
     return view
 
 
 def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool) -> None:
     """Formulas, layout and evidence of each fragment's tables; what one does not have is said."""
-    from tcprobe.ask.describe import shown as described
+    from tcprobe.ask.describe import cell_entry
     from tcprobe.cli.answers import side_by_side
 
     for cells, missing in answers:
         if as_json:
             for cell in cells:
-                click.echo(json.dumps(described(cell)))
+                click.echo(json.dumps(cell_entry(cell)))
         else:
             side_by_side(cells)
         told(*missing)
@@ -176,8 +176,7 @@ def _side_by_side(
 ) -> Iterator[tuple[list[Cell], list[str]]]:
     """Of each fragment its tables on several archs, and words on those that have none."""
     from tcprobe.isa.arch import arch as arch_row
-    from tcprobe.store import lookup
-    from tcprobe.store.cell import find
+    from tcprobe.store.cell import find, no_table
 
     for fragment in fragments:
         cells, missing = [], []
@@ -185,11 +184,11 @@ def _side_by_side(
             if cell := find(fragment, at, layers):
                 cells.append(cell)
             elif fragment.target.on(arch_row(at or "")):
-                missing.append(str(lookup.no_table(fragment, at, layers)))
+                missing.append(str(no_table(fragment, at, layers)))
             else:
                 missing.append(f"{arch_row(at or '').name} does not have it")
         if not cells:
-            raise lookup.no_table(fragment, archs[0], layers)
+            raise no_table(fragment, archs[0], layers)
         yield cells, missing
 
 
@@ -202,7 +201,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     for meaning in behind.values():
         selector = show["selector"] if len(patterns) == 1 else None
         shared_operand.check_asked(meaning.shared_operand, show["name"], selector)
-        shared_operand.shown(shared_operand.meant(meaning, layers, show), as_json)
+        shared_operand.print_behind(shared_operand.meant(meaning, layers, show), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
@@ -216,7 +215,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, 
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])
-            tensor_memory_shown.shown(one, show, layers, as_json)
+            tensor_memory_shown.print_memory(one, show, layers, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 
@@ -227,7 +226,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, 
 @JSON
 @named("fragment", count="one")
 def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
-    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object a line."""
+    """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object per line."""
     from tcprobe.ask.absent import why_not as explained
     from tcprobe.ask.absent import why_not_behind, why_not_form
     from tcprobe.isa import arch

@@ -13,31 +13,34 @@ from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
 if TYPE_CHECKING:
     import click
 
-PARAMETER = re.compile(r"`([a-z][a-z_]*)`")
+PARAMETER = r"`([a-z][a-z_]*)`"
 HINTS = {
     "no table": "`tcprobe why-not {id} --arch {arch}` says more.",
     "no findings": "`tcprobe run --results {folder}` makes them.",
     "no measurements": "`tcprobe run` makes them.",
-    "no cost": "`tcprobe run --family cost` on a GPU of it measures them.",
+    "no cost": "`tcprobe run --family cost` on such a GPU measures them.",
     "no arithmetic": "`tcprobe run --family numerics '{id}'` measures it on a GPU.",
     "no GPU": "`tcprobe doctor` says what that needs.",
     "nothing to measure": "`tcprobe why-not` says why.",
     "no code": "--json has all of them.",
     "code in CUDA": "--code cuda prints the code.",
-    "no whole bytes": "Load them by `tcprobe path` or the other way round (--global).",
-    "function names": "Give each a --name of its own.",
+    "no whole bytes": "Use `tcprobe path`, or the other --global.",
+    "function names": "Give each its own --name.",
     "two archs": "For example: tcprobe diff --numerics sm_80 sm_90.",
     "address maps": "`tcprobe swizzle table help` lists them.",
     "behind tcgen05": "`tcprobe descriptor --tcgen05` says where its elements are.",
     "no folder": "`tcprobe run --results {folder}` makes it.",
     "no registers": "`tcprobe lower {id}` says what it becomes, `tcprobe list {id} --json` what is documented.",
     "a move": "`tcprobe where` and `show` say which lane holds what.",
-    "behind": "`tcprobe show` says where its elements are; for all else name {id}.",
+    "behind": "`tcprobe show` says where its elements are; for other questions, name {id}.",
     "names": "See `tcprobe list`.",
-    "numbers": "Numbers go with --row and --col, or --lane and --i.",
+    "numbers": "Give numbers with --row and --col, or with --lane and --i.",
     "opcodes": "`tcprobe lower` lists what they become.",
     "copies in bulk and by tensor maps": "See `tcprobe path ... --fill tma` and `tcprobe swizzle table SWIZZLE_128B`.",
     "copies from global into shared memory": "See `tcprobe banks --with cp.async.16` and `tcprobe path FRAGMENT`.",
+    "engines": "`tcprobe descriptor` says where each piece of an operand is; of the same tile "
+    "`--with st.shared.b128@rows` or `--with stmatrix.x4` counts what lanes write, `--with ldmatrix.x4` what they "
+    "read.",
     "accesses to shared memory": "See `tcprobe banks --with ld.shared.b64`.",
     "loads": "See `tcprobe load FRAGMENT`.",
     "exchanges between lanes": "See `tcprobe convert` and `tcprobe reduce`.",
@@ -46,8 +49,8 @@ HINTS = {
 
 def in_options(words: str, ctx: click.Context | None) -> str:
     """The words with the command's options in place of the parameters that they name."""
-    options = _options(ctx) if ctx and PARAMETER.search(words) else {}
-    return PARAMETER.sub(lambda named: options.get(named[1], named[0]), words)
+    options = _options(ctx) if ctx and re.search(PARAMETER, words) else {}
+    return re.sub(PARAMETER, lambda named: options.get(named[1], named[0]), words)
 
 
 def _options(ctx: click.Context) -> dict[str, str]:
@@ -71,5 +74,5 @@ def _options(ctx: click.Context) -> dict[str, str]:
 def hint(error: TcprobeError) -> str:
     """What to type, one line; empty where nothing is known."""
     if isinstance(error, AmbiguousError):
-        return "Say more of the name" + (":" if error.commands else ".")
+        return "Give more of the name" + (":" if error.commands else ".")
     return HINTS.get(error.topic, "").format(**error.about) if isinstance(error, UsageError) else ""

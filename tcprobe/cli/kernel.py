@@ -10,6 +10,7 @@ import click
 
 from tcprobe.cli.options import JSON, Given, Number, Output, read_results
 from tcprobe.cli.places import ElementType, Sides
+from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 MAJOR = click.Choice(["row", "col"])
 
 
-@click.group(short_help="Whole kernels: every address from a table.")
+@click.group(cls=Suggesting, short_help="Whole kernels: every address from a table.")
 def kernel() -> None:
-    """A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register is that of a table."""
+    """A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register comes from a table."""
 
 
 @kernel.command(short_help="D = A B for an arch and a type.")
@@ -52,13 +53,13 @@ def kernel() -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="On sm_90: blocks that load parts of B for each other, 1 or 2.",
+    help="On sm_90: blocks of a cluster, which share the loads of B: 1 or 2.",
 )
 @click.option("--name", type=Given(), metavar="NAME", help="Name of the kernel and its namespace.")
 @click.option(
     "--size",
     type=Sides(3, "MxNxK"),
-    help="Of a product: for the grid in --json, and what --run times. Default there: 4096x4096x4096.",
+    help="Size of the product, for the grid in --json and for --run. Default for --run: 4096x4096x4096.",
 )
 @click.option(
     "--explain",
@@ -144,9 +145,9 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
     click.echo(f"{kernel.name} on {escaped(outcome.device)}: {compared} {bad}")
     words = f"{timed}: {outcome.tflops} TFLOP/s"
     if outcome.cublas is None:
-        click.echo(f"{words}; cublasGemmEx has no product of {kernel.asked.type} into {kernel.asked.out}")
+        click.echo(f"{words}; cublasGemmEx does not multiply {kernel.asked.type} into {kernel.asked.out}")
     else:
-        differ = f"; {outcome.apart} elements differ from its" if outcome.apart else ""
+        differ = f"; {outcome.apart} elements differ from cuBLAS's" if outcome.apart else ""
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
@@ -175,7 +176,7 @@ def _launch(kernel: GemmKernel) -> None:
     )
     for name, step in said["wavefronts"].items():
         click.echo(
-            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts a warp's part, ideal {step['ideal']}"
+            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
         )
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--repack",
     "repacked",
     is_flag=True,
-    help="Store weights in an order of their own: one 16-byte load brings several k steps, converted in registers.",
+    help="Store quantised weights in an order in which one 16-byte load brings several k steps; convert in registers.",
 )
 @click.option(
     "--type",
@@ -115,9 +115,9 @@ def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
 
     major = click.get_current_context().get_parameter_source("contiguous")
     if load_asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
-        raise UsageError("--ld and --global: repacked weights have an order of their own; leave them out.")
+        raise UsageError("repacked weights have their own order: remove --ld and --global.")
     if load_asked["stored"] is None:
-        raise UsageError("--repack: say what the weights are stored as: --type s4, u4, s8, e4m3 or e2m1.")
+        raise UsageError("--repack needs the type of the stored weights: --type s4, u4, s8, e4m3 or e2m1.")
     plan = repack(cell, load_asked["stored"], load_asked["wanted"], load_asked["group"], layers)
     if load_asked["zeros"]:
         plan = with_zeros(plan)
@@ -136,7 +136,7 @@ def _packer_alone(code_asked: CodeAsked) -> None:
     others = (code_asked["code"], code_asked["as_json"], code_asked["called"], code_asked["namespace"])
     for option, value in zip(("--code", "--json", "--name", "--namespace"), others, strict=True):
         if value:
-            raise UsageError(f"{option} does not go with --packer, which prints Python.")
+            raise UsageError(f"{option} cannot be combined with --packer, which prints Python.")
 
 
 def _load_text(plan: StraightLoad) -> None:

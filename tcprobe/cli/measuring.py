@@ -156,18 +156,18 @@ def _check(toolkits: Sequence[Path], run_asked: RunAsked) -> None:
     from tcprobe.isa import arch
 
     if len(toolkits) > 1 and run_asked["method"] != "sass":
-        raise UsageError("--cuda given several times is for machine code: add --method sass.")
+        raise UsageError("several --cuda need --method sass, which reads machine code.")
     _check_family(run_asked["family"])
     if run_asked["name"] not in (None, "all"):
         arch.arch(run_asked["name"])
     if run_asked["method"] == "sass" and run_asked["index"] is not None:
-        raise UsageError("--device means a live GPU; --method sass reads machine code.")
+        raise UsageError("--device selects a live GPU, and --method sass reads machine code: give only one of them.")
 
 
 def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
     """UsageError for options, by name, that mean one machine."""
     for option in (name for name, value in set_options.items() if value not in (None, False)):
-        raise UsageError(f"{option} is of one machine; {scheduler} asks many.")
+        raise UsageError(f"{option} is for one machine, and {scheduler} uses several: give only one of them.")
 
 
 def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:
@@ -202,7 +202,7 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     read = {done.device.arch for done in reports if done.device.method != "live"}
     known = [f for f in merge.own(Results(folder)) if f.arch in (read if f.method in FROM_CODE else live)]
     if not known:
-        raise EnvironmentUnfitError(f"nothing was measured for a report; {path} is not written.")
+        raise EnvironmentUnfitError(f"nothing was measured, so there is no report: {path} was not written.")
     report.write(path, known)
     click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` adds them."), err=True)
 

@@ -28,7 +28,7 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
         def called(*context: click.Context, **asked: Any) -> None:
             words, gpus = _apart(asked[parameter]) if "name" in asked else (asked[parameter], "")
             if gpus and asked["name"] is not None:
-                raise UsageError(f"{gpus} among the words, and --arch {asked['name']}: say the arch once.")
+                raise UsageError(f"the name has {gpus}, and --arch is {asked['name']}: give the arch once.")
             asked |= {"name": gpus} if gpus else {}
             apart = count == "pairs" and len(words) == 2
             names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split(words)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results
-from tcprobe.errors import UsageError
+from tcprobe.cli.naming import named
+from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results, told
+from tcprobe.errors import AmbiguousError, UsageError
+from tcprobe.text import quoted
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
     from tcprobe.arithmetic.parameters import Arithmetic, Integers
     from tcprobe.cli.requests import NumericsAsked
     from tcprobe.isa.instruction import Instruction
+    from tcprobe.isa.names import Meaning
     from tcprobe.store.choose import Layers
 
+MOST_ALIKE = 64  # multiplies that one name may mean
 MOST_CASES = 64 << 20  # bytes of the file of --cases
 
 
@@ -33,7 +37,7 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
     "--cases",
     type=Named(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE.jsonl",
-    help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
+    help='D of dot products, one per line: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
 )
 @click.option(
     "--bound", "length", type=Number(1), metavar="K", help="Print the error bound of a dot product of K products."
@@ -48,8 +52,9 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @click.option("--header", is_flag=True, help="Print the arithmetic as a C++17 header, for hosts and CUDA.")
 @read_results
 @JSON
+@named("instruction", count="one")
 def numerics(
-    instruction: tuple[str, ...],
+    instruction: str,
     name: str | None,
     layers: Layers,
     as_json: bool,
@@ -64,17 +69,17 @@ def numerics(
     """
     from tcprobe.isa import names
 
-    row = names.resolve(" ".join(instruction)).instruction
+    row = _meant(names.resolve(instruction), name, layers)
     said = {"--a": asked["a"], "--cases": asked["cases"], "--bound": asked["length"], "--header": asked["header"]}
     ways = [option for option, value in said.items() if value]
     if len(ways) > 1:
-        raise UsageError(f"{' and '.join(ways)} are asked one at a time.")
+        raise UsageError(f"{' and '.join(ways)} cannot be combined: give one of them.")
     if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):
-        raise UsageError("a dot product needs --a and --b; --c is 0 without one.")
+        raise UsageError("a dot product needs --a and --b; --c is 0 by default.")
     if parts is not None and asked["length"] is None:
-        raise UsageError("--split goes with --bound.")
+        raise UsageError("--split needs --bound.")
     if asked["header"] and as_json:
-        raise UsageError("--json does not go with --header, which prints C++.")
+        raise UsageError("--json does not apply to --header, which prints C++.")
     if asked["header"]:
         from tcprobe.ask.numeric_header import text
 
@@ -92,6 +97,31 @@ def numerics(
         _bound(row, rule, (asked["length"], parts or 1), as_json)
     else:
         _product(row, rule, (asked["a"] or "", asked["b"] or "", asked["c"] or "0"), as_json)
+
+
+def _meant(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
+    """The instruction that a name means, or one of several with one arithmetic; AmbiguousError where they differ."""
+    from tcprobe.ask.numerics import find
+    from tcprobe.isa.arch import arch
+    from tcprobe.numerics import MEASURED
+    from tcprobe.store.lookup import some
+
+    rows = meaning.some_instructions
+    if not 1 < len(rows) <= MOST_ALIKE:
+        return meaning.instruction
+    device = arch(name or MEASURED)
+    known = [found for row in rows if (found := find(row, device, layers))]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in known:
+        groups.setdefault(tuple(one.parameters), []).append(one.form.id)
+    if not known:
+        return meaning.instruction
+    listed = "; ".join(some(ids, 1) for ids in groups.values())
+    if len(groups) > 1:
+        words = f"{quoted(meaning.name)} matches {len(known)} multiplies with {len(groups)} arithmetics: {listed}."
+        raise AmbiguousError(words, meaning.name, [ids[0] for ids in groups.values()])
+    told(f"{quoted(meaning.name)} matches {len(known)} multiplies, all with this arithmetic: {listed}")
+    return known[0].form
 
 
 def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: bool) -> None:
@@ -126,7 +156,7 @@ def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int
     if found["samples"]:
         wrapping.line(f"largest of {found['samples']} random ones: {found['measured']:.3g}")
     if parts:
-        wrapping.line(f"other bits than in one part: {found['changed']}")
+        wrapping.line(f"results that differ from those in one part: {found['changed']}")
 
 
 def _product(instruction: Instruction, rule: Arithmetic | Integers, given: tuple[str, str, str], as_json: bool) -> None:

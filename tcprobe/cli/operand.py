@@ -56,7 +56,7 @@ def _text(plan: OperandPlan) -> None:
     by = ", ".join(map(str, ahead.shared))
     click.echo(
         f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + {by}; "
-        f"the next tile {ahead.global_} bytes on in global memory"
+        f"the next tile {ahead.global_} bytes further in global memory"
     )
     click.echo(f"proven: every multiply finds all bytes of {len(plan.reads.starts)} operands")
     for words in plan.evidence:

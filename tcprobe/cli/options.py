@@ -41,7 +41,7 @@ class Named(click.Path):
         if not str(value):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
-            self.fail(f"{quoted(str(value))} is not a name that this system has.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a name that this system allows.", param, ctx)
         path = super().convert(str(value), param, ctx)
         if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
             self.fail(f"{quoted(str(value))} is not a folder.", param, ctx)
@@ -137,7 +137,7 @@ CUDAS = click.option(
 )
 
 
-_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_RANGE = r"([0-9]{1,5})(?:-([0-9]{1,5}))?"
 
 
 def read_results(command: Called) -> Called:
@@ -165,7 +165,7 @@ class Output(Named):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
         """The path."""
         if str(value).endswith(("/", os.sep)):
-            self.fail(f"{quoted(str(value))} is not a name of a file.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a file name.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -178,7 +178,7 @@ class Numbers(click.ParamType[list[int]]):
         """The numbers, ascending."""
         if isinstance(value, list):
             return value
-        match = _RANGE.fullmatch(str(value))
+        match = re.fullmatch(_RANGE, str(value))
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not numbers:
             self.fail(f"{quoted(str(value))} is not a number such as 3, nor a range such as 0-7.", param, ctx)

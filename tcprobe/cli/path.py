@@ -47,7 +47,7 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
     "--fill",
     type=Given(),
     metavar="cp.async|tma|plain",
-    help="Between global and shared memory; cp.async.8: 8 bytes a lane. Default: cp.async in, plain back.",
+    help="Copies between global and shared memory; cp.async.8: 8 bytes per lane. Default: cp.async in, plain back.",
 )
 @click.option(
     "--with",
@@ -55,7 +55,7 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
     type=Given(),
     metavar="OP",
     help="ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, "
-    "...; the path has its direction. Used exactly as given; default: the largest ldmatrix, then "
+    "...; sets the path's direction too. Used exactly as given; default: the largest ldmatrix, then "
     "the widest loads.",
 )
 @CODE
@@ -67,7 +67,7 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 @JSON
 @named("fragment", count="one")
 def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAsked]) -> None:
-    """Plan the way of a tile from global through shared memory into FRAGMENT's registers, or back.
+    """Plan the path of a tile from global through shared memory into FRAGMENT's registers, or back.
 
     Each step has its addresses, wavefronts and evidence, and the path is proven element by element. --code prints a
     CUDA header, or CuTe's text. If there is no such path, the answer is the reason and the nearest one that exists.
@@ -141,7 +141,7 @@ def _order(plan: PathPlan, step: RegisterCopy) -> None:
         wrapping.line(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
     if step.warps > 1:
         each = len(step.shared) // len(step.origins)
-        wrapping.line(f"  {step.warps} warps: of a fragment each has {each} issues of its own, warp 0 the first {each}")
+        wrapping.line(f"  {step.warps} warps: each has its own {each} issues of a fragment, warp 0 the first {each}")
 
 
 def _k_loop(plan: PathPlan) -> None:
@@ -150,7 +150,7 @@ def _k_loop(plan: PathPlan) -> None:
     loop = advance(plan)
     if not loop:
         return
-    ahead = f"the next tile {loop.global_} bytes on in global memory"
+    ahead = f"the next tile {loop.global_} bytes further in global memory"
     if not loop.issues:
         wrapping.line(f"k: {loop.steps} steps along {loop.axis}s; an issue serves several; {ahead}")
         return

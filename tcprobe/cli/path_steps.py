@@ -36,7 +36,7 @@ def only_one(code_asked: CodeAsked) -> None:
     """UsageError where JSON and code are asked for, or names of code that is not."""
     coded = code_asked["code"] or code_asked["output"]
     if code_asked["as_json"] and coded:
-        raise UsageError("--json does not go with --code or -o.")
+        raise UsageError("--json cannot be combined with --code or -o.")
     if not coded and (code_asked["called"] or code_asked["namespace"]):
         raise UsageError("--name and --namespace are for code: give --code or -o too.")
 

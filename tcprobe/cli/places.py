@@ -94,6 +94,6 @@ def placed(place_asked: PlaceAsked) -> str:
     from tcprobe.layout import spelling
 
     if place_asked["placed"] is not None and place_asked["swizzle"] is not None:
-        raise UsageError("--shared and --swizzle say the same: leave one of them out.")
+        raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
     text = str(place_asked["placed"] or place_asked["swizzle"] or "plain")
     return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

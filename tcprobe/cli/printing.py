@@ -106,10 +106,10 @@ def run_summary(report: Report, results: Results) -> None:
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
     click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
     for complaint in report.complaints:
-        say(f"measured again, not trusted: {complaint}")
+        say(f"measured again, because it cannot be trusted: {complaint}")
     if report.beside:
         count = f"{len(report.beside)} {'tables' if report.kind == TABLE else 'findings'}"
-        say(f"{count} measured before stay; the new outcome is recorded beside them: {report.beside[0]}")
+        say(f"{count} measured before are kept; the new outcome is recorded beside them: {report.beside[0]}")
     for contradiction in report.contradictions:
         click.echo(click.style("contradiction: ", **BAD) + escaped(contradiction), err=True)
     if report.unchecked:

@@ -55,7 +55,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
     For an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp): the cells of an
     element, or what the cell --lane, --column of --cta holds. For d also the register that --ld reads it into.
 
-    --arch sm_70,sm_90 gives one answer after the other; --json prints one object a line.
+    --arch sm_70,sm_90 gives one answer after the other; --json prints one object per line.
     """
     from tcprobe.cli import answers
     from tcprobe.store import names
@@ -71,7 +71,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
         shared_operand.located(shared_operand.meant(meaning, layers, sought), sought, as_json)
         return
     if beyond := shared_operand.beyond(sought, "byte"):
-        raise UsageError(f"{beyond[0]} goes with an operand in shared memory: a_smem, b_smem.")
+        raise UsageError(f"{beyond[0]} needs an operand in shared memory: a_smem, b_smem.")
     from tcprobe.ask.table_confidence import confidence
 
     whole, note = names.meant(fragment, name, layers)
@@ -105,7 +105,7 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
     if by_lane == (rows is not None or cols is not None):
         raise UsageError("give --row and --col, or --lane and --i.")
     if by_lane and sought["products"]:
-        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
+        raise UsageError("--product needs --row and --col; a slot belongs to one product only.")
     if by_lane:
         return True, trace.held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
     all_rows, all_cols = range(cell.fragment.rows), range(cell.fragment.cols)
@@ -147,7 +147,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     the bytes of B behind a descriptor (--swizzle, --major, --lbo, --sbo, --base-offset, --start), and with --a-in
     shared those of A behind the same one; or what a byte of them feeds. For tcgen05.mma the cells of D, of A with
     --a-in tensor, of metadata and scales, and the bytes of A and B. Other scales are left out: `where` of scale_a and
-    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object a line.
+    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object per line.
     """
     from tcprobe.ask import trace
     from tcprobe.cli import answers
@@ -171,7 +171,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     shared_operand.check_registers(multiply, sought)
     operand, pairs = _traced_pairs(sought)
     if operand and sought["product"] is not None:
-        raise UsageError("--product goes with --row and --col; a slot holds an element of one product.")
+        raise UsageError("--product needs --row and --col; a slot belongs to one product only.")
     for of, (first, second) in product(_selections(tables, sought["selector"]), pairs):
         if operand:
             answer = trace.feeds(multiply, of, operand, first, second)
@@ -243,7 +243,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         else:  # neither measured nor documented there
             untold.append(instruction.id)
     if not todo:
-        raise UsageError(f"nothing is known of {untold[0]} on {row.name}: `tcprobe run` measures it.")
+        raise UsageError(f"nothing is known about {untold[0]} on {row.name}: `tcprobe run` measures it.")
     verdicts = []
     for verdict in verified(gpu, todo, seed, layers):
         verdicts.append(verdict)

@@ -47,7 +47,7 @@ def read(
     FILE is a cubin, PTX, a file with fatbins (object, library, executable), or a folder of such files, for example a
     compiler's cache. For every opcode: how often it occurs, at which source lines, which PTX forms become it, native or
     emulated, and the layouts of its operands with evidence. Where a file has no code for an arch, its PTX is assembled.
-    --tables runs kernels that only load a fragment and store its registers lane by lane, or the other way round, and
+    --tables runs kernels that only load a fragment and store its registers lane by lane, or the reverse, and
     prints what each lane holds beside the published table. Exit code 1 if that differs, 4 if part of a file cannot be
     read. --json prints one object a function.
     """
@@ -68,7 +68,7 @@ def read(
     for complaint in reader.complaints:
         click.echo(message(complaint), err=True)
     if kernel and not functions and not reader.complaints:
-        raise UsageError(f"no function there is named {kernel}.")
+        raise UsageError(f"no function is named {kernel}.")
     differing = any(getattr(function.holds, "differ", 0) for function in functions)
     sys.exit(DataError.exit_code if reader.complaints else 1 if differing else 0)
 

@@ -43,7 +43,7 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
     "--fill",
     type=Given(),
     metavar="VALUE",
-    help="What the elements that --mask leaves out become; without --mask, all of them: a number, 'row * 16 + col'.",
+    help="Value for the elements that --mask leaves out, or without --mask for all: a number, 'row * 16 + col'.",
 )
 @NAME
 @NAMESPACE
@@ -64,7 +64,7 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
     if over is None and asked["size"]:
-        raise UsageError("--tile goes with --over.")
+        raise UsageError("--tile needs --over.")
     cell, note = meant(fragment, asked["name"], asked["layers"])
     told(note)
     answer: Reduction | Masked

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import tensor_memory
+from tcprobe.cli import tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
-from tcprobe.errors import UsageError
+from tcprobe.errors import AmbiguousError, UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -58,10 +58,13 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     code = found.code(chosen(asked["called"] or "scales", FUNCTION))
     if as_json:
         of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id
-        click.echo(json.dumps({"id": of, "vector": found.vector, "scales": answers, "code": code}))
+        plain = {"id": of, "vector": found.vector, "evidence": found.evidence, "scales": answers, "code": code}
+        click.echo(json.dumps(plain))
         return
     for one in answers:
         _say(one)
+    if answers:
+        wrapping.line(found.evidence)
     if not answers:
         click.echo(code, nl=False)
 
@@ -72,13 +75,29 @@ def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) 
     from tcprobe.ask.tensor_memory import Wanted
     from tcprobe.store import names
 
+    _check_named(fragment)
     if placed := tensor_memory.meant(fragment):
         tensor_memory.check_arch(placed.form, name)
-        return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, tensor_memory.vector_of(placed, sizes)))
+        vector = tensor_memory.vector_of(placed, sizes)
+        return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, vector, layers=layers, name=name))
     tensor_memory.require_none(sizes)
     whole, note = names.meant(fragment, name, layers)
     told(note)
     return in_registers(whole)
+
+
+def _check_named(name: str) -> None:
+    """AmbiguousError for a multiply with scales of which the name says no operand."""
+    from tcprobe.isa.names import resolve
+    from tcprobe.isa.names.words import read
+    from tcprobe.text import quoted
+
+    if read(name).operand:
+        return
+    ids = [row.id for row in resolve(name).instructions if any(one.name == "scale_a" for one in row.operands)]
+    choices = [f"{id_}.{operand}" for id_ in ids for operand in ("scale_a", "scale_b")]
+    if choices:
+        raise AmbiguousError(f"{quoted(name)} names no operand: scale_a or scale_b.", name, choices[:6])
 
 
 def _say(located: Json) -> None:

@@ -81,10 +81,10 @@ def check_asked(operand: SharedOperand, name: str | None, selector: int | None) 
     from tcprobe.isa import arch
 
     if selector is not None:
-        raise UsageError(f"{operand.id} has no selector; operand e of a sparse form has.")
+        raise UsageError(f"{operand.id} has no selector; only operand e of a sparse form has one.")
     for at in several(name):
         if at not in (None, "all") and arch.arch(str(at)).name != ARCH:
-            raise UsageError(f"{operand.id} is of {ARCH} alone: `tcprobe why-not` says why {at} does not have it.")
+            raise UsageError(f"{operand.id} exists on {ARCH} only: `tcprobe why-not` says why {at} does not have it.")
 
 
 def beyond(params: Mapping[str, object], *others: str) -> list[str]:
@@ -96,21 +96,19 @@ def check_registers(instruction: Instruction, trace: TraceAsked) -> None:
     """UsageError where `trace` of a multiply of registers is asked about shared memory."""
     smem = [f"--operand {trace['operand']}"] if trace["operand"] in ("a_smem", "b_smem") else []
     if wrong := smem + beyond(trace, "byte", "a_in"):
-        raise UsageError(
-            f"{instruction.id} has no operand in shared memory, as wgmma has: leave {', '.join(wrong)} out."
-        )
+        raise UsageError(f"{instruction.id} has no operand in shared memory (wgmma has): remove {', '.join(wrong)}.")
 
 
 def _check_traced(instruction: Instruction, trace: TraceAsked) -> None:
     """UsageError for options of `trace` that say nothing of a multiply with factors behind descriptors."""
     for name, number in (("product", trace["product"]), ("selector", trace["selector"])):
         if number is not None and (name == "product" or instruction.metadata is None):
-            raise UsageError(f"no {name} changes what meets in {instruction.id}: leave --{name} out.")
+            raise UsageError(f"--{name} does not apply to {instruction.id}: remove it.")
     if instruction.metadata and trace["selector"] not in (None, *instruction.metadata.selectors):
         known = ", ".join(map(str, instruction.metadata.selectors))
         raise UsageError(f"{instruction.metadata.id} has no selector {trace['selector']}: it has {known}.")
     if trace["operand"] == "a_smem" and trace["a_in"] == "registers":
-        raise UsageError("a_smem is A in shared memory: leave --a-in out, or say --a-in shared.")
+        raise UsageError("a_smem is A in shared memory: remove --a-in, or give --a-in shared.")
     if trace["a_in"] == "tensor":
         raise UsageError(
             f"{instruction.id} has A in registers or in shared memory; tcgen05.mma has it in tensor memory."
@@ -199,7 +197,7 @@ def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
     click.echo(line(behind.confidence))
 
 
-def shown(behind: Behind, as_json: bool) -> None:
+def print_behind(behind: Behind, as_json: bool) -> None:
     """`show` of an operand behind a descriptor."""
     if as_json:
         click.echo(json.dumps(behind.to_json()))

@@ -21,6 +21,7 @@ from tcprobe.errors import InternalError, UnknownNameError, UsageError, debuggin
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message, quoted
 
+MANY = 9  # commands that a message does not list
 # commands by what one wants to do
 HEADINGS = {
     "Ask commands:": ("show", "where", "trace", "list", "why-not", "compare", "diff", "cost", "numerics", "banks"),
@@ -42,7 +43,48 @@ HEADINGS = {
 }
 
 
-class Group(click.Group):
+class Suggesting(click.Group):
+    """Commands; a name that none of them has is refused with those that are meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of a line; its words stay known, for what is to be pasted.
+
+        UnknownNameError, with lines to paste, for a name that no command has.
+        """
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise self._unknown(ctx, args)
+        name, command, words = super().resolve_command(ctx, args)
+        ctx.meta["args"] = list(words)
+        return name, command, words
+
+    def _unknown(self, ctx: click.Context, args: list[str]) -> UnknownNameError:
+        """Names like it are meant, or commands with an option of that name; else the help lists all."""
+        import difflib
+        import shlex
+
+        path, names = ctx.command_path.split(), self.list_commands(ctx)
+        if near := difflib.get_close_matches(args[0].lower(), names, n=3):
+            meant, choices = f"Did you mean {' or '.join(near)}?", [[*path, name, *args[1:]] for name in near]
+        elif having := _with_option(args[0].lower(), ctx.find_root()):
+            meant, choices = f"--{args[0].lower()} is an option.", [[path[0], name, "--help"] for name in having]
+        else:
+            some = f"{', '.join(names)}." if len(names) < MANY else f"{len(names)}; its help lists them."
+            meant, choices = f"{' '.join(path)} has {some}", [[*path, "--help"]]
+        error = UnknownNameError(f"there is no command {quoted(' '.join([*path[1:], args[0]]))}. {meant}")
+        error.commands = [shlex.join(words) for words in choices]
+        return error
+
+
+def _with_option(name: str, ctx: click.Context) -> list[str]:
+    """The commands that have an option of a name."""
+    group = ctx.command
+    commands = [group.get_command(ctx, at) for at in group.list_commands(ctx)] if isinstance(group, click.Group) else []
+    return [str(one.name) for one in commands if one and any(f"--{name}" in p.opts for p in one.params)]
+
+
+class Group(Suggesting):
     """Commands whose errors are a message and an exit code; those of `later` are imported when they are asked for."""
 
     later: ClassVar[dict[str, str]] = {}  # name of a command -> module that has it among its COMMANDS
@@ -86,29 +128,6 @@ class Group(click.Group):
             _say(f"Error: {words}: {type(error).__name__}: {error}")
             sys.exit(UsageError.exit_code)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of a line; its words stay known, for what is to be pasted.
-
-        UnknownNameError, with lines to paste, for a name like that of a command.
-        """
-        self._suggest(ctx, args)
-        name, command, words = super().resolve_command(ctx, args)
-        ctx.meta["args"] = list(words)
-        return name, command, words
-
-    def _suggest(self, ctx: click.Context, args: list[str]) -> None:
-        if ctx.resilient_parsing or self.get_command(ctx, args[0]):
-            return
-        import difflib
-        import shlex
-
-        if near := difflib.get_close_matches(args[0].lower(), self.list_commands(ctx), n=3):
-            error = UnknownNameError(f"there is no command {quoted(args[0])}. Did you mean {' or '.join(near)}?")
-            error.commands = [shlex.join([*ctx.command_path.split(), name, *args[1:]]) for name in near]
-            raise error
-
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
         with told():
@@ -134,7 +153,7 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
         raise
     except KeyboardInterrupt as stopped:
         running = ctx is not None and ctx.invoked_subcommand == "run"
-        _say("Stopped. What was measured is saved; run again to go on." if running else "Stopped.")
+        _say("Stopped. What was measured is saved; run again to continue." if running else "Stopped.")
         code = stopped.code if isinstance(stopped, Stopped) else 128 + signal.SIGINT
         raise click.exceptions.Exit(code) from None
     except BrokenPipeError:

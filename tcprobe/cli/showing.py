@@ -1,7 +1,5 @@
 """What `show` prints of a fragment: brief, with one picture; whole on demand; a few lines each where there are many."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -123,7 +121,7 @@ def _head(cell: Cell, folds: bool = True) -> None:
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     say(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements a lane in {fragment.registers} registers of {fragment.register_bits} bits"
+        f"{fragment.elements} elements per lane in {fragment.registers} registers of {fragment.register_bits} bits"
     )
     _formulas(cell, folds)
 
@@ -151,7 +149,7 @@ def _draw(pictures: Iterator[tuple[str, Iterator[str]]] | Sequence[tuple[str, It
 def drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
     """Title and lines of the drawing of elements and of that of lanes; of an address of the only one."""
     if fragment.role is Role.ADDRESS:
-        yield "lane -> row that its address points to; -: the address does not count", draw.addresses(table, width())
+        yield "lane -> row that its address points to; -: the address is ignored", draw.addresses(table, width())
         return
     holder = _holder(table)
     yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)

@@ -34,10 +34,10 @@ def families(fragments: Sequence[Fragment], shared: Sequence[SharedOperand], for
         )
         targets = [*(one.target.name for one in rows), *(row.target.name for row in bare)]
         least = min(targets, key=lambda text: (int(re.sub(r"\D", "", text)), text))
-        line(f"{name}: {', '.join(filter(None, counted))}, from {least} on", name, bold=True)
+        line(f"{name}: {', '.join(filter(None, counted))}, {least} and later", name, bold=True)
         if shapes := list(dict.fromkeys(one.shape for one in rows if one.shape.k)):
             line(f"    {', '.join(_shapes((shape.m, shape.n, shape.k) for shape in shapes))}")
-    line("`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern means")
+    line("`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern matches")
 
 
 def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:

@@ -14,6 +14,7 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, Named, Number, Output
 from tcprobe.cli.places import Sides, SwizzleType
+from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import DataError, UsageError
 from tcprobe.system import files
 from tcprobe.text import escaped
@@ -34,7 +35,7 @@ INK = (17, 17, 17)  # on the light colours of banks, whatever the theme has as i
 
 BITS = click.option("--bits", type=Number(1, 128), metavar="N", help="Bits in an element: 1, 2, 4, ... 128.")
 TABLE = click.option("--table", type=Number(1), metavar="N", help="Table number N, from 1, of a file with several.")
-PARTIAL = click.option("--partial", is_flag=True, help="Elements may be missing, as in a print-out that was cut off.")
+PARTIAL = click.option("--partial", is_flag=True, help="Accept missing elements, as in a print-out that was cut off.")
 STRIDE = click.option(
     "--stride", type=Number(1), metavar="S", help="Leading stride in elements. Default: a packed tile's."
 )
@@ -44,7 +45,7 @@ BASE = click.option(
 ARCH = click.option("--arch", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
 
 
-@click.group(short_help="Swizzled shared memory: layouts found, tables by name.")
+@click.group(cls=Suggesting, short_help="Swizzled shared memory: layouts found, tables by name.")
 def swizzle() -> None:
     """Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name."""
 
@@ -117,8 +118,8 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Un
     From sm_100 on also SWIZZLE_128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B and 128B_ATOM_64B. NAME help lists them all.
 
     The first coordinate is the one that the definition names first: contiguous, row, m or n, or the inner one of a box.
-    As text a line is a value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over the
-    first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* are byte addresses.
+    As text, each line is one value of the first coordinate, as `fit` reads it. --json: {"unit", "offsets"}, lists over
+    the first coordinate, one for each value of the second. Offsets are in elements; those of SWIZZLE_* in bytes.
     """
     from tcprobe.references.shared_memory import tma
     from tcprobe.references.shared_memory.catalogue import names, tabulate
@@ -210,11 +211,11 @@ def _drawn(
 
     if extent or not (what == "-" or os.path.lexists(what)):
         if table is not None:
-            raise UsageError(f"--table {table} goes with a file; {what} and --extent mean one table.")
+            raise UsageError(f"--table {table} needs a file; {what} with --extent is one table.")
         offsets, bits = _named(what, extent, options)
     else:
         if (options.stride, options.base, options.arch) != (None, None, None):
-            raise UsageError("--stride, --base and --arch go with the name of a layout, not with a file.")
+            raise UsageError("--stride, --base and --arch apply to a layout's name, not to a file.")
         offsets, bits = read(Path(what), table).address.grid, options.bits
     if not bits:
         raise UsageError("banks depend on the width of an element: give --bits N.")

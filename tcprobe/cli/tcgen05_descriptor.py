@@ -22,9 +22,7 @@ FIELDS: Final = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
 OPTIONS = (
     click.option("--tcgen05", is_flag=True, help="The tile's descriptor for tcgen05 instead of wgmma."),
     click.option("--idesc", is_flag=True, help="The instruction descriptor of tcgen05.mma; with 0xVALUE, decode it."),
-    click.option(
-        "--zero-mask", is_flag=True, help="The zero-column mask of tcgen05.mma.ws; with 0xVALUE what it leaves out."
-    ),
+    click.option("--zero-mask", is_flag=True, help="The zero-column mask of tcgen05.mma.ws; with 0xVALUE, decode it."),
     click.option(
         "--kind",
         "mma_kind",
@@ -62,7 +60,7 @@ def check_none(params: Mapping[str, object]) -> None:
         if params[name] not in (None, ()):
             option = {"mma_kind": "kind", "others": "set"}.get(name, name.replace("_", "-"))
             mask = " or --zero-mask" if name in ("m", "n", "others") else ""
-            raise UsageError(f"--{option} goes with --idesc{mask}.")
+            raise UsageError(f"--{option} needs --idesc{mask}.")
 
 
 def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
@@ -73,10 +71,10 @@ def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_jso
     said = {name: field for name, field in fields.items() if field is not None} | _others(descriptor_asked["others"])
     if value is not None:
         if said:
-            raise UsageError(f"0xVALUE says all of itself but the kind: leave {next(iter(said))} out.")
+            raise UsageError(f"0xVALUE holds every field except the kind: remove {next(iter(said))}.")
         plain = ask.instruction_value_json(_bits(value), descriptor_asked["mma_kind"])
     elif descriptor_asked["mma_kind"] is None:
-        raise UsageError("say --kind, --m, --n and the types, or give a value such as 0x08400490.")
+        raise UsageError("give --kind, --m, --n and the types, or a value such as 0x08400490.")
     else:
         plain = ask.instruction_json(descriptor_asked["mma_kind"], said)
     if as_json:
@@ -92,7 +90,7 @@ def zero_mask(value: str | None, descriptor_asked: TileDescriptorAsked, as_json:
 
     m, n, options = descriptor_asked["m"], descriptor_asked["n"], dict[str, object](descriptor_asked)
     if m is None or n is None or any(options[name] is not None for name in ("mma_kind", *FIELDS[2:])):
-        raise UsageError("--zero-mask: say --m and --n, and the fields by --set or a value; nothing else goes with it.")
+        raise UsageError("--zero-mask takes only --m, --n, and the fields with --set or as a value.")
     if (value is None) == (not descriptor_asked["others"]):
         raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
     bits = zeros.encode(_others(descriptor_asked["others"])) if value is None else _bits(value, zeros.WIDTH)
@@ -112,9 +110,9 @@ def _print_zero_mask(plain: Json) -> None:
     said = (f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
     wrapping.line(f"  {', '.join(said)}")
     _undocumented(plain["undocumented"])
-    wrapping.line(f"  columns of B that count as zero: {_spans(plain['zero'])}, by {plain['source']}")
+    wrapping.line(f"  columns of B treated as zero: {_spans(plain['zero'])}, by {plain['source']}")
     for other in plain["differs"]:
-        wrapping.line(f"  otherwise by {other['source']}: {_spans(other['zero'])}")
+        wrapping.line(f"  differs in {other['source']}: {_spans(other['zero'])}")
     if plain["b_columns"]:
         wrapping.line("  B is read from column {} to {}".format(*plain["b_columns"]))
     click.echo(f"  CUDA: {plain['cuda']}")
@@ -160,7 +158,7 @@ def _reading(reading: Json) -> None:
     for reason in reading["refused"]:
         wrapping.line(f"    refused: {reason}")
     if reading["forms"]:
-        wrapping.line(f"    taken by {', '.join(reading['forms'])}")
+        wrapping.line(f"    accepted by {', '.join(reading['forms'])}")
 
 
 def _undocumented(runs: list[Json]) -> None:
@@ -179,7 +177,7 @@ def value(bits: int, as_json: bool) -> None:
         click.echo(json.dumps(plain))
         return
     wrapping.line(
-        plain["value"] + f", of tcgen05 by its version bits ({plain['status']}, {plain['source']})",
+        plain["value"] + f", for tcgen05 according to its version bits ({plain['status']}, {plain['source']})",
         plain["value"],
         bold=True,
     )
@@ -193,7 +191,7 @@ def tile(size: tuple[int, int], descriptor_asked: TileDescriptorAsked, as_json: 
     from tcprobe.ask import tcgen05_descriptor as ask
 
     if descriptor_asked["instruction"] is not None or descriptor_asked["kind"] is None:
-        raise UsageError("with --tcgen05 say --type: what the tile holds; --instruction is for wgmma.")
+        raise UsageError("--tcgen05 needs --type, the tile's element type; --instruction is for wgmma.")
     found = ask.tile(size, descriptor_asked["kind"], descriptor_asked["major"], descriptor_asked["swizzle"].span)
     plain = ask.tile_json(found)
     if as_json:

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.",
 )
-@click.option("--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True)
+@click.option(
+    "--interleave", type=click.Choice(list(INTERLEAVES)), default="NONE", show_default=True, help="Interleave."
+)
 @click.option(
     "--promotion", type=click.Choice(list(PROMOTIONS)), default="NONE", show_default=True, help="L2 promotion."
 )
@@ -68,7 +70,7 @@ if TYPE_CHECKING:
 def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
     """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
-    What the driver would refuse is refused here, with every rule that is broken and what that rule rests on.
+    A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.isa.arch import arch as arch_row
@@ -93,9 +95,9 @@ def _text(plan: MapPlan) -> None:
     made = plan.map
     count = " x ".join(map(str, plan.boxes))
     counted = (
-        "gaps included; nobody measured what an mbarrier expects"
+        "gaps included; what an mbarrier must expect is not measured"
         if made.type in PADDED
-        else ("which is what an mbarrier expects")
+        else ("which an mbarrier must expect")
     )
     wrapping.line(
         f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
@@ -106,7 +108,7 @@ def _text(plan: MapPlan) -> None:
         where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
         wrapping.line(
             f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-            + (f", of {plan.alignment} for the pattern to begin with it" if made.swizzle else "")
+            + (f", or of {plan.alignment} to start at the pattern's first row" if made.swizzle else "")
         )
     click.echo(cuda(plan))
 

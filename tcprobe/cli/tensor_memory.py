@@ -45,7 +45,9 @@ CELLS = (
     ),
     click.option("--bit", type=Number(), help="With --column: which of the cell's 32 bits. Default: 0."),
     LOAD,
-    click.option("--warp", type=Number(), help="With tcgen05.ld and .st: the warp whose lanes are counted."),
+    click.option(
+        "--warp", type=Number(), help="With tcgen05.ld and .st: the warp, which decides which lanes it reaches."
+    ),
 )
 ONLY = ("m", "n", "vector", "multicast", "cta", "columns", "bit", "ld", "a_major", "b_major")
 ELSEWHERE = ("elements", "byte", "swizzle", "major", "lbo", "sbo", "base_offset", "start", "warp")
@@ -65,10 +67,7 @@ def require_none(params: Mapping[str, object]) -> None:
     """UsageError for an option that goes with tensor memory alone."""
     if wrong := [name for name in ONLY if params.get(name) is not None]:
         option = {"vector": "scale-vec", "columns": "column"}.get(wrong[0], wrong[0].replace("_", "-"))
-        raise UsageError(
-            f"--{option} goes with D of tcgen05.mma and what else is in tensor memory, such as "
-            "tcgen05.mma.cta_group::1.kind::f16.d."
-        )
+        raise UsageError(f"--{option} needs an operand in tensor memory, such as tcgen05.mma.cta_group::1.kind::f16.d.")
 
 
 def meant(name: str) -> MemoryOperand | None:
@@ -101,12 +100,12 @@ def check_arch(instruction: Instruction, name: str | None) -> None:
 def located(in_memory: MemoryOperand, where: WhereAsked, known_by: tuple[Layers, str | None], as_json: bool) -> None:
     """Answers for every element, or cell, that is asked about, one after the other."""
     if where["ld"] and in_memory.name != "d":
-        raise UsageError("--ld goes with D: tcgen05.ld reads words, which hold several elements of other operands.")
+        raise UsageError("--ld needs D: tcgen05.ld reads words, and a word of another operand holds several elements.")
     options: Mapping[str, object] = where
     if wrong := [name for name in ELSEWHERE if options[name] is not None]:
         raise UsageError(
             f"{in_memory.id} is in tensor memory: give --row and --col, or --lane and --column; "
-            f"--{wrong[0]} is for others."
+            f"--{wrong[0]} does not apply to it."
         )
     for selector in selectors(in_memory, where, where["selector"]):
         placed = placed_by(in_memory, where, selector, known_by)
@@ -124,7 +123,7 @@ def selectors(in_memory: MemoryOperand, sizes: MemoryAsked, number: int | None) 
 
     if not in_memory.form.multiplies or in_memory.name in ("a", "d"):
         if number is not None:
-            raise UsageError(f"no selector changes {in_memory.id}: leave --selector out.")
+            raise UsageError(f"{in_memory.id} has no selector: remove --selector.")
         return [None]
     if number is not None:
         return [number]
@@ -137,14 +136,14 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
 
     if not in_memory.name.startswith("scale_"):
         if sizes["vector"] is not None:
-            raise UsageError(f"--scale-vec goes with scale_a and scale_b, not with {in_memory.id}.")
+            raise UsageError(f"--scale-vec applies to scale_a and scale_b, not to {in_memory.id}.")
         return 0
     known = memory_operand.vectors(in_memory.form)
     if sizes["vector"] is None and len(known) == 1:
         return known[0]
     if sizes["vector"] not in known:
         raise UsageError(
-            f"{in_memory.id} has {' or '.join(map(str, known))} scales a row: say --scale-vec {known[-1]}."
+            f"{in_memory.id} has {' or '.join(map(str, known))} scales per row: give --scale-vec {known[-1]}."
         )
     return sizes["vector"]
 
@@ -165,7 +164,7 @@ def _answers(held_there: InTensorMemory, where: WhereAsked) -> Iterator[Json]:
     if (elements is None) == (cells is None):
         raise UsageError(f"{held_there.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
     if cells is not None and where["ld"]:
-        raise UsageError("--ld goes with --row and --col; `where tcgen05.ld...` says what a register holds.")
+        raise UsageError("--ld needs --row and --col; `where tcgen05.ld...` says what a register holds.")
     for row, col in elements or ():
         yield _of_element(held_there, row, col, where["ld"])
     cta, bit = where["cta"] or 0, where["bit"] or 0
@@ -219,7 +218,7 @@ def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None
         answer["copies"] = [other._asdict() for other in others]
     if load:
         landing = accumulator.Landing(first.cta, first.lane, first.column)
-        answer |= accumulator.loaded(landing, *load_named(load))._asdict()
+        answer |= accumulator.loaded_slot(landing, *load_named(load))._asdict()
     return answer | _tail(held_there, (row, col))
 
 
@@ -251,7 +250,7 @@ def _print(held_there: InTensorMemory, described: Json) -> None:
         )
         click.echo(f"  loaded: {read}")
     for other in described.get("differs", ()):
-        click.echo(f"  otherwise by {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
+        click.echo(f"  differs in {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
 
 
 def _how(held_there: InTensorMemory) -> str:
@@ -265,7 +264,7 @@ def _cell(cell: dict[str, int]) -> str:
 
 
 def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[Json]:
-    """Of a load or store of tensor memory the cell of each slot, from the address on, or with a warp's lanes counted.
+    """The cell of each slot of a load or store of tensor memory: relative to the address, or with the lanes of a warp.
 
     UsageError for a warp of anything else, and for one that a warpgroup does not have.
     """
@@ -273,7 +272,7 @@ def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> 
 
     if fragment.family != "tcgen05":
         if warp is not None:
-            raise UsageError("--warp goes with tcgen05.ld and .st, whose warps reach lanes of their own.")
+            raise UsageError("--warp applies to tcgen05.ld and .st, where each warp reaches its own lanes.")
         return [{} for _ in holders]
     if (warp or 0) >= WARPGROUP // WARP:
         raise UsageError(f"a warpgroup has no warp {warp}: 0 to {WARPGROUP // WARP - 1}.")
@@ -284,7 +283,7 @@ def reached(holders: Sequence[Holder], reached_cells: Sequence[Json], warp: int 
     """The cells of slots in words, of loads and stores."""
     for holder, cell in zip(holders, reached_cells, strict=True):
         if cell:
-            whose = "from the address on" if warp is None else f"of warp {warp}"
+            whose = "relative to the address" if warp is None else f"of warp {warp}"
             at = cell["tmem"]
             click.echo(f"{holder}: tensor memory lane {at['lane']}, column {at['column']} {whose}")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, layers: Layers, as_json: bool) -> None:
+def print_memory(asked_for: MemoryOperand | Instruction, show: ShowAsked, layers: Layers, as_json: bool) -> None:
     """`show` of an operand, or of all that a form has in tensor memory."""
     from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
 
@@ -86,4 +86,4 @@ def _describe(held_there: InTensorMemory, picked: dict[str, int]) -> None:
         line(f"  {name} = {text or 'no closed form'}")
     line(f"  {held_there.evidence}")
     for other in held_there.statements[1:]:
-        line(f"  otherwise by {other.source}")
+        line(f"  differs in {other.source}")

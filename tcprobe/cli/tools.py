@@ -95,7 +95,7 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
 def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 
-    INSTRUCTION is a name, a shortened name, or a pattern. Without one it is all that a warp executes: counts by arch,
+    INSTRUCTION is a name, a shortened name, or a pattern. Without one it lists all that a warp runs: counts by arch,
     or with --arch counts by family, then each. For an arch that ptxas does not know, the answer comes from ./results or
     the published tables, with the compiler that was used; with --cuda or --save that is an error.
     """
@@ -130,7 +130,7 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 @CUDA
 @JSON
 def doctor(cuda: Path | None, as_json: bool) -> None:
-    """Show what this machine can be used for, and what to install for the rest. --json prints one object a line."""
+    """Show what this machine can be used for, and what to install for the rest. --json prints one object per line."""
     from tcprobe.cli import wrapping
     from tcprobe.run.doctor import examine
 
@@ -151,7 +151,7 @@ def pages(folder: Path, check: bool) -> None:
 
     results = Results(folder)
     if not results.archs():
-        merged = " but what was merged into it, which `tcprobe site` makes pages of" if results.runs() else ""
+        merged = " apart from merged runs, for which `tcprobe site` makes pages" if results.runs() else ""
         raise UsageError(f"no measurements in {folder}{merged}. `tcprobe run --results {folder}` makes them.")
     made = render(results)
     changed = stale(results, made)
@@ -171,7 +171,7 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     """Add the measurements of PATH..., results folders or reports, to a results folder: one run for each device and
     compiler.
 
-    Every file is checked as if a stranger had sent it, and structure tensors against their tables. If one file is
+    No file is trusted: each is checked, and structure tensors are compared with their tables. If one file is
     refused, nothing is written. Merging twice does no harm. Tables that contradict existing ones are kept beside them,
     named with their devices, and make the exit code 1.
     """
@@ -226,7 +226,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
 
     write.require_place(folder)
     if terminal.is_terminal(sys.stderr):
-        click.echo("making a page for every fact: some 15 seconds", err=True)  # not a bar: its thread forbids a fork
+        click.echo("making a page for every fact: about 15 seconds", err=True)  # not a bar: its thread forbids a fork
     pages = build(gather(side_by_side(sources)))
     write.write(folder, pages)
     size = sum(len(text.encode()) for text in pages.values())

@@ -42,7 +42,9 @@ def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace:
     check_arch(instruction, known_by[1])
     options: Mapping[str, object] = trace
     if wrong := [option for option in ELSEWHERE if options[option] is not None]:
-        raise UsageError(f"{instruction.id}: give --row and --col of D; --{wrong[0].replace('_', '-')} is for others.")
+        raise UsageError(
+            f"{instruction.id}: give --row and --col of D; --{wrong[0].replace('_', '-')} does not apply to it."
+        )
     rows, cols = trace["row"], trace["col"]
     if rows is None or cols is None:
         raise UsageError(f"{instruction.id}: give --row and --col of D.")
@@ -51,7 +53,7 @@ def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace:
     span = trace["swizzle"].span if trace["swizzle"] else 0
     in_tensor = trace["a_in"] == "tensor"
     if in_tensor and trace["a_major"]:
-        raise UsageError("--a-major goes with A in shared memory.")
+        raise UsageError("--a-major needs A in shared memory.")
     a, b = (trace[name] or trace["major"] or "k" for name in ("a_major", "b_major"))
     asked = TensorTraceRequest(
         trace["m"],

@@ -43,7 +43,7 @@ AROUND = (
         "",
         "wgmma.wait_group.sync.aligned %0;",
         ': "n"(pending) ',
-        "until at most `pending` groups, the latest, are under way: then registers of the others may be used",
+        "until at most `pending` groups, the latest, are in flight: then registers of the others may be used",
     ),
     *(
         (

@@ -98,7 +98,7 @@ def conversion(source: str, target: str, device: Arch) -> Decoding:
     made = _WAYS.get((source, target))
     if made is None:
         bits, most = dtype(source).bits, dtype(target).bits
-        why = f"{source} has {bits} bits, {target} only {most}" if bits > most else "no way is known"
+        why = f"{source} has {bits} bits, {target} only {most}" if bits > most else "no conversion is known"
         raise UsageError(f"{source} cannot be stored for {target}: {why}; {target} takes {', '.join(sources(target))}.")
     return made(source, target, device)
 

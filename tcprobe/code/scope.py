@@ -58,7 +58,7 @@ def renamed(text: str, made: str, name: str | None) -> str:
     chosen(name, FUNCTION, re.findall(r"\w+", text))
     named = re.compile(rf"\b{made}(?=\b|_)")
     if not made or not named.search(text):
-        raise UsageError(f"{quoted(name)} names nothing: this code has no name of its own.")
+        raise UsageError(f"{quoted(name)} renames nothing: this code has no name.")
     return "".join(_reguarded(part, named.sub(name, part)) for part in _parts(text))
 
 

@@ -1,7 +1,7 @@
 """Python code for tilelang: functions with // and %, and the T.Fragment that they make.
 
-tilelang's convention: NAME(thread_id, local_id) is the place in the matrix, NAME_thread and NAME_local lead back, and
-T.Fragment takes these two. Of a fragment with several products the first coordinate is the product's number.
+tilelang's convention: NAME(thread_id, local_id) is the place in the matrix; NAME_thread and NAME_local lead back, and
+T.Fragment takes these two. For a fragment with several products the first coordinate is the product's number.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ WHAT = "Python code for tilelang: functions with // and %, and the T.Fragment th
 ORDER = ("product", "row", "col")  # of coordinates, as tensors of several matrices have it
 NAMES = {"lane": "thread_id", "i": "local_id"}
 COPIED = "# no T.Fragment: the local_id of an element's copies differs, and its replicate is one of threads alone"
-CROSSED = "# no T.Fragment: tilelang knows no extent of what needs XOR"
+CROSSED = "# no T.Fragment: tilelang finds no extent for an XOR"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """Functions a table."""
+    """Functions for each table."""
     lines = [*heading(cells, "#"), "import tilelang.language as T"]
     return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
 
@@ -45,7 +45,7 @@ def _functions(cell: Cell) -> Iterator[str]:
 
 
 def _holders(cell: Cell, axes: Sequence[str], bits: Mapping[str, int]) -> Iterator[str]:
-    """From an element, and its copy where it has several holders, to thread_id and local_id, and their T.Fragment."""
+    """From an element, and its copy if it has several holders, to thread_id and local_id; and their T.Fragment."""
     name, back = named(cell), _inverse(cell)
     copied = ["copy"] if "copy" in bits else []
     inside = copied if any(term.variable == "copy" for term in _terms(back["i"])) else []
@@ -63,7 +63,7 @@ def _forward(cell: Cell) -> Mapping[str, Formula]:
     by_output = formulas(cell)
     crooked = [f"{name} = {formula}" for name, formula in by_output.items() if not formula.linear]
     if crooked:
-        why = f"is not linear, and no sum of // and % says that: {'; '.join(crooked)}"
+        why = f"is not linear, and no sum of // and % expresses that: {'; '.join(crooked)}"
         raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
     return by_output
 
@@ -71,7 +71,7 @@ def _forward(cell: Cell) -> Mapping[str, Formula]:
 def _inverse(cell: Cell) -> Mapping[str, Formula]:
     backward = inverted(cell.table)
     if backward is None:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang asks for.")
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang needs.")
     return backward
 
 
@@ -93,7 +93,7 @@ def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
 
 
 def divided(formula: Formula, bits: Mapping[str, int]) -> str:
-    """A linear formula with //, % and *, of variables of so many bits."""
+    """A linear formula with //, % and *, for variables of so many bits."""
     parts = [part for term in _terms(formula) for part in _parts(term, bits)]
     parts += [str(formula.constant)] if formula.constant or not parts else []
     return (" ^ " if formula.overlapping else " + ").join(parts)
@@ -104,7 +104,7 @@ def _terms(formula: Formula) -> list[Term]:
 
 
 def _parts(term: Term, bits: Mapping[str, int]) -> Iterator[str]:
-    """What each run of bits of a mask adds, which all move by the term's shift."""
+    """What each run of bits of a mask adds; all are shifted by the term's shift."""
     for low, count in _runs(term.mask):
         text = NAMES.get(term.variable, term.variable)
         text += f" // {1 << low}" if low else ""

@@ -111,7 +111,7 @@ def _default(kind: str, field: Field) -> Code:
     choices = field.documented
     if field.name in NEEDED and len(choices) > 1:
         first = f"{choices[0]} to {choices[-1]}" if len(choices) > 8 else " or ".join(map(str, choices))
-        raise UsageError(f"kind::{kind} needs {field.name}: say `{field.name}`, {first}.")
+        raise UsageError(f"kind::{kind} needs {field.name}: give `{field.name}`, {first}.")
     return choices[0]
 
 
@@ -127,7 +127,7 @@ def refusals(kind: str, fields: Json) -> Iterator[str]:
     if fields["sparse"] == 0 and fields.get("sparsity_selector"):
         yield f"sparsity_selector {fields['sparsity_selector']} is for sparse multiplies ({SOURCE})."
     if fields.get("d_type") == "f16" and "bf16" in (fields["a_type"], fields["b_type"]):
-        yield f"D of f16 goes with A and B of f16 ({SHAPES}, table of kinds and shapes)."
+        yield f"D of f16 needs A and B of f16 ({SHAPES}, table of kinds and shapes)."
     for name in ("a", "b"):
         kind_of = fields[f"{name}_type"]
         if fields[f"{name}_major"] == "mn" and kind_of in NARROW and kind_of not in LARGE:

@@ -110,7 +110,7 @@ def _check_types(multiply_row: MultiplyRow) -> None:
     if bool(multiply_row.bit_op) != (a == "b1"):
         raise RowError(f"{multiply_row.shape}: .b1 needs a bit operation and nothing else has one.")
     if multiply_row.kind and not {a, b} <= KINDS.get(multiply_row.kind, (8, set()))[1]:
-        raise RowError(f"{multiply_row.shape}: kind {multiply_row.kind!r} does not go with {a}.")
+        raise RowError(f"{multiply_row.shape}: kind {multiply_row.kind!r} does not fit {a}.")
     if not multiply_row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
         raise RowError(f"{multiply_row.shape}: {a} and {b} need a kind.")
 

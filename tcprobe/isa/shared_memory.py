@@ -24,7 +24,9 @@ MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8
 MOST_SHARED = 228 << 10  # bytes of the largest shared memory of an SM (compute capability 9.0, CUDA programming guide)
 PLAIN_TARGETS = tuple(row.name for row in ARCHS)
+_ENGINE = re.compile(r"wgmma|tcgen05|tma\b|cp\.async\.bulk", re.IGNORECASE)  # without an address of a lane
 _VECTOR = re.compile(r"(ld|st)\.shared\.v([24])(?:\.[bsuf](8|16|32|64))?")
+_TYPED = re.compile(r"((?:ld|st)\.shared\.)[suf](8|16|32|64)")
 
 
 @dataclass(frozen=True)
@@ -92,18 +94,20 @@ def widening() -> MappingProxyType[str, SharedAccess]:
 
 
 def access(name: str) -> SharedAccess:
-    """The one that `name` means: a name of `accesses`, or ld and st with .v2 or .v4, of 32 bits or of the type named; a
+    """The one that `name` means: a name of `accesses`, ld and st also with .v2 or .v4 and with a type (f32 as b32); a
     name of `widening`, also as PTX has it.
 
-    UsageError with the nearest names if there is none.
+    UsageError with the nearest names if there is none, or that nobody measured what no lane's address is read by.
     """
     if (wide := widening().get(name.replace(".shared.s8.s4", ".s8.s4"))) is not None:
         return wide
     vector = _VECTOR.fullmatch(name)
-    full = f"{vector[1]}.shared.b{int(vector[2]) * int(vector[3] or 32)}" if vector else name
+    full = f"{vector[1]}.shared.b{int(vector[2]) * int(vector[3] or 32)}" if vector else _TYPED.sub(r"\1b\2", name)
     if full not in accesses():
         import difflib
 
+        if _ENGINE.match(name):
+            raise UsageError(f"how {name[:40]!r} meets in banks is not measured, so there is no rule of it.", "engines")
         near = difflib.get_close_matches(full, (*accesses(), *widening()), n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise UsageError(f"unknown access {name[:40]!r}{hint} Known: {', '.join((*accesses(), *widening()))}.")

@@ -38,7 +38,7 @@ __device__ inline unsigned place_$operand() {
   asm("" : "+r"(place));
   return place;
 }
-// lines, bytes: what there is of the matrix from where the tile begins
+// lines, bytes: how many the matrix has from the tile's start on
 template <bool whole>
 __device__ inline void fill_$operand(unsigned shared, unsigned place, const char* first, long long ld, int lines,
                                           int bytes) {

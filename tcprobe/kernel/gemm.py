@@ -116,7 +116,7 @@ class GemmKernel:
 def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     """The kernel; UsageError with the nearest that there is where it cannot be."""
     if options.type not in MULTIPLIES:
-        raise UsageError(f"`type` {quoted(options.type)}: there are kernels of {', '.join(MULTIPLIES)}.")
+        raise UsageError(f"`type` {quoted(options.type)}: kernels exist for {', '.join(MULTIPLIES)}.")
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
@@ -133,7 +133,9 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
         )
         return GemmKernel(name, wgmma.source(by_groups, name), by_groups)
     if options.cluster != 1:
-        raise UsageError(f"`cluster` {options.cluster}: blocks share tiles through TMA, in the kernel of sm_90 alone.")
+        raise UsageError(
+            f"`cluster` {options.cluster}: only the kernel of sm_90 has clusters, whose blocks share tiles through TMA."
+        )
     stages = options.stages or _stages(device.number)
     plain = request.checked(Gemm(device.name, options.type, tile, stages, **given, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)

@@ -136,7 +136,7 @@ STRAIGHT = Template("""\
     }
 """)
 BY_ROWS = Template("""\
-  // D goes through the stages, so that it leaves in pieces of 16 bytes; 16 more a row spare bank conflicts
+  // D goes through the stages, so that it leaves in pieces of 16 bytes; 16 more per row avoid bank conflicts
   constexpr int LINE = TILE_N * $size, GAP = $gap;
   char* const rows = reinterpret_cast<char*>(smem) + (shared - static_cast<unsigned>(__cvta_generic_to_shared(smem)));
   __syncthreads();  // all have read the last tile

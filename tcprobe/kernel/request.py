@@ -207,8 +207,8 @@ def _check_registers(gemm: Gemm) -> None:
     need = _registers(gemm)
     if need > MOST_REGISTERS:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
-        taken = f"{need} registers a thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
-        near = answered(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "take a smaller `tile`"
+        taken = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
+        near = answered(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
         raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {taken}: {near}.")
 
 

@@ -70,7 +70,7 @@ class StagedGemm(ABC):
         """The arch, one that there is a kernel for."""
         one = archs.arch(self.target)
         if one.number < FIRST:
-            raise UsageError(f"there is no kernel for {one.name}: sm_{FIRST} is the first that there is one for.")
+            raise UsageError(f"there is no kernel for {one.name}: use sm_{FIRST} or later.")
         return one
 
     @cached_property
@@ -140,7 +140,7 @@ def check_memory(gemm: StagedGemm) -> None:
         raise UsageError(f"`stages` {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
     if gemm.shared_bytes + gemm.static_bytes > most:
         fit = (most - gemm.alignment - gemm.static_bytes) // gemm.stage_bytes
-        near = f"`stages` {fit} fits" if fit >= 2 else "take a smaller `tile`"
+        near = f"`stages` {fit} fits" if fit >= 2 else "use a smaller `tile`"
         raise UsageError(
             f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
             f"memory; a block on {gemm.arch.name} has at most {most}: {near}."

@@ -131,8 +131,8 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     m, count = gemm.tile[0], gemm.registers["accumulators"]
     if m not in [LINES * consumers for consumers in REGISTERS]:
         raise UsageError(
-            f"`tile`: m {m} is not one of {', '.join(str(LINES * c) for c in REGISTERS)}, which 1 to "
-            f"{len(REGISTERS)} warpgroups of {LINES} rows make."
+            f"`tile`: m {m} must be one of {', '.join(str(LINES * c) for c in REGISTERS)}: 1 to "
+            f"{len(REGISTERS)} warpgroups of {LINES} rows."
         )
     there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start
     if count + OTHERS > there:
@@ -148,11 +148,11 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
 def _check_cluster(gemm: WarpgroupGemm) -> None:
     """UsageError for a cluster that is none, or whose blocks cannot share out the boxes of B."""
     if gemm.cluster not in (1, 2):
-        raise UsageError(f"`cluster` {gemm.cluster}: 1 or 2 blocks; with 2 each brings half of B to both.")
+        raise UsageError(f"`cluster` {gemm.cluster}: use 1 or 2 blocks; with 2, each loads half of B for both.")
     tile = gemm.tiles["b"]
     least = ATOM if tile.major == "k" else tile.box[0]
     if gemm.cluster > 1 and tile.lines % (gemm.cluster * least):
         raise UsageError(
-            f"`cluster` {gemm.cluster}: n {tile.lines} has no halves of whole boxes: take a multiple of "
+            f"`cluster` {gemm.cluster}: n {tile.lines} does not split into halves of whole boxes: use a multiple of "
             f"{gemm.cluster * least}."
         )

@@ -34,7 +34,7 @@ def page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
     """For each arch against the one before it: which fragments are new, which changed their layout and how."""
     yield from (MADE, "# What changes between architectures", "")
     yield "Each arch is compared with the one before it, over the fragments that are measured on both."
-    yield "x[i] of a fragment is not the same element across a change: code that indexes x must be told the arch."
+    yield "Where a layout changes, x[i] is a different element: code that indexes x must know the arch."
     yield MANUAL
     yield ""
     tables: dict[str, Table] = {}

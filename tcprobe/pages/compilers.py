@@ -13,10 +13,10 @@ from tcprobe.text import markdown
 def page(survey: SavedSurvey) -> Iterator[str]:
     """Versions and archs, what differs, what only some show, what is refused."""
     pairs = sum(map(len, survey.archs.values()))
-    yield from (MADE, "# What compilers agree in", "")
-    yield f"{len(survey.versions)} versions of ptxas, {pairs} pairs of version and arch. Of the machine code of all of"
-    yield f"them {survey.tables} tables of fragments and {survey.lowerings} lowerings of instructions are the same in"
-    yield f"every version that shows one; {len(survey.differing) or 'none'} differ. `tools/compilers.py` makes this"
+    yield from (MADE, "# What compilers agree on", "")
+    yield f"{len(survey.versions)} versions of ptxas, {pairs} pairs of version and arch. In their machine code,"
+    yield f"{survey.tables} tables of fragments and {survey.lowerings} lowerings of instructions are identical in"
+    yield f"every version that shows them; {len(survey.differing) or 'none'} differ. `tools/compilers.py` makes this"
     yield "page again from the package index; `tcprobe compilers` compares installed toolkits."
     yield from ("", "## Versions", "")
     yield from grid(["version", "archs"], ([name, spans(archs)] for name, archs in survey.archs.items()))
@@ -26,7 +26,7 @@ def page(survey: SavedSurvey) -> Iterator[str]:
     else:
         yield "Nothing."
     yield from ("", "## Shown by some versions only", "")
-    yield "Forms that a version which knows the arch does not show: it is too old for them, or refuses them."
+    yield "Forms that some version does not show although it knows the arch: it is too old for them, or refuses them."
     yield ""
     yield from grid(["what", "archs", "forms", "versions"], _exceptions(survey))
     yield from ("", "## Refused, or not read", "")

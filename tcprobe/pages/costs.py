@@ -11,8 +11,8 @@ from tcprobe.store.kinds.cost import FULL_LOAD, Body, Point
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
 
-HEADS = ("instruction", "latency A, B, C", "one warp", "an SM", "warps x chains", "multiply-adds a cycle")
-GROUP_HEADS = ("instruction", "interval, A shared", "A in registers", "round trip, A shared", "multiply-adds a cycle")
+HEADS = ("instruction", "latency A, B, C", "one warp", "an SM", "warps x chains", "multiply-adds per cycle")
+GROUP_HEADS = ("instruction", "interval, A shared", "A in registers", "round trip, A shared", "multiply-adds per cycle")
 MOVE_HEADS = ("instruction", "latency", "one warp", "an SM", "warps", "2, 4, 8 passes")
 COPY_HEADS = ("instruction", "round trip")
 CLOCK_HEADS = ("all SMs at work", "MHz, zeros", "MHz, random", "random over zeros", "cycles, zeros", "cycles, random")
@@ -28,8 +28,8 @@ def page(results: Results) -> Iterator[str]:
     layers = alone(results)
     yield from (MADE, "# What instructions cost", "")
     yield "Cycles of an SM, measured by `tcprobe run --family cost`: the difference of two loop counts, with the code"
-    yield "of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, and nobody knows"
-    yield "the mode of the clock. `tcprobe cost INSTRUCTION` has the whole curve, what others state, and evidence."
+    yield "of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, and the"
+    yield "clock's mode is unknown. `tcprobe cost INSTRUCTION` has the whole curve, what others state, and evidence."
     for name in archs(layers):
         yield from ("", f"## {name}", "", markdown(costs([], name, layers)[0].evidence))
         yield from _tables(name, layers)

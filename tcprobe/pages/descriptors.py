@@ -30,12 +30,17 @@ def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
     of = {name: markdown(text) for name, text in found[0].provenance.items()}
     products = [one.body.products for one in found if one.body.products]
     yield from ("", f"## Operands behind descriptors on {name}", "")
-    yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many lie where"
-    yield "`tcprobe show` says, of all behind so many descriptors. *Ignored*: fields that made no difference. *Base*"
-    yield "*offset*: of the descriptors that tell readings apart, those explained by subtracting it from the row of the"
+    yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many are where"
+    yield (
+        "`tcprobe show` says, out of all behind that many descriptors. *Ignored*: fields that made no difference. "
+        "*Base*"
+    )
+    yield (
+        "*offset*: of the descriptors that distinguish readings, those explained by subtracting it from the row of the"
+    )
     count, wrong = (sum(getattr(p, name) for p in products) for name in ("products", "wrong"))
-    yield f"pattern. {count} products of random matrices through random descriptors, said by these maps"
-    yield f"and the tables of registers alone: {wrong} wrong."
+    yield f"pattern. {count} products of random matrices through random descriptors, predicted by these maps"
+    yield f"and the register tables only: {wrong} wrong."
     yield ""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in sorted((one.plain["case"] for one in found if one.body.case), key=_place):

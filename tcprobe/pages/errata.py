@@ -12,9 +12,9 @@ from tcprobe.text import markdown
 
 def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
     """A row a package, then a section for each finding."""
-    yield from (MADE, "# What packages state otherwise", "")
+    yield from (MADE, "# Where packages differ from the measurements", "")
     yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands"
-    yield "of a multiply by its structure tensor. Layouts that nothing here could prove wrong are not covered."
+    yield "of a multiply by its structure tensor. *Not covered*: layouts that no table can check."
     yield ""
     heads = ["package", "version", "agree", "differ", "not covered", "earlier ones audited"]
     yield from grid(heads, map(_row, audits))
@@ -24,14 +24,14 @@ def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
             yield from _lines(f"Of `{finding.fragment}`: {markdown(finding.words)}.")
             yield from (f"- {markdown(line)}" for line in finding.first)
             yield from ("", *_lines(f"Evidence: {markdown(finding.evidence)}."))
-            yield from ("", *_lines(f"It has been so {markdown(str(since(finding, one.version, one.earlier)))}."))
+            yield from ("", *_lines(f"In the package: {markdown(str(since(finding, one.version, one.earlier)))}."))
             yield from ("", *_lines(f"Reported: {markdown(finding.reported)}."))
 
 
 def _row(saved_audit: SavedAudit) -> list[str]:
     one = saved_audit
     counts = [str(one.agree), str(one.differ), str(one.not_covered)]
-    earlier = f"{len(one.earlier)}, from {markdown(one.earlier[0].version)} on" if one.earlier else "none"
+    earlier = f"{len(one.earlier)}, since {markdown(one.earlier[0].version)}" if one.earlier else "none"
     return [one.package, markdown(one.version), *counts, earlier]
 
 

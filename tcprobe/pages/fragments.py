@@ -28,7 +28,7 @@ def sections(facts: ByFragment) -> Iterator[str]:
     families = _families(facts)
     yield from ("", "## Fragments", "")
     yield "On which archs the layouts of a shape are measured, and how: live on a GPU, read from machine code, derived"
-    yield "from it, or, which is weaker evidence, by an opcode that another arch shows, encoded alike. What nobody"
+    yield "from it, or, which is weaker evidence, by an identically encoded opcode of another arch. What nobody"
     yield "measured on an arch is documented only. An arch that is not named does not have the fragments."
     yield ""
     yield from (f"- [{family}](#{named(family)})" for family in families)

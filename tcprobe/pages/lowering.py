@@ -26,8 +26,8 @@ def page(results: Results) -> Iterator[str]:
     saved = {name: body for name in results.archs() if (body := results.lowering(name))}
     families = _families(saved)
     yield from (MADE, "# What each multiply and matrix move becomes in machine code", "")
-    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none. Of archs"
-    yield "that are not named ptxas refuses the form. `tcprobe lower` has each form by itself, how many other"
+    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none. On archs"
+    yield "that are not named, ptxas refuses the form. `tcprobe lower` has each form separately, how many other"
     yield "instructions an emulated one takes, and the routines that the compiler links for it."
     yield ""
     yield from (f"- [{family}](#{named(family)})" for family in families)

@@ -27,7 +27,7 @@ from tcprobe.pages import (
 )
 from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE
-from tcprobe.references import references, said
+from tcprobe.references import claim_of, references
 from tcprobe.store import compilers as stored_compilers
 from tcprobe.store import errata as stored_errata
 from tcprobe.store import findings
@@ -39,12 +39,12 @@ from tcprobe.system import files
 PAGES = {
     "changes.md": "what changes between architectures",
     "lowering.md": "what each multiply and matrix move becomes in machine code, and the layouts of those instructions",
-    "compilers.md": "what versions of ptxas agree in, and the exceptions",
+    "compilers.md": "what versions of ptxas agree on, and the exceptions",
     "costs.md": "what instructions cost, in cycles",
     "numerics.md": "what multiplies compute: sums, what is cut, rounding",
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
     "tensor_memory.md": "what is documented of tensor memory and tcgen05",
-    "errata.md": "what packages of others state otherwise than it was measured",
+    "errata.md": "where other packages differ from the measurements",
 }
 
 
@@ -121,8 +121,8 @@ def _text(lines: Iterable[str]) -> str:
 
 def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iterator[str]:
     yield from (MADE, "# Measured layouts", "")
-    yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare` says"
-    yield "how references agree, `why-not` why there is none, and `site` makes a page of each."
+    yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare`"
+    yield "checks it against references, `why-not` says why there is none, and `site` makes a page of each."
     yield ""
     yield from (f"- [{name}]({name}): {PAGES[name]}" for name in pages)
     yield "- `sm_XX/METHOD/EXPERIMENT.json`: a measurement; `layouts/LAYOUT.json`: a layout, named by its content"
@@ -144,7 +144,7 @@ def _errata(results: Results) -> Iterator[str]:
     seen = set()
     for fragment in inventory.of_a_warp().values():
         for reference in references():
-            claim = said(reference, fragment, device)
+            claim = claim_of(reference, fragment, device)
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
                 seen.add((claim.where, claim.erratum))
                 yield f"- {reference.NAME}, {claim.where}: {claim.erratum} (`{fragment.id}` among others)"

@@ -9,7 +9,7 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.layout.table import Table
 from tcprobe.store.lookup import some
 
-MADE = "<!-- made by `tcprobe pages`; edit nothing here -->"
+MADE = "<!-- made by `tcprobe pages`; do not edit -->"
 WIDEST, COLUMNS = 110, 7  # characters of a cell, columns of a table
 
 

@@ -53,20 +53,22 @@ def _head(is_measured: bool) -> Iterator[str]:
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
     if is_measured:
-        yield "and columns are columns, both from the address on. This is what is stated; what was measured stands"
-        yield "last. [lowering.md](lowering.md) has its opcodes."
+        yield "and columns are columns, both relative to the address. This is what sources state; measurements are"
+        yield "at the end. [lowering.md](lowering.md) has its opcodes."
         return
-    yield "and columns are columns, both from the address on. **None of this is measured**: no GPU with tensor memory"
+    yield (
+        "and columns are columns, both relative to the address. **None of this is measured**: no GPU with tensor memory"
+    )
     yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
 
 
 def _measured(results: Results) -> Iterator[str]:
-    """By arch how many operands were measured, and which of them nobody documents like that."""
+    """By arch how many operands were measured, and which of them differ from every document."""
     archs = findings.archs(results, KIND)
     if not archs:
         return
     yield from ("", "## Measured", "", "Operands of multiplies, and what copies write:", "")
-    yield from grid(["arch", "operands", "as documented", "otherwise"], map(partial(_counts, alone(results)), archs))
+    yield from grid(["arch", "operands", "as documented", "different"], map(partial(_counts, alone(results)), archs))
 
 
 def _counts(layers: Layers, name: str) -> list[str]:
@@ -84,7 +86,7 @@ def _lines() -> Iterator[str]:
     yield from grid(heads, (line for shape in cute_tensor_memory.ATOMS for line in _moves(shape)))
     yield from (
         "",
-        "Of 16x32bx2 the second access may be anywhere; shown is CuTe's place for it, right behind the first.",
+        "The second access of 16x32bx2 may be anywhere; the table has CuTe's choice, right after the first.",
     )
     yield from ("", "## Copies", "")
     yield "tcgen05.cp: the lanes that get row r of the source. Columns are those of the source."
@@ -94,7 +96,7 @@ def _lines() -> Iterator[str]:
     yield "The element that a cell holds, of kind::f16, and of block scales of kind::mxf4nvf4 with 4X; part counts the"
     yield "elements of a cell from its low bits. `tcprobe where` and `show` have every kind, M and N, and sources."
     yield ""
-    heads = ["operand", "layout", "M", "held", "row", "col", "otherwise by"]
+    heads = ["operand", "layout", "M", "held", "row", "col", "differs in"]
     yield from grid(heads, (line for id_, vector in PLACED for line in _operands(id_, vector)))
     yield from ("", "## Multiplies", "")
     yield "M and N are in a descriptor. A may be in tensor memory too, B is in shared memory."
@@ -107,8 +109,8 @@ def _lines() -> Iterator[str]:
 def _newer() -> Iterator[str]:
     """What came with newer targets, as far as a compiler takes it."""
     yield from ("", "## Newer forms and targets", "")
-    yield f"What {newer_forms.BY} takes on which targets, from which PTX version on; nothing of it is measured. On"
-    yield "another target it says what stands last."
+    yield f"What {newer_forms.BY} accepts on which targets, and since which PTX version; none of it is measured. The"
+    yield "last column is its message on another target."
     yield ""
     yield from grid(["form", "targets (PTX)", "documented in", "refused elsewhere"], map(_form, newer_forms.FORMS))
     yield ""

@@ -15,9 +15,9 @@ from tcprobe.text import markdown
 def page(results: Results) -> Iterator[str]:
     """A section an arch; forms with the same finding share a line."""
     yield from (MADE, "# Sparse multiplies beyond what is documented", "")
-    yield "Found on a GPU by `tcprobe run --family undocumented`; nothing of it is promised by PTX, and another GPU or"
-    yield "driver may do otherwise. Values of four bits of metadata that are not legal: at which index in its chunk a"
-    yield "stored element is multiplied. Selectors beyond the documented ones: each was run in a process of its own."
+    yield "Found on a GPU by `tcprobe run --family undocumented`; PTX promises none of it, and another GPU or"
+    yield "driver may behave differently. For illegal values of four bits of metadata: at which index in its chunk a"
+    yield "stored element is multiplied. Selectors beyond the documented ones: each was run in its own process."
     for name in results.archs():
         nearest = everything(name, alone(results))
         if nearest:

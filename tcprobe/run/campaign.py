@@ -179,7 +179,7 @@ class Campaign:
         following = [e for e in chosen if "sass" not in e.methods]
         if not todo:
             raise UsageError(
-                "machine code shows wmma fragments, and all else only through them: leave FRAGMENT and `family` out, "
+                "machine code shows wmma fragments, and all else only through them: remove FRAGMENT and `family`, "
                 "or measure on a GPU.",
                 "no GPU",
             )

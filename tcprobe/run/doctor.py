@@ -76,7 +76,8 @@ def new_words(device: Arch) -> str:
     families = ", ".join(f"{name} {count}" for name, count in counts.items())
     beside = f" and {len(unknown)} places of operands in tensor memory" if unknown else ""
     return (
-        f"{counts.total()} tables ({families}){beside} that nobody measured live on {device.name}; `tcprobe run` does"
+        f"{counts.total()} tables ({families}){beside} that nobody measured live on {device.name}; `tcprobe run` "
+        "measures them"
     )
 
 

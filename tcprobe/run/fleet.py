@@ -126,7 +126,9 @@ class Fleet:
                     self._take(ticket, answer)
             if not self.outcomes:
                 words = "; ".join(dict.fromkeys(w for one in self.offers.values() for w in one.words))
-                raise EnvironmentUnfitError(f"no machine of the fleet has what this needs: {words or 'there is none'}.")
+                raise EnvironmentUnfitError(
+                    f"no machine of the fleet has what this needs: {words or 'the fleet is empty'}."
+                )
         finally:
             merged = self._merged(results)
         return list(self.outcomes.values()), merged
@@ -196,7 +198,7 @@ class Fleet:
             else:
                 self._take_report(self.outcomes[key], machine, decoded(reply, RunAnswer))
         except DataError as error:
-            self.say(f"{machine}: {error} It is asked for nothing more.")
+            self.say(f"{machine}: {error} It gets no more jobs.")
             if key is not None:
                 self._complain(self.outcomes[key], machine, str(error))
             self._distrust(machine)

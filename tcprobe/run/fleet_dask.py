@@ -27,7 +27,7 @@ class DaskCrew:
 
     def __init__(self, address: str, limit: float) -> None:
         if not ADDRESS.fullmatch(address):
-            raise UsageError(f"{address!r} is no address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
+            raise UsageError(f"{address!r} is not the address of a Dask scheduler, such as tcp://127.0.0.1:8786.")
         try:
             from distributed import Client
         except ImportError:
@@ -52,7 +52,9 @@ class DaskCrew:
         try:
             return {str(address): int(threads) for address, threads in self._client.nthreads().items()}
         except (OSError, TimeoutError) as error:
-            raise EnvironmentUnfitError(f"the Dask scheduler is gone: {error or type(error).__name__}.") from None
+            raise EnvironmentUnfitError(
+                f"the connection to the Dask scheduler was lost: {error or type(error).__name__}."
+            ) from None
 
     def give(self, address: str, work: Callable[..., str], *arguments: object) -> str:
         """Have a worker call a function."""

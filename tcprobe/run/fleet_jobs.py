@@ -58,7 +58,7 @@ def decoded(reply: object, statement: type[Stated]) -> Stated:
     try:
         found = msgspec.json.decode(reply, type=statement)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise DataError(f"no answer of a tcprobe: {error}.") from None
+        raise DataError(f"not an answer of tcprobe: {error}.") from None
     if isinstance(found, Offer):
         _check_offer(found)
     return found
@@ -67,7 +67,7 @@ def decoded(reply: object, statement: type[Stated]) -> Stated:
 def _check_offer(offered: Offer) -> None:
     """DataError where versions differ, there is too much, or a GPU is none that can be."""
     if offered.tcprobe != __version__:
-        raise DataError(f"it has tcprobe {offered.tcprobe}, here is {__version__}: install the same.")
+        raise DataError(f"it has tcprobe {offered.tcprobe}, this machine has {__version__}: install the same version.")
     counts = [
         len(offered.devices),
         len(offered.compilers),
@@ -75,9 +75,9 @@ def _check_offer(offered: Offer) -> None:
         *(len(c.archs) for c in offered.compilers),
     ]
     if max(counts) > MOST_PARTS:
-        raise DataError(f"it offers more than {MOST_PARTS} of a thing.")
+        raise DataError(f"it offers more than {MOST_PARTS} devices, compilers or archs.")
     if any(device.method != "live" for device in offered.devices):
-        raise DataError("it offers a GPU that is none.")
+        raise DataError("it offers a device that is not a GPU.")
 
 
 def jobs(request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]) -> dict[JobKey, FleetJob]:
@@ -156,5 +156,5 @@ def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.Known]:
     asked = (job.key.arch, _maker(device))
     for finding in found:
         if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != asked:
-            raise DataError(f"its report has {finding.key.subject} of another run than was asked for.")
+            raise DataError(f"its report has {finding.key.subject} of a different run than the one it was asked for.")
     return found

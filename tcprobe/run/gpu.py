@@ -73,9 +73,9 @@ class Gpu:
             yield
             cuda.runtime.deviceSynchronize()
         except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, cuda.cublas.CUBLASError) as error:
-            raise ProbeError(f"the GPU says: {error}.") from None
+            raise ProbeError(f"the GPU reported an error: {error}.") from None
         except cuda.memory.OutOfMemoryError as error:
-            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Take a smaller `size`.") from None
+            raise EnvironmentUnfitError(f"too little memory on the GPU: {error}. Use a smaller `size`.") from None
 
     def devices(self) -> list[Device]:
         """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
@@ -111,7 +111,9 @@ class Gpu:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
-            raise EnvironmentUnfitError(f"GPU {index} ({devices[index].name}) gives no context: {error}.") from None
+            raise EnvironmentUnfitError(
+                f"GPU {index} ({devices[index].name}) cannot create a context: {error}."
+            ) from None
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
@@ -247,7 +249,7 @@ class Gpu:
             loaded.load(cubin)
         except self._cupy.cuda.driver.CUDADriverError as error:
             if self._ptxas:  # which took it: no compiler refuses the kernel
-                words = f"the driver does not load what {self._ptxas.name} makes: {error}."
+                words = f"the driver refused the code from {self._ptxas.name}: {error}."
                 raise EnvironmentUnfitError(words) from None
             return str(error)
         if kernels[0].read:

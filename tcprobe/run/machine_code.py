@@ -63,7 +63,7 @@ class Sass:
 
     def encoded(self, made: TensorMap) -> str:
         """ProbeError: there is no driver."""
-        raise ProbeError(f"machine code does not show what a driver says of {made}.")
+        raise ProbeError(f"machine code does not show what a driver says about {made}.")
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The output images of the launches."""

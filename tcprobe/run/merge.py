@@ -105,9 +105,9 @@ def accepted(path: Path, target: Results) -> list[Known]:
                     report.check(finding)
             return found
     if not files.is_folder(path):
-        raise UsageError(f"{path}: no such folder of results, nor a report.")
+        raise UsageError(f"{path}: neither a results folder nor a report.")
     if path.resolve() == target.root.resolve():
-        raise UsageError(f"{path} is the folder that is merged into.")
+        raise UsageError(f"{path} is the folder to merge into; give another one.")
     return _of_folder(path, Results(path))
 
 

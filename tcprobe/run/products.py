@@ -118,10 +118,10 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     needed, there = kernel.asked.arch, arch(gpu_arch)
     if kernel.maps and there.name != needed.name:
         raise EnvironmentUnfitError(
-            f"{name} is of {there.name}; a kernel by wgmma runs on {needed.name} alone: take `arch` {there.name}."
+            f"{name} is {there.name}; a wgmma kernel runs on {needed.name} only: use `arch` {there.name}."
         )
     if there.number < needed.number:
-        raise EnvironmentUnfitError(f"{name} is of {there.name}, older than {needed.name}: take `arch` {there.name}.")
+        raise EnvironmentUnfitError(f"{name} is {there.name}, older than {needed.name}: use `arch` {there.name}.")
 
 
 def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
@@ -190,7 +190,7 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
     def launch() -> None:
         code = driver.launched(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
         if code:
-            raise ProbeError(f"{kernel.name} is not launched: {driver.result_name(code)}.")
+            raise ProbeError(f"{kernel.name} could not be launched: {driver.result_name(code)}.")
 
     return launch
 

@@ -71,10 +71,10 @@ def _lay_out(body: Json, folder: Path) -> None:
     """Each document with the bytes that its checksum is of, where its name says."""
     content = body["files"]
     if set(body) != {"tcprobe", "files"} or not isinstance(content, dict) or len(content) > MOST_FILES:
-        raise DataError("not the keys of a report.")
+        raise DataError("its keys are not those of a report.")
     for name, document in content.items():
         if not _PLACE.fullmatch(name) or not isinstance(document, dict) or "sha256" not in document:
-            raise DataError(f"{name}: no document of a finding.")
+            raise DataError(f"{name}: not the document of a finding.")
         inner = {key: value for key, value in document.items() if key not in ("kind", "schema", "sha256")}
         sealed = documents.seal(document["kind"], inner, document["schema"])
         if documents.parsed(sealed.encode()) != document:
@@ -87,7 +87,7 @@ def check(finding: Known) -> None:
     if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
         raise DataError(
             f"{finding.key.subject} on {finding.arch}: made with PTX {finding.provenance['ptx']}, "
-            f"which is not that of the probe of tcprobe {__version__}."
+            f"which differs from the probe of tcprobe {__version__}."
         )
 
 

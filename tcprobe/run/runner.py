@@ -31,7 +31,7 @@ from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, kernels, ptx_hash
-from tcprobe.references import references, said
+from tcprobe.references import claim_of, references
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
 from tcprobe.run.origin import Probe, key_of, kind_of, known, provenance, up_to_date
@@ -120,7 +120,7 @@ class Session:
         try:
             message = self._messages.get(timeout=self.worker.limit)
         except Empty:
-            raise WorkerLostError(f"no word for {self.worker.limit:g} s; it was stopped", "hangs") from None
+            raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
             raise self._lost()
         if isinstance(message, Exception):
@@ -136,7 +136,7 @@ class Session:
         try:
             code = self._process.wait(LAST_BREATH)
         except subprocess.TimeoutExpired:
-            return WorkerLostError("the worker process sends nothing that is understood; it was stopped")
+            return WorkerLostError("the worker process sent something that tcprobe does not understand; it was stopped")
         if children.stopping():
             return children.StoppedError()
         how = f"by signal {-code}" if children.lived(code) < 0 else f"with code {code}"
@@ -305,7 +305,7 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
         for experiment in todo:
             for reference in () if experiment.early else references():
                 for fragment in experiment.fragments:
-                    said(reference, fragment, arch.arch(device.arch))
+                    claim_of(reference, fragment, arch.arch(device.arch))
 
 
 def _taken_before(experiment: Probe, device: Device, results: Results) -> bool:

@@ -48,7 +48,7 @@ def _of_subjects(kind: str, patterns: Sequence[str]) -> list[Probe]:
         raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
     for pattern in patterns:
         if not fnmatch.filter(every, pattern):
-            raise UsageError(f"{pattern}: no subject of {kind}; one is {next(iter(every))}.")
+            raise UsageError(f"{pattern}: not a subject of {kind}; one is {next(iter(every))}.")
     return [one for id_, one in every.items() if not patterns or any(fnmatch.fnmatch(id_, p) for p in patterns)]
 
 

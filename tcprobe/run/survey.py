@@ -168,5 +168,5 @@ def newest_ptx(tools: Toolchain) -> tuple[int, int]:
         done = attempt(scratch, [tools.ptxas, str(source), "-o", str(scratch.folder / "new.cubin")], tools.limit)
     match = _CURRENT.search(done.stderr)
     if not match:
-        raise DataError(f"{tools.ptxas} does not say which PTX it takes.")
+        raise DataError(f"{tools.ptxas} does not say which PTX versions it accepts.")
     return version(match[1])

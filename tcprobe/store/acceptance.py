@@ -36,23 +36,23 @@ _KEYS = {
     "unread",
     "words",
 }
-_LAYOUT = re.compile(r"[0-9a-f]{12}")
-_OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_OPCODE = re.compile(r"[A-Z][A-Za-z0-9_.]*")
-_ROUTINE = re.compile(r"\w{1,200}", re.ASCII)
-_INSTRUCTION = re.compile(r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+")
+_LAYOUT = r"[0-9a-f]{12}"
+_OPERAND = r"[a-z][a-z_]{0,15}"
+_SHA256 = r"[0-9a-f]{64}"
+_OPCODE = r"[A-Z][A-Za-z0-9_.]*"
+_ROUTINE = r"[A-Za-z0-9_]{1,200}"
+_INSTRUCTION = r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+"
 
 
 def measurement(body: Json) -> None:
     """DataError unless `body` has the keys and kinds of a measurement, and those that its status calls for."""
     if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
-        raise DataError("not the keys, status or method of a measurement.")
+        raise DataError("its keys, status or method are not those of a measurement.")
     provenance, fragments, structure = body["provenance"], body["fragments"], body["structure"]
     if set(provenance) != set(PROVENANCE) or not all(isinstance(v, str) for v in provenance.values()):
-        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
     if not _all(_OPERAND, {*fragments, *body["unread"]}) or not _all(_LAYOUT, fragments.values()):
-        raise DataError("fragments or unread name something that is not an operand, or no layout.")
+        raise DataError("fragments and unread need operands as keys, and fragments layouts as values.")
     if structure is not None and not _is_structure(structure):
         raise DataError("structure needs triples, a number above 0, and sha256.")
     if any(type(i) is not int for lanes in body["unread"].values() for lane in lanes for i in lane):
@@ -63,18 +63,18 @@ def measurement(body: Json) -> None:
         nothing = not fragments and not structure and not body["unread"] and body["numbering"] is None
         fits = nothing and isinstance(body["words"], str)
     if not fits:
-        raise DataError(f"status {body['status']} does not go with the rest of the measurement.")
+        raise DataError(f"status {body['status']} contradicts the rest of the measurement.")
 
 
 def belongs(measured: Measurement) -> None:
     """DataError unless the tables, structure and unread slots of `measured` can be those of its experiment."""
     fragments = {fragment.operand: fragment for fragment in inventory.of_experiment(measured.experiment)}
     if not fragments:
-        raise DataError(f"{measured.experiment} is nothing that this tcprobe knows; a later one may have measured it.")
+        raise DataError(f"{measured.experiment} is not known to this tcprobe; a later version may have measured it.")
     if measured.status != "measured":
         return
     if absent := next((f for f in fragments.values() if not f.target.on(arch.arch(measured.arch))), None):
-        raise DataError(f"{absent.id} is nothing that {measured.arch} has, so it cannot have been measured there.")
+        raise DataError(f"{measured.arch} does not have {absent.id}, so it cannot have been measured there.")
     unsaid = {name for name, f in fragments.items() if f.role is Role.ADDRESS and measured.method == "derived"}
     if not set(fragments) - unsaid <= set(measured.tables) <= set(fragments):
         raise DataError(f"it needs the tables of {', '.join(fragments)}, not of {', '.join(sorted(measured.tables))}.")
@@ -102,14 +102,14 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
             f"{table.threads} threads x {table.elements} elements, not {fragment.threads} threads x {fragment.elements}"
         )
     if table.outputs != tuple(sizes):
-        return f"it says {', '.join(table.outputs)} of a slot, not {', '.join(sizes)}"
+        return f"it gives {', '.join(table.outputs)} of a slot, not {', '.join(sizes)}"
     for name, size in sizes.items():
         if table.extent[name] > size:
             return f"{name} {table.extent[name] - 1} is outside 0 to {size - 1}"
     total = fragment.rows * fragment.cols * fragment.products
     if len(table.held) != total or table.copies != {fragment.copies}:
         held = sum(count == fragment.copies for count in table.held.values())
-        return f"{held} of {total} elements are held {fragment.copies} times, as all must be"
+        return f"only {held} of {total} elements are held {fragment.copies} times; all must be"
     return None
 
 
@@ -120,7 +120,7 @@ def _misfit_selected(fragment: Fragment, table: Table) -> str | None:
         sizes = " x ".join(f"{axis.size} {axis.name}s" for axis in table.space.axes)
         return f"{sizes}, not {len(fragment.selectors)} selectors x {fragment.threads} x {fragment.elements}"
     if table.outputs != ("row", "col"):
-        return f"it says {', '.join(table.outputs)} of a slot, not row, col"
+        return f"it gives {', '.join(table.outputs)} of a slot, not row, col"
     words = ((selector, _misfit_selection(fragment, table.selection(selector))) for selector in fragment.selectors)
     return next((f"under selector {selector} {why}" for selector, why in words if why), None)
 
@@ -131,7 +131,7 @@ def _misfit_selection(fragment: Fragment, table: Table) -> str | None:
     if set(table.held) == units and table.copies == {1}:
         return None
     governed = sum(table.held[unit] == 1 for unit in units)
-    return f"{governed} of {len(units)} units are governed once, as all must be"
+    return f"only {governed} of {len(units)} units are governed once; all must be"
 
 
 @cache
@@ -161,16 +161,16 @@ def opcodes(body: Json, name: str) -> None:
     """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of arch `name`."""
     row = arch.arch(name)
     if set(body) != {"opcodes"}:
-        raise DataError("not the keys of opcodes.")
+        raise DataError("its keys are not those of opcodes.")
     for opcode, saved in body["opcodes"].items():
         layouts = saved["layouts"]
-        if not _OPCODE.fullmatch(opcode) or set(saved) != {"compiler", "layouts", "source"}:
-            raise DataError(f"{opcode}: no opcode with compiler, layouts and source.")
+        if not re.fullmatch(_OPCODE, opcode) or set(saved) != {"compiler", "layouts", "source"}:
+            raise DataError(f"{opcode}: not an opcode with compiler, layouts and source.")
         if not {"a", "b", "d"} <= set(layouts) <= {"a", "b", "c", "d"} or not _all(_LAYOUT, layouts.values()):
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
         source = inventory.instructions().get(saved["source"])
         if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
-            raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler no text.")
+            raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler is not a text.")
 
 
 def product(opcode: str, tables: Mapping[str, Table]) -> None:
@@ -190,19 +190,20 @@ def lowering(body: Json) -> None:
     may be there: a later one knows more.
     """
     if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
-        raise DataError("not the keys of a lowering.")
+        raise DataError("its keys are not those of a lowering.")
     for id_, saved in body["instructions"].items():
-        if not _INSTRUCTION.fullmatch(id_) or set(saved) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
-            raise DataError(f"{id_}: no instruction with opcodes, others and refused.")
+        fields = {"opcodes", "others", "refused", "routines"}
+        if not re.fullmatch(_INSTRUCTION, id_) or set(saved) | {"routines"} != fields:
+            raise DataError(f"{id_}: not an instruction with opcodes, others and refused.")
         if not isinstance(saved.get("routines", []), list) or not _all(_ROUTINE, saved.get("routines", [])):
             raise DataError(f"{id_}: routines are names.")
         counts, refused = saved["opcodes"], saved["refused"]
         if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
             raise DataError(f"{id_}: opcodes need names and counts above 0.")
         if type(saved["others"]) is not int or saved["others"] < 0 or not isinstance(refused, str | None):
-            raise DataError(f"{id_}: others is not a count, or refused no text.")
+            raise DataError(f"{id_}: others is not a count, or refused is not a text.")
         if refused is not None and (counts or saved["others"]):
-            raise DataError(f"{id_}: refused, and yet it has opcodes.")
+            raise DataError(f"{id_}: refused, but it has opcodes.")
 
 
 def _is_structure(data: Json) -> bool:
@@ -217,7 +218,7 @@ def _check_structure(measured: Measurement, instruction: Instruction | None) -> 
         if instruction and measured.method in WITH_STRUCTURE:
             raise DataError("a multiply's structure is missing.")
     elif instruction is None:
-        raise DataError("it has the structure of a multiply, and is none.")
+        raise DataError("it has the structure of a multiply, but is not one.")
     elif measured.structure.triples != instruction.triples:
         raise DataError(
             f"structure has {measured.structure.triples} triples; {instruction.id} forms {instruction.triples}."
@@ -234,7 +235,7 @@ def _check_unread(measured: Measurement, instruction: Instruction | None, operan
         raise DataError(f"unread: {operand} needs {table.threads} lanes of ascending numbers below {elements}.")
     skipped = {lane * elements + i for lane, unread in enumerate(lanes) for i in unread}
     if any(skipped.issuperset(slots) for slots in table.inverse.values()):
-        raise DataError(f"unread: of some element of {operand} no holder would be read.")
+        raise DataError(f"unread: some element of {operand} would have no holder that is read.")
 
 
 def _ascending(numbers: Sequence[int], size: int) -> bool:
@@ -245,5 +246,5 @@ def _volume(side_lengths: Mapping[str, int]) -> int:
     return side_lengths["row"] * side_lengths["col"] * side_lengths.get("product", 1)
 
 
-def _all(pattern: re.Pattern[str], texts: Collection[object]) -> bool:
-    return all(isinstance(text, str) and pattern.fullmatch(text) for text in texts)
+def _all(pattern: str, texts: Collection[object]) -> bool:
+    return all(isinstance(text, str) and re.fullmatch(pattern, text) for text in texts)

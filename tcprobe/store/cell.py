@@ -114,7 +114,7 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     """As `find`; UsageError where there is no table."""
     if found := find(fragment, name, results):
         return found
-    raise lookup.no_table(fragment, name, layers_of(results))
+    raise no_table(fragment, name, layers_of(results))
 
 
 def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell | None:
@@ -132,6 +132,17 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     rows = [arch.arch(name)] if name else arch.ARCHS
     cells = (_documented(fragment, row, layers) for row in rows if layers.with_published)
     return next((one for one in cells if one), None)
+
+
+def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
+    """Why there is nothing to show of a fragment."""
+    archs = lookup.archs_of(name, layers)
+    saved = next(layers.saved(fragment.experiment, archs), None)
+    words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
+    where = f" on {archs[0]}" if len(archs) == 1 else ""
+    at = archs[0] if archs else "sm_90"
+    words = f"no table of {fragment.id}{where} in {layers.words}.{words}"
+    return UsageError(words, "no table", id=fragment.id, arch=at)
 
 
 def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented: bool = True) -> dict[str, Cell]:
@@ -165,7 +176,7 @@ def selections(cell: Cell, selector: int | None = None) -> list[Cell]:
     """
     known = cell.fragment.selectors
     if selector is not None and selector not in known:
-        given = f"it has {', '.join(map(str, known))}" if known else "no selector changes it"
+        given = f"it has {', '.join(map(str, known))}" if known else "it has none"
         raise UsageError(f"{cell.fragment.id} has no selector {selector}: {given}.")
     if cell.selector is not None or not known:
         return [cell]
@@ -177,7 +188,7 @@ def selection(cell: Cell, selector: int | None = None) -> Cell:
     """The one table that is meant; UsageError as `selections`, and where there are several and none is asked for."""
     tables = selections(cell, selector)
     if len(tables) > 1:
-        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: say which with `selector`.")
+        raise UsageError(f"{cell.fragment.id} has {len(tables)} selectors: choose one with `selector`.")
     return tables[0]
 
 
@@ -188,7 +199,7 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
     """
     listed = list(cells)
     if selector is not None and not any(cell.fragment.selectors for cell in listed):
-        raise UsageError(f"no selector changes {listed[0].fragment.id}: leave `selector` out.")
+        raise UsageError(f"{listed[0].fragment.id} has no selector: remove `selector`.")
     take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in listed), default=0)
     return [one for cell in listed for one in take(cell, selector if _asked(cell, choosy) else None)]
 
@@ -205,7 +216,7 @@ def _one(cell: Cell, selector: int | None) -> list[Cell]:
 def require_selection(cell: Cell) -> None:
     """UsageError for the tables of all selectors together, if one is needed."""
     if cell.fragment.selectors and cell.selector is None:
-        raise UsageError(f"{cell.fragment.id} has a table for each selector: take one by `selection`.")
+        raise UsageError(f"{cell.fragment.id} has a table for each selector: choose one with `selection`.")
 
 
 def sources(cells: Iterable[Cell]) -> str:
@@ -273,7 +284,7 @@ def emittable(
         else:
             without.append(fragment)
     if not cells:
-        raise lookup.no_table(without[0], at, layers)
+        raise no_table(without[0], at, layers)
     return cells[::-1], without[::-1]
 
 
@@ -282,7 +293,7 @@ def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
         return list(by_arch(fragment, [row.name for row in arch.ARCHS], layers).values())
     cells = everywhere(fragment, "all", layers)
     if not cells:
-        raise lookup.no_table(fragment, "all", layers)
+        raise no_table(fragment, "all", layers)
     return cells
 
 
@@ -296,7 +307,7 @@ def tables_of(
     tables = {fragment: everywhere(fragment, name, layers) for fragment in fragments}
     without = [fragment for fragment, cells in tables.items() if not cells]
     if len(without) == len(tables):
-        raise lookup.no_table(fragments[0], name, layers)
+        raise no_table(fragments[0], name, layers)
     return [
         one
         for fragment, cells in tables.items()

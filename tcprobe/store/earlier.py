@@ -48,9 +48,9 @@ def path(results: Results, kind: str, arch: str) -> Path | None:
 def _findings(kind: str, arch: str, earlier: Earlier, body: Json) -> Iterator[Finding]:
     provenance = body["provenance"]
     if set(body) != earlier.keys | {"arch", "method", "provenance"} or (body["arch"], body["method"]) != (arch, "live"):
-        raise DataError(f"not the keys, arch or method of {earlier.kind}.")
+        raise DataError(f"its keys, arch or method are not those of {earlier.kind}.")
     if set(provenance) != set(PROVENANCE) or not all(isinstance(text, str) for text in provenance.values()):
-        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
     for subject, part in earlier.parts(body):
         finding = Finding(kind, subject, arch, "live", "measured", provenance, kinds.shaped(kind, part))
         kinds.check(finding)

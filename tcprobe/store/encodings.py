@@ -67,10 +67,10 @@ def write(
 def check(body: Json, name: str) -> None:
     """DataError unless `body` has the keys above, and forms that are mma forms of the arch."""
     if set(body) != {"compiler", "opcodes"} or not isinstance(body["compiler"], str):
-        raise DataError("not the keys of encodings.")
+        raise DataError("its keys are not those of encodings.")
     for opcode, saved in body["opcodes"].items():
         if not _OPCODE.fullmatch(opcode) or set(saved) != {"bits", "forms"}:
-            raise DataError(f"{opcode}: no opcode with bits and forms.")
+            raise DataError(f"{opcode}: not an opcode with bits and forms.")
         if not all(isinstance(value, list) and len(value) <= MOST for value in saved.values()) or not saved["bits"]:
             raise DataError(f"{opcode}: bits and forms are lists, bits not empty.")
         if not all(isinstance(bits, str) and _BITS.fullmatch(bits) for bits in saved["bits"]):

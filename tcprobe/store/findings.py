@@ -173,13 +173,13 @@ def published_finding(kind: str, arch: str, subject: str) -> Finding:
 
 def _from_json(kind: str, content: dict[str, object]) -> Finding:
     if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
-        raise DataError("not the keys, status or method of a finding.")
+        raise DataError("its keys, status or method are not those of a finding.")
     provenance, body = content["provenance"], content.pop("body")
     assert isinstance(provenance, dict)
     if set(provenance) != set(PROVENANCE) or not all(isinstance(text, str) for text in provenance.values()):
-        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each a text.")
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
     if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
-        raise DataError(f"status {content['status']} does not go with body and words.")
+        raise DataError(f"status {content['status']} contradicts body and words.")
     shaped = None if body is None else kinds.shaped(kind, body)  # type: ignore[arg-type]
     finding = Finding(kind, body=shaped, **content)  # type: ignore[arg-type]
     kinds.check(finding)

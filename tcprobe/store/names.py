@@ -4,11 +4,9 @@
 >>> from tcprobe.store.names import meant
 >>> found = meant("accumulator wmma 16x16x16 float", "v100", layers(None))
 >>> found.cell.arch, found.note
-('sm_70', "'accumulator wmma 16x16x16 float' means 2 fragments, all with this table on sm_70: wmma.m16n16k16.c.f32, \
+('sm_70', "'accumulator wmma 16x16x16 float' matches 2 fragments, all with this table on sm_70: wmma.m16n16k16.c.f32, \
 wmma.m16n16k16.d.f32")
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
@@ -20,7 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import Meaning
 from tcprobe.store import lookup
-from tcprobe.store.cell import Cell, find, find_operands, operands
+from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
 
@@ -48,7 +46,7 @@ def resolve(name: str, layers: Layers) -> Meaning:
         raise _no_multiply_becomes(opcode[0], layers)
     meaning = names.resolve(name, *(f"{id_} {rest}".strip() for id_ in ids))
     if not (meaning.fragments or meaning.instructions):
-        raise UsageError(f"{quoted(name)}: {ids[0]} becomes this, and it has nothing called {quoted(rest)}.")
+        raise UsageError(f"{quoted(name)}: {ids[0]} compiles to this opcode and has no operand {quoted(rest)}.")
     return meaning
 
 
@@ -60,7 +58,7 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if not tables:
-        raise lookup.no_table(candidates[0], arch_name, layers)
+        raise no_table(candidates[0], arch_name, layers)
     first = _agreed(name, "fragments", tables)
     note = _note(name, "fragments", tables) if len(candidates) > 1 else None
     return Meant(next(iter(tables[first].values())), note)
@@ -122,8 +120,10 @@ def _no_multiply_becomes(opcode: str, layers: Layers) -> UsageError:
     ]
     if parts:
         some = lookup.some(list(dict.fromkeys(parts)), 2)
-        return UsageError(f"{quoted(opcode)} is only a part of what {some} become: name one of these.")
-    return UsageError(f"no multiply is known to become {quoted(opcode)}.", "opcodes")
+        return UsageError(
+            f"{quoted(opcode)} is only one of the opcodes that {some} compile to: name one of these instead."
+        )
+    return UsageError(f"no known multiply compiles to {quoted(opcode)}.", "opcodes")
 
 
 def _same_shape(id_: str, opcode: str) -> bool:
@@ -144,7 +144,7 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], Operands | Non
     """The tables of each candidate that has some, by id; AmbiguousError where there are too many candidates."""
     if len(candidates) > MOST:
         ids = [row.id for row in candidates]
-        words = f"{quoted(name)} may mean {len(ids)} things, for example {ids[0]}."
+        words = f"{quoted(name)} matches {len(ids)} names, for example {ids[0]}."
         raise AmbiguousError(words, name, ids[:MOST_CHOICES])
     return {row.id: tables for row in candidates if (tables := of(row))}
 
@@ -157,7 +157,7 @@ def _agreed(name: str, kind: str, tables: dict[str, Operands]) -> str:
     if len(groups) > 1:
         listed = "; ".join(lookup.some(ids, 1) for ids in [*groups.values()][:MOST_CHOICES])
         more = "; ..." if len(groups) > MOST_CHOICES else ""
-        words = f"{name!r} means {len(tables)} {kind} with {len(groups)} different tables: {listed}{more}."
+        words = f"{name!r} matches {len(tables)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
     return next((id_ for id_, cells in tables.items() if all(c.measured for c in cells.values())), next(iter(tables)))
 
@@ -169,4 +169,4 @@ def _map(cell: Cell) -> tuple[object, ...]:
 def _note(name: str, kind: str, tables: dict[str, Operands]) -> str:
     ids, archs = list(tables), dict.fromkeys(c.arch for cells in tables.values() for c in cells.values())
     where = f" on {', '.join(archs)}" if len(archs) < 3 else ""
-    return f"{name!r} means {len(ids)} {kind}, all with this table{where}: {lookup.some(ids, 4)}"
+    return f"{name!r} matches {len(ids)} {kind}, all with this table{where}: {lookup.some(ids, 4)}"

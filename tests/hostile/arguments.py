@@ -137,7 +137,7 @@ NO_FORMATS = (
     "x" * 5000,
 )
 
-# a command and what it cannot be asked: options that contradict each other, are missing, or mean nothing
+# a command and what it cannot be read: options that contradict each other, are missing, or mean nothing
 CONFLICTS: dict[Argv, list[str]] = {
     ("where",): [
         "",

@@ -36,7 +36,6 @@ from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as table_of
-from tcprobe.store.choose import layers_of
 
 TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
 NOTHING = "nothing to do: the registers are the same"
@@ -45,7 +44,7 @@ MOVMATRIX = "lanes exchanged by movmatrix"
 QUAD = "lanes exchanged within a quad"
 WARP = "lanes exchanged across the warp"
 MANY = 64  # from so many selects on, shared memory may be cheaper
-SHARED = "not possible by moving registers inside a warp: use shared memory"
+SHARED = "not possible by moving registers within a warp: use shared memory"
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Conversion:
     @property
     def cycles(self) -> PlanCycles:
         """What its moves between lanes cost; conversions, prmt and selects are not measured."""
-        costs_on = MeasuredCosts(self.tiling.source.arch, layers_of(self.tiling.source.layers))
+        costs_on = MeasuredCosts(self.tiling.source.arch, self.tiling.source.layers)
         moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
         return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
 
@@ -135,10 +134,10 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     if loaded:
         transpose ^= (to.fragment.operand == "b") != (".trans." in from_.fragment.instruction)
     if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
-        raise UsageError("the transpose of a warpgroup's matrix moves elements between warps: through shared memory.")
+        raise UsageError("transposing a warpgroup's matrix moves elements between warps: use shared memory.")
     from_, to = band(from_), band(to)
     if from_.arch != to.arch:
-        raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: a warp runs on one.")
+        raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: choose one.")
     tiles = tiling(from_, to, transpose)
     if permute_k:
         tiles = replace(tiles, order=k_order(tiles))
@@ -155,7 +154,7 @@ def routed(tiles: Tiling, name: str = NAME) -> Conversion:
     except UnmovableError as error:
         return Conversion(tiles, SHARED, None, None, {}, reason=str(error))
     costs = _costs(plan, kind)
-    reason = "shared memory may well be cheaper" if costs.get("select", 0) > MANY else None
+    reason = "shared memory is probably cheaper" if costs.get("select", 0) > MANY else None
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
 
 
@@ -189,8 +188,7 @@ def held_as(cell: Cell, kind: str | None) -> Cell:
         return cell
     if kind is None or dtype(kind).bits != fragment.slot_bits:
         raise UsageError(
-            f"{fragment.id} holds words of {fragment.slot_bits} bits: say what they are, with `typed` f32 or `typed` "
-            "s32."
+            f"{fragment.id} holds words of {fragment.slot_bits} bits: give their type, `typed` f32 or `typed` s32."
         )
     return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 

@@ -35,7 +35,7 @@ def _check_apart(conversions: Sequence[Conversion]) -> None:
     for conversion in conversions:
         for head in _HEAD.findall(conversion.code or ""):
             if by_head.setdefault(head, conversion.code) != conversion.code:
-                raise UsageError(f"two functions are {quoted(head)}.", "function names")
+                raise UsageError(f"two functions have the signature {quoted(head)}.", "function names")
 
 
 def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
@@ -50,7 +50,7 @@ def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
         ("to", tiles.target_tiles, tiles.target),
     ):
         yield comment(f"// {name}: {count} x {cell.fragment.id}, {origin(cell)}")
-    yield comment(f"// {conversion.summary}; a lane: {conversion.words}")
+    yield comment(f"// {conversion.summary}; per lane: {conversion.words}")
     yield from [f"namespace {namespace} {{"] * bool(namespace)
     yield code
     yield from ["}"] * bool(namespace)

@@ -29,11 +29,11 @@ def k_order(tiling: Tiling) -> tuple[int, ...]:
     """
     fragment = tiling.target.fragment
     if fragment.role is not Role.FACTOR:
-        raise UsageError(f"{fragment.id} has no k: `permute_k` is for a conversion into a factor, A or B.")
+        raise UsageError(f"{fragment.id} has no k: `permute_k` needs a factor, A or B, as its target.")
     order = _matched(_choices(tiling))
     if order is None:
         raise UsageError(
-            f"no order of k spares the exchange between lanes from {tiling.source.fragment.id} to {fragment.id}."
+            f"no order of k avoids exchanges between lanes from {tiling.source.fragment.id} to {fragment.id}."
         )
     return order
 

@@ -223,7 +223,7 @@ def _cheapest(source: Cell, options: StoreOptions, name: str) -> Stored:
 def _bits(kind: str) -> int:
     bits = bits_of(kind)
     if bits not in (8, 16, 32):
-        raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits whole; {kind} has {bits}.")
+        raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits; {kind} has {bits}.")
     return bits
 
 
@@ -266,7 +266,9 @@ def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[s
     if tile.bits == 32:
         pairs = list(zip(held.table.cells[::2], held.table.cells[1::2], strict=True))
         if any(one is None or two != (one[0], one[1] + 1) for one, two in pairs):
-            raise UsageError(f"{block.form.name} takes halves of a register from two lines: no element of 32 bits.")
+            raise UsageError(
+                f"{block.form.name} takes the halves of a register from two lines, so it stores no elements of 32 bits."
+            )
     for element in held.table.cells[:: max(1, tile.bits // 16)]:
         assert element is not None
         for part in range(each):

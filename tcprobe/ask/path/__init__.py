@@ -36,7 +36,6 @@ from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access, widening
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
-from tcprobe.store.choose import layers_of
 from tcprobe.store.tensor_maps import rests_on
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
@@ -118,7 +117,7 @@ class PathOptions(NamedTuple):
             return "s4"
         if widened:
             given = f"`kind` {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
-            raise UsageError(f"`access` {self.access}: it makes s8 in registers of s4 in memory; {given}.")
+            raise UsageError(f"`access` {self.access}: it turns s4 in memory into s8 in registers; {given}.")
         self.check_type(type_)
         return type_
 
@@ -142,7 +141,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     names = [options.access] if options.access else list(usual)
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
-    boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""
+    boxes = rests_on(cell.layers, rules.asked) if options.fill == "tma" else ""
     requests = [
         PathRequest(
             tile,
@@ -168,7 +167,9 @@ def path(request: PathRequest) -> PathPlan:
         from tcprobe.ask.path.nearest import nearest
 
         near = [f"{' '.join(changes)}" for changes in nearest(request, _exists)]
-        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
+        hint = (
+            f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options gives a path."
+        )
         raise UsageError(f"no such path. {error}{hint}") from None
 
 
@@ -209,4 +210,4 @@ def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:
     wanted = held if request.loads else np.arange(len(memory.back))
     if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, wanted):
         tables = "the tables of the fragment and of the instructions contradict each other"
-        raise UsageError(f"{request.words}: elements would not arrive at their places; {tables}.")
+        raise UsageError(f"{request.words}: elements would land elsewhere; {tables}.")

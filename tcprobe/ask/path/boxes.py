@@ -85,7 +85,7 @@ def box_copy(request: TileRequest) -> BoxCopy:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
     if request.ld_bytes % STEP or request.ld_bytes >= MOST_STEP:
         raise UsageError(
-            f"tma: lines in global memory are {request.ld_bytes} bytes apart (`ld` {request.ld}), no multiple "
+            f"tma: lines in global memory are {request.ld_bytes} bytes apart (`ld` {request.ld}), not a multiple "
             f"of {STEP} below 2**40."
         )
     reasons = []
@@ -95,9 +95,9 @@ def box_copy(request: TileRequest) -> BoxCopy:
             reasons.append(f"{mode.name}: {refused}")
         elif copy := _boxes(request, mode, box):
             return copy
-    span = f"tma: no boxes put lines {request.shared.pitch(tile)} bytes apart as {request.shared}"
+    span = f"tma: no boxes place lines {request.shared.pitch(tile)} bytes apart as {request.shared}"
     raise UsageError(
-        f"{span}: rows of a box follow each other as far apart as it is wide, or the span of its mode "
+        f"{span}: rows of a box are a box's width apart, or as the span of its mode "
         f"(32, 64, 128 bytes), and a box begins at a multiple of {tma.ALIGNMENT}."
         + (f" {reasons[0]}" if reasons else "")
     )

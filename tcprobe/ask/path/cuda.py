@@ -109,11 +109,11 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
     line, byte = (known(formula(values), request) for values in (step.line, step.byte))
     last = int((step.line != -1).sum())
     const = "const " if fills else ""
-    yield f"/// {step.kind}, {issues} issues shared out over warps: thread < threads, a multiple of 32."
+    yield f"/// {step.kind}, {issues} issues divided among warps: thread < threads, a multiple of 32."
     yield "/// `shared`: the tile's address in the shared window; `global`: its first element;"
     yield f"/// `ld`: bytes from line to line; both are multiples of {step.width}."
     if request.fill_kind == "cp.async":
-        yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier have to follow."
+        yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier must follow."
     yield (
         f"{FUNCTION} {'fill' if fills else 'drain'}(unsigned shared, {const}void* global, "
         "unsigned thread, unsigned threads, long long ld = LD) {"
@@ -239,7 +239,7 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     ahead = advance(plan)
     if not ahead or not ahead.issues:
         return
-    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
+    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; the next tile is {ahead.global_} bytes further in global memory"
     if ahead.op and ahead.steps > 1:
         yield f"// addresses of step k: those of step 0 {ahead.op} {', '.join(map(str, ahead.shared))}"
     step, thread = plan.registers, holder(WARP * plan.registers.warps)

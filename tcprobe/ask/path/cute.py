@@ -100,7 +100,7 @@ def lanes(request: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
     tile = request.tile
     across = tile.line_bytes // step.width
     if WARP % across and across % WARP:
-        raise UsageError(f"CuTe: a line of {across} pieces and the {WARP} lanes of a warp do not divide one another.")
+        raise UsageError(f"CuTe: a line of {across} pieces and the {WARP} lanes of a warp do not divide each other.")
     count, per_line = step.width * 8 // tile.bits, min(across, WARP)
     if not count:
         raise UsageError(f"CuTe: {step.width} bytes are less than an element.")

@@ -122,8 +122,8 @@ class DescriptorRead:
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
                 raise UsageError(
-                    f"{self.asked.operand.id}: at ({row}, {col}) no start address brings its bytes into "
-                    f"the pattern of {one.swizzle or UNIT} bytes."
+                    f"{self.asked.operand.id}: at ({row}, {col}) no start address aligns its bytes with "
+                    f"the {one.swizzle or UNIT}-byte pattern."
                 )
 
     def _offset(self, descriptor: Descriptor, place: tuple[Ints, Ints]) -> Ints:
@@ -186,7 +186,9 @@ def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, n
         return sought.proven(options)
     except UsageError as error:
         near = _nearest(options, lambda other: bool(sought.proven(other)))
-        hint = f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options makes one."
+        hint = (
+            f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options gives a path."
+        )
         raise UsageError(f"no such path. {error}{hint}") from None
 
 
@@ -229,7 +231,7 @@ class _Sought(NamedTuple):
     def proven(self, options: PathOptions) -> OperandPlan:
         """The path, gone from end to end; UsageError where it cannot be."""
         if options.access not in (None, READ):
-            raise UsageError(f"`access` {options.access}: {self.one.id} is read by its multiply alone.")
+            raise UsageError(f"`access` {options.access}: {self.one.id} is read only by its multiply.")
         asked = self.request(options)
         reads, transfer = _reads(asked, self.layers), FILLERS[asked.fill_kind](asked)
         memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)

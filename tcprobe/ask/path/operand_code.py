@@ -45,7 +45,7 @@ def _sizes(plan: OperandPlan) -> Iterator[str]:
     yield f"{NUMBER} BYTES = {asked.shared.bytes(asked.tile)};  // of shared memory"
     yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
     yield f"static constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
-    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; in global memory the next tile lies {ahead.global_} bytes on"
+    yield f"{NUMBER} STEPS = {ahead.steps};  // of k; the next tile is {ahead.global_} bytes further in global memory"
     yield f"{NUMBER} BLOCKS = {plan.blocks};  // of {asked.held.block} lines each, one multiply's"
     one = asked.held.descriptor
     yield (

@@ -102,8 +102,8 @@ def _check_way(request: PathRequest, slots: Slots) -> None:
     along = f"with {tile.contiguous}s contiguous in memory"
     if ways:
         instead = "without .trans" if wanted else "with .trans"
-        raise UsageError(f"{name}: {along} the matrices of {slots.name} lie so that they need it {instead}.")
-    why = "its registers are not 8 x 8 matrices of b16, whose rows are 16 bytes in one piece"
+        raise UsageError(f"{name}: {along} the matrices of {slots.name} need it {instead}.")
+    why = "its registers are not 8 x 8 matrices of b16, whose rows are 16 contiguous bytes"
     if request.widens:
         why = "a register needs elements from several lines, and the instruction has no .trans"
     elif tile.bits != 16 and wanted:

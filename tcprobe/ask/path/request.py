@@ -36,9 +36,7 @@ class TileRequest:
     def __post_init__(self) -> None:
         match = _FILL.fullmatch(self.fill)
         if not match or (match[1] == "tma" and match[2]):
-            raise UsageError(
-                f"`fill` {self.fill[:30]!r} is not one of {', '.join(FILLS)}; cp.async.8 asks for 8 bytes."
-            )
+            raise UsageError(f"`fill` {self.fill[:30]!r} is not one of {', '.join(FILLS)}; cp.async.8 moves 8 bytes.")
         if not self.tile.length <= self.ld <= MOST_LD:
             raise UsageError(
                 f"`ld` {self.ld}: lines are {self.tile.length} elements long, and at most {MOST_LD} apart."

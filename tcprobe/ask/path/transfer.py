@@ -24,7 +24,7 @@ def lane_copy(request: TileRequest) -> LaneCopy:
     """The step with the widest pieces that there can be; UsageError says why there are none."""
     kind = request.fill_kind
     if kind == "cp.async" and not request.loads:
-        raise UsageError("cp.async goes from global to shared memory only; the way back is plain or tma.")
+        raise UsageError("cp.async copies only from global to shared memory; use plain or tma for the way back.")
     widths = [request.fill_width] if request.fill_width else list(WIDTHS[kind])
     if not set(widths) <= set(WIDTHS[kind]):
         raise UsageError(f"`fill` {request.fill}: {kind} moves {', '.join(map(str, WIDTHS[kind]))} bytes.")
@@ -54,10 +54,10 @@ def ptx_of(request: TileRequest, width: int) -> tuple[str, ...]:
 
 def _copy(request: TileRequest, width: int) -> LaneCopy:
     if request.ld_bytes % width:
-        least = "" if request.fill_width else ", the least that a lane moves"
+        least = "" if request.fill_width else ", the least that a lane can move"
         raise UsageError(
             f"{request.fill_kind}: lines in global memory are {request.ld_bytes} bytes apart "
-            f"(`ld` {request.ld}), no multiple of {width} bytes{least}."
+            f"(`ld` {request.ld}), not a multiple of {width} bytes{least}."
         )
     given = access_of(request, width)
     walked = walk(given, request.tile, None)

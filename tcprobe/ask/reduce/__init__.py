@@ -49,10 +49,12 @@ class Reduction:
         for one in scheme.rounds:
             keep = ", each keeps half of its parts" if one.keep[0] else ""
             yield f"exchange with lane ^ {one.lane}{keep}: {one.words} shuffle{'s' * (one.words > 1)}"
-        proof = "no scheme of words between lanes has fewer" if scheme.fewest else f"at least {scheme.least} are needed"
+        proof = (
+            "no exchange of words between lanes needs fewer" if scheme.fewest else f"at least {scheme.least} are needed"
+        )
         held = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
         yield f"{scheme.shuffles} shuffles, {proof}; {held}"
-        yield f"given back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: " + "; ".join(
+        yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: " + "; ".join(
             ", ".join(map(str, rows)) for rows in scheme.rows[:4]
         )
 
@@ -87,7 +89,7 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
     """
     if over not in AXES or op not in (*OPS, SOFTMAX):
         raise UsageError(
-            f"over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join((*OPS, SOFTMAX))}."
+            f"no reduction over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join((*OPS, SOFTMAX))}."
         )
     require_fit(cell.fragment, cell.table)
     chosen(name, FUNCTION, taken=("T", "x", "out", "lane", "thread"))

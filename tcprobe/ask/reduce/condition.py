@@ -152,7 +152,7 @@ class _Parser:
         taken, rest = self.next, self._text[self._at :]
         match = _TOKEN.match(rest)
         if match is None and rest.strip():
-            raise self._error(f"{rest.strip()[:10]!r} belongs to no condition")
+            raise self._error(f"{rest.strip()[:10]!r} is not allowed in a condition")
         self._at += match.end() if match else len(rest)
         self.next = _WORDS.get(match[1], match[1]) if match else ""
         return taken
@@ -160,7 +160,7 @@ class _Parser:
     def end(self) -> None:
         """UsageError unless all is read."""
         if self.next:
-            raise self._error(f"{self.next!r} where the end should be")
+            raise self._error(f"{self.next!r} where the condition should end")
 
     def any(self, depth: int) -> Condition | Linear:
         """Parts joined by ||."""
@@ -225,9 +225,9 @@ class _Parser:
     def _whole(self, token: str) -> int:
         """A number that rows and columns may be compared with."""
         if not abs(value(token)) <= MOST:
-            raise self._error(f"{token!r} belongs to no condition: a number above {MOST}")
+            raise self._error(f"{token!r} is not allowed in a condition: a number above {MOST}")
         if not value(token).is_integer():
-            raise self._error(f"{token!r} belongs to no condition: no whole number")
+            raise self._error(f"{token!r} is not allowed in a condition: it is not a whole number")
         return int(value(token))
 
     def _plus(self, augend: Linear, addend: Linear, factor: int) -> Linear:

@@ -43,7 +43,7 @@ class Masked:
         """What it costs, in lines."""
         if self.mask is not None:
             compare, select = self.costs["compare"], self.costs["select"]
-            yield f"keeps where {escaped(self.mask)}; a lane: {compare} comparisons, {select} selects"
+            yield f"keeps where {escaped(self.mask)}; per lane: {compare} comparisons, {select} selects"
         else:
             yield f"x[i] becomes {escaped(self.fill or '')}"
 

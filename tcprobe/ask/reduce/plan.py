@@ -106,7 +106,7 @@ def _check_warps(table: Table, axis: int) -> None:
         name, other = ("row", "col") if axis == 0 else ("column", "row")
         raise UsageError(
             f"a {name} is spread over several warps, and only lanes of one warp exchange registers: "
-            f"over {other} there is a plan."
+            f"reduce over {other} instead."
         )
 
 

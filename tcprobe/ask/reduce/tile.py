@@ -65,9 +65,9 @@ def tiled(cell: Cell, size: str | None = None) -> FragmentTile:
     down, across = _counts(cell, size)
     fragment, table = cell.fragment, cell.table
     if table.elements * down * across > MOST:
-        raise UsageError(f"{size}: {table.elements * down * across} elements a thread; at most {MOST} are taken.")
+        raise UsageError(f"{size}: {table.elements * down * across} elements per thread; the limit is {MOST}.")
     if "product" in table.outputs:
-        raise UsageError(f"{fragment.id} is of {fragment.products} products: there are no tiles of it.")
+        raise UsageError(f"{fragment.id} holds {fragment.products} products: it has no tiles.")
     values: dict[str, list[int]] = {"row": [], "col": []}
     for thread in range(table.threads):
         for tile in range(down * across):

@@ -16,7 +16,7 @@ MODULE = '''# made by tcprobe {version}: weights of {type} for {fragment}
 # {origin}; the order is proven to be one to one
 {imported}
 
-PLACES, STEPS, SLOTS, WORDS = {places}, {steps}, {slots}, {words}  # lanes with words of their own; of a place
+PLACES, STEPS, SLOTS, WORDS = {places}, {steps}, {slots}, {words}  # lanes with their own words; of a place
 K, LINES = {k}, {lines}  # of a block
 CODES, BITS, FLIP = {codes}, {bits}, {flip:#x}  # codes of a word; of a code, and those that are stored inverted
 # where the bits of a word's codes are in it, from the lowest on
@@ -33,7 +33,7 @@ LINE = {line} + _none  # {axis} in a block
 def repack(weights):
     """The words of weights, ({shape}), {holds}: (k / K, {axis} / LINES, PLACES, WORDS), {word}.
 
-    ValueError where k is not a multiple of K, {axis} none of LINES, or a weight is none of {type}.
+    ValueError if k is not a multiple of K, {axis} not one of LINES, or a weight is not of {type}.
     """
     given = {given}
     if {fraction}:
@@ -70,7 +70,7 @@ def unpack(words):
         if size % block:
             below = size // block * block
             near = below if below and size - below <= block // 2 else below + block
-            raise ValueError(f"{{name}} is {{size}}, no multiple of {{block}}; the nearest is {{near}}: pad or cut")
+            raise ValueError(f"{{name}} is {{size}}, not a multiple of {{block}}; the nearest is {{near}}: pad or cut")
     return shape
 '''
 NUMPY = {
@@ -104,7 +104,7 @@ TORCH = {
 ZEROS = '''def pack_zeros(zeros):
     """Zero points of {type}, (k / GROUP, {axis}), whole numbers from {least} to {most}: as bytes{added}.
 
-    A weight is (code - zero point) scale. ValueError where one is no whole number or out of range.
+    A weight is (code - zero point) scale. ValueError where one is not a whole number or out of range.
     """
     given = {given}
     if {fraction}:

@@ -20,7 +20,7 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
         raise UsageError(f"{fragment.id} is {fragment.role.value}, not A or B: weights are one of these.")
     if fragment.products > 1:
         raise UsageError(
-            f"{fragment.id} holds {fragment.products} products; weights are of one. "
+            f"{fragment.id} holds {fragment.products} products; weights need a fragment of one. "
             f"{_nearest(fragment, (fragment.type,), cell)}"
         )
     if stored not in STORED:
@@ -33,7 +33,7 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
         raise UsageError(f"{error} {_nearest(fragment, tuple(targets(stored)), cell)}") from None
     if stored == fragment.type and fragment.slot_bits != dtype(stored).bits:
         raise UsageError(
-            f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: nothing packs them closer. "
+            f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: they cannot be packed closer. "
             f"{_nearest(fragment, tuple(targets(stored)), cell)}"
         )
     return found
@@ -45,14 +45,14 @@ def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
         return
     fragment = cell.fragment
     if fragment.operand == "a" and fragment.cols != fragment.shape.k:
-        raise UsageError(f"`group`: {fragment.id} is compressed, so that k is not counted along it.")
+        raise UsageError(f"`group`: {fragment.id} is compressed, so its columns are not k.")
     if group % step or (block % group and group % block):
         fitting = [step << j for j in range((block // step).bit_length())]
         near = min(
             (*fitting, *(block * max(1, group // block + more) for more in (0, 1))), key=lambda x: abs(x - group)
         )
         raise UsageError(
-            f"`group` {group}: a step has {step} of k and a load {block}; {near} does, as do "
+            f"`group` {group}: a step covers {step} of k and a load {block}; {near} works, as do "
             f"{', '.join(map(str, fitting[:4]))} and multiples of {block}."
         )
 
@@ -64,9 +64,9 @@ def check_zeros(cell: Cell, way: Decoding, group: int | None) -> None:
     if way.zeros:
         return
     if dtype(way.source).is_float:
-        raise UsageError(f"`zeros`: weights of {way.source} are no whole numbers; s4, u4 and s8 have zero points.")
+        raise UsageError(f"`zeros`: weights of {way.source} are not whole numbers; s4, u4 and s8 have zero points.")
     raise UsageError(
-        f"`zeros`: {way.target} is multiplied before it is scaled, so zero points would take sums of the other factor. "
+        f"`zeros`: {way.target} is multiplied before it is scaled, so zero points would need sums of the other factor. "
         f"{_nearest(cell.fragment, ('f16', 'bf16'), cell)}"
     )
 
@@ -92,7 +92,7 @@ def _nearest(fragment: Fragment, takes: tuple[str, ...], cell: Cell) -> str:
         narrower = abs(_sum_bits(candidate) - wide)
         return candidate.family != fragment.family, takes.index(candidate.type), narrower, apart
 
-    return f"The nearest that does: {min(on, key=far).id}."
+    return f"The nearest one that does: {min(on, key=far).id}."
 
 
 def _sum_bits(factor: Fragment) -> int:

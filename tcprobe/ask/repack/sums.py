@@ -23,10 +23,10 @@ def result(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
     """The table of D of the multiply that takes the weights; UsageError where several do, or D is packed."""
     multiplies = inventory.user_ids(factor.id)
     if len(multiplies) > 1:
-        raise UsageError(f"`group`: several multiplies take {factor.id}, whose sums may differ; take one of mma's.")
+        raise UsageError(f"`group`: several multiplies take {factor.id}, whose sums may differ; use a fragment of mma.")
     d = inventory.instructions()[multiplies[0]].fragment("d")
     if word(d) not in ("int", "float"):
-        raise UsageError(f"`group`: the sums, {d.id}, are {d.type}; scales go with sums of s32 or f32.")
+        raise UsageError(f"`group`: the sums, {d.id}, are {d.type}; scales need sums of s32 or f32.")
     return cell(inventory.fragment(d.id), arch, layers or default())
 
 

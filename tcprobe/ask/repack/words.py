@@ -64,7 +64,7 @@ def _costs(weights: Repacking) -> Iterator[str]:
     if way.source == way.target:
         yield f"convert: nothing, {way.words}"
     else:
-        yield f"convert: {way.instructions} instructions for {way.codes} elements, {each:g} an element; {way.words}"
+        yield f"convert: {way.instructions} instructions for {way.codes} elements, {each:g} per element; {way.words}"
     if way.flip:
         yield f"stored codes are {way.source}'s with bits {way.flip:#x} inverted, which adds {way.flip}"
     if way.needs:
@@ -87,8 +87,8 @@ def _scales(weights: Repacking) -> Iterator[str]:
         yield from _zeros(weights, axis)
     needed = weights.groups * len({slot for pair in weights.pairs for slot in pair})
     yield (
-        f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} of a lane for a block; "
-        f"{weights.scale_instructions:g} instructions an element, each product rounded to nearest even"
+        f"scales: {target}, [k / {weights.group}][{axis}] as they are, {needed} per lane for a block; "
+        f"{weights.scale_instructions:g} instructions per element, each product rounded to nearest even"
     )
 
 
@@ -97,7 +97,7 @@ def _zeros(weights: Repacking, axis: str) -> Iterator[str]:
     added = f", {way.flip} added" if way.flip else ""
     yield (
         f"zero points: {least} to {most}, as bytes{added}, [k / {weights.group}][{axis}]; they take the offset's "
-        f"place, so that (code - zero point) is exact and costs no instruction an element; {len(way.zeros)} "
+        f"place, so that (code - zero point) is exact and costs no instruction per element; {len(way.zeros)} "
         f"register{'s' * (len(way.zeros) > 1)} for each of scales"
     )
 
@@ -112,7 +112,7 @@ def _like(weights: Repacking) -> Iterator[str]:
     if weights.zeros:
         shared.append("each has its zero point")
     yield (
-        f"as in Marlin's layout, {'; '.join(shared)}. Otherwise than there, a load goes along k and not n, and scales "
+        f"as in Marlin's layout, {'; '.join(shared)}. Unlike there, a load goes along k and not n, and scales "
         f"{'and zero points ' * weights.zeros}keep their order"
     )
     if weights.ldmatrix:

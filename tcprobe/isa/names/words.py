@@ -62,6 +62,7 @@ MEANT = {
     "sparse": "sp|sp::ordered_metadata",
     "ordered_metadata": "sp::ordered_metadata",
     "tmem": "tcgen05",
+    "tma": "bulk tensor",
 }
 _MEANT = {word: part.split() for words, part in MEANT.items() for word in words.split("|")}
 _FREE = {**_MEANT, "sp": _MEANT["sparse"]}  # in a dotted name sp is PTX's own

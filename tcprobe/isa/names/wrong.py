@@ -68,7 +68,7 @@ def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> 
             f"{operand.id} is in shared memory, behind a descriptor.", "behind", id=operand.instruction.id
         )
     if beside := neighbour(name):
-        return UsageError(f"{quoted(name)} ({beside.what}) is PTX's, but holds no matrix.", beside.what)
+        return UsageError(f"{quoted(name)} ({beside.what}) is a PTX instruction, but holds no matrix.", beside.what)
     if meaning.fragments:
         return UsageError(f"{quoted(name)} is an operand of {some(meaning.users, 2)}.")
     return _nearest(name, fitting)
@@ -137,7 +137,7 @@ def _by_words(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> Usage
     if strange:
         tries = [tuple(word for word in wanted if word not in strange)]
     elif sparse := fitting((*wanted, *words.MEANT["sparse"].split())):
-        return _none(name, f"Say sparse for {some(sparse, 3)}.")
+        return _none(name, f"Add sparse for {some(sparse, 3)}.")
     else:
         tries = [(*wanted[:at], *wanted[at + 1 :]) for at in reversed(range(len(wanted)))]
     kept, ids = next(((kept, ids) for kept in tries if (ids := fitting(kept))), ((), []))

@@ -51,6 +51,7 @@ STATIC = (
     "explore.js",
     "picture.js",
     "layout.js",
+    "lists.js",
     "banks.js",
     "find.js",
     "home.js",

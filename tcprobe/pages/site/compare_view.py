@@ -77,7 +77,7 @@ def _side(fact: Fact, cell: Cell) -> Json:
 def _count(compared_cells: list[Cell]) -> str:
     one, other = (side.table.inverse for side in compared_cells)
     both = set(one) & set(other)
-    return f"{sum(one[at] != other[at] for at in both)} of {len(both)} elements have other holders."
+    return f"{sum(one[at] != other[at] for at in both)} of {len(both)} elements have different holders."
 
 
 def _kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:

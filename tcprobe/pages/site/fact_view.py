@@ -39,7 +39,7 @@ def view(facts: Facts, fact: Fact) -> View:
     """The page."""
     fragment, main = fact.fragment, fact.main
     emulated = {
-        arch: f"The tensor cores of {arch} do not have it: {said}."
+        arch: f"The tensor cores of {arch} do not have this type: {said}."
         for arch in fact.cells
         if (said := facts.emulated(fragment, arch))
     }

@@ -29,7 +29,7 @@ BADGES = {
     "live": ("L", "measured live on a GPU"),
     "sass": ("M", "read from machine code"),
     "derived": ("D", "derived from machine code"),
-    "same-opcode": ("O", "another arch's layout of an opcode with the very same encoding"),
+    "same-opcode": ("O", "another arch's layout of an opcode with the same encoding"),
     "emulated": ("E", "emulated, not measured"),
     "documented": ("d", "documented only"),
     "absent": ("-", "the arch does not have it"),

@@ -22,15 +22,16 @@ from tcprobe.values import Json
 COST, WMMA, NUMERICS = "cost.html", "cost-wmma.html", "numerics.html"
 SHOWN_N = (8, 16, 32, 64, 128, 256)
 PLACES = {"shared": "in shared memory", "registers": "in registers"}
-HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds a cycle")
+HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds per cycle")
 WIDE, HIGH = 320, 120  # of a curve
 CONDITIONS = (
     "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "
-    "SM for itself, other SMs may be busy, inputs are zeros, and nobody knows the mode of the clock. A latency runs "
+    "SM for itself, other SMs may be busy, inputs are zeros, and the clock's mode is unknown. A latency runs "
     "from one operand to D; an interval is the time between two of the same form, in one warp or on the whole SM."
 )
 ARITHMETIC = (
-    "A sum takes in so many products; each term is cut toward zero to a multiple of 2^(top - F), where top is the "
+    "Products a sum: how many one sum adds. Each term is cut toward zero to a multiple of 2^(top - F), where top is "
+    "the "
     "largest exponent of all terms, and the result is rounded once. Forms that differ in m, n and layout are one row."
 )
 
@@ -213,8 +214,7 @@ def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:
     body = cost.body
     latency = body.latency if isinstance(body.latency, dict) else {}
     each = [
-        [(f"{latency[o]:g}" + (" at\u00a0most" if o in body.at_most else "") if o in latency else "-", "")]
-        for o in "abc"
+        [(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in "abc"
     ]
     point = body.interval if isinstance(body.interval, Point) else None
     best = (_number(point.cycles), [(f"{point.warps} x {point.chains}", "")]) if point else ([("-", "")], [("-", "")])

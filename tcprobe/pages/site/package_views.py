@@ -17,7 +17,7 @@ AUDIT, COMPILERS = "audit.html", "compilers.html"
 NAMED = 6  # forms of a line that are named
 HOW = (
     "tcprobe audit compares every layout that a package states with the tables, slot by slot, and operands of a "
-    "multiply by its structure tensor. Not covered is what nothing here could prove wrong."
+    "multiply by its structure tensor. Not covered: layouts that no table can check."
 )
 
 
@@ -102,7 +102,7 @@ def _compilers(facts: Facts, survey: SavedSurvey) -> View:
         ListPart("In the shell", "shell", "The toolkits that you have:", code="tcprobe compilers"),
     ]
     shown = {"paragraphs": [about], "parts": parts}
-    return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree in, and the exceptions", shown)
+    return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree on, and the exceptions", shown)
 
 
 def _told(facts: Facts, head: str, anchor: str, text: str, told: Iterable[Told]) -> ListPart:

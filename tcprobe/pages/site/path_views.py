@@ -27,14 +27,14 @@ def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
 
 def links(facts: Facts) -> list[tuple[str, str]]:
     """What the first page says of them."""
-    return [("The way of one element through a kernel", PAGE)] if facts.layers.with_published else []
+    return [("One element's path through a kernel", PAGE)] if facts.layers.with_published else []
 
 
 def _index(kernels: Sequence[KernelPages]) -> View:
     about = (
         "From global memory by TMA, cp.async or plain copies into shared memory, by ldmatrix into registers or "
         "straight "
-        "into wgmma, through the tensor core into D, and out: which thread, byte and register has one element "
+        "into wgmma, through the tensor core into D, and out: which thread, byte and register holds the element "
         "at each step."
     )
     heads = ["Kernel", "A", "B", "D"]
@@ -44,7 +44,7 @@ def _index(kernels: Sequence[KernelPages]) -> View:
     ]
     parts = [ListPart("Kernels", "kernels", heads=heads, rows=rows)]
     shown = {"paragraphs": [about], "parts": parts}
-    return View(PAGE, "list", "The way of one element", about, shown)
+    return View(PAGE, "list", "One element's path", about, shown)
 
 
 def _kind(step_name: str) -> str:
@@ -53,7 +53,7 @@ def _kind(step_name: str) -> str:
 
 
 def _way(facts: Facts, kernel_pages: KernelPages) -> View:
-    kernel, title = kernel_pages.kernel, f"One element's way: GEMM of {kernel_pages.head}"
+    kernel, title = kernel_pages.kernel, f"One element's path: GEMM of {kernel_pages.head}"
     words = (
         f"{kernel.name}: tiles of {'x'.join(map(str, kernel.asked.tile))}, {kernel.block[0]} threads, "
         f"{kernel.asked.stages} stages in shared memory."
@@ -72,9 +72,9 @@ def _way(facts: Facts, kernel_pages: KernelPages) -> View:
             }
             for operand, way in zip("abd", explained(kernel, SHOWN), strict=True)
         ],
-        "product": f"D(row, col) gains A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
+        "product": f"D(row, col) += A(row, k) B(k, col) in {kernel.asked.instruction.id}.",
         "command": f"{kernel_pages.command} --explain {row} {col} {k}",
-        "data": markup.data({**ways(kernel), "command": kernel_pages.command}),
+        "data": markup.data({"kind": "way", **ways(kernel), "command": kernel_pages.command}),
     }
     return View(kernel_pages.way, "way", title, f"{title}: from global memory to D", shown)
 

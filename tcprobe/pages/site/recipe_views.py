@@ -76,10 +76,10 @@ def _named(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]
 
 def _kernels(kernels: Sequence[KernelPages]) -> View:
     about = (
-        "D = A B as one file that nvcc or NVRTC compiles alone. By hand stand the loop and the barriers; every address "
-        "and register is that of a table."
+        "D = A B as one file that nvcc or NVRTC compiles alone. The loop and the barriers are by hand; every address "
+        "and register comes from a table."
     )
-    heads = ["Kernel", "Multiply", "Tile", "Threads", "Shared memory", "One element's way"]
+    heads = ["Kernel", "Multiply", "Tile", "Threads", "Shared memory", "One element's path"]
     rows = [
         [
             [(one.head, one.code)],
@@ -107,7 +107,7 @@ def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
         f"grid: {said['grid'][0]}, {said['grid'][1]}",
         "registers: " + ", ".join(f"{count} of {name}" for name, count in said["registers"].items()),
         *(
-            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts a warp's part, ideal {step['ideal']}"
+            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
             for name, step in said["wavefronts"].items()
         ),
         *said["evidence"],
@@ -119,7 +119,7 @@ def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
         "lines": lines,
         "links": [
             *multiply(facts, kernel_pages),
-            ("The way of one element, step by step", kernel_pages.way),
+            ("One element's path, step by step", kernel_pages.way),
             ("All kernels", KERNEL),
         ],
         "code": one.source,

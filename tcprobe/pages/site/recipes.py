@@ -88,9 +88,11 @@ def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers)
 
 def _moved(conversion: Conversion) -> list[str]:
     fewest = (
-        "; no scheme of 32-bit words has fewer shuffles" if conversion.fewest and "shuffle" in conversion.costs else ""
+        "; no exchange of 32-bit words needs fewer shuffles"
+        if conversion.fewest and "shuffle" in conversion.costs
+        else ""
     )
-    lines = [conversion.summary, f"a lane: {conversion.words}{fewest}", *filter(None, [conversion.fills])]
+    lines = [conversion.summary, f"per lane: {conversion.words}{fewest}", *filter(None, [conversion.fills])]
     return [*lines, f"order of k: {' '.join(map(str, conversion.tiling.order))}"] if conversion.tiling.order else lines
 
 
@@ -116,8 +118,8 @@ def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> Rec
     lines = [
         f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {found.shared}: "
         f"{found.shared.bytes(tile)} bytes, start aligned to {found.alignment}",
-        f"{found.conversion.summary}; a lane: {found.conversion.words}",
-        f"{len(found.addresses)} x {found.ptx}: {found.wavefronts} wavefronts of all warps, at least {found.ideal}",
+        f"{found.conversion.summary}; per lane: {found.conversion.words}",
+        f"{len(found.addresses)} x {found.ptx}: {found.wavefronts} wavefronts for all warps, ideal {found.ideal}",
     ]
     return RecipeAnswer([*lines, *found.evidence], header([found.conversion]))
 
@@ -147,7 +149,7 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
     """A line for each step of a path, with its addresses, then what is proven."""
     for step in plan.steps:
         counted = f"{step.wavefronts} wavefronts, at best {step.ideal}" if step.wavefronts is not None else ""
-        said = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues a warp", counted]
+        said = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues per warp", counted]
         places = [f"{place} address {text}" for place, text in formulas(plan.asked, step).items() if text]
         yield "; ".join(filter(None, [*said, *places]))
     yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements arrive at their places"
@@ -239,16 +241,16 @@ def recipes() -> tuple[Recipe, ...]:
         Recipe(
             "p-as-a",
             "P as A: an accumulator as the next multiply's operand",
-            "Attention multiplies P = softmax(Q K) by V. P stands in the registers of an accumulator; the next "
+            "Attention multiplies P = softmax(Q K) by V. P is in the registers of an accumulator; the next "
             "multiply "
-            "wants it as A. What has to move between lanes, if anything:",
+            "needs it as A. What has to move between lanes, if anything:",
             tuple(_p_as_a()),
         ),
         Recipe(
             "softmax",
             "Softmax over rows of an accumulator",
-            "A row of the accumulator lies in several lanes. A step of online softmax combines what a lane has, and "
-            "exchanges words between lanes, as few as there can be:",
+            "A row of the accumulator is spread over several lanes. A step of online softmax combines what a lane has, "
+            "then exchanges the fewest words between lanes:",
             tuple(_softmax()),
         ),
         Recipe(
@@ -262,7 +264,7 @@ def recipes() -> tuple[Recipe, ...]:
         Recipe(
             "epilogue",
             "Epilogue by stmatrix",
-            "The accumulator is converted and stored into shared memory by stmatrix, 8 x 8 elements a matrix, "
+            "The accumulator is converted and stored into shared memory by stmatrix, in matrices of 8 x 8, "
             "from where "
             "TMA or wide stores take it:",
             tuple(_epilogue()),
@@ -286,7 +288,7 @@ def recipes() -> tuple[Recipe, ...]:
         Recipe(
             "ldmatrix-8-and-32-bits",
             "ldmatrix of A and B: 8 and 32 bits",
-            "The same of elements of 8 and 32 bits, of which a row of a matrix of ldmatrix holds 16 or 4:",
+            "The same for elements of 8 and 32 bits: a matrix row of ldmatrix holds 16 or 4 of them:",
             tuple(_ldmatrix(OTHERS)),
         ),
     )

@@ -106,7 +106,7 @@ def _swizzle(mode: str) -> View:
     offsets = [[int(swizzled(line * LINE + byte, TMA[mode])) for byte in starts] for line in range(LINES)]
     passes = max(Counter(row[0] // PIECE % 8 for row in offsets).values())
     shown = {
-        "words": f"Where a line of 128 bytes lies in shared memory, 16 bytes at a time, over {LINES} lines.",
+        "words": f"Where the 16-byte pieces of each 128-byte line are in shared memory, over {LINES} lines.",
         "formula": f"Swizzle<{b},{m},{s}>: offset ^ ((offset >> {s}) & {((1 << b) - 1) << m:#x})",
         "grid": _banks(offsets),
         "passes": "once" if passes == 1 else f"{passes} times",

@@ -2,14 +2,14 @@
 
 SUBJECTS = {
     "play/banks.html": "bank conflict conflicts padding shared memory swizzle playground stride wavefronts "
-    "avoid free way",
+    "avoid free way ldmatrix stmatrix ld.shared st.shared cp.async",
     "s/index.html": "swizzle swizzling shared memory xor banks tma modes cute",
     "s/swizzle-swizzle-32b.html": "swizzle<1,4,3> 32b tma pattern",
     "s/swizzle-swizzle-64b.html": "swizzle<2,4,3> 64b tma pattern",
     "s/swizzle-swizzle-128b.html": "swizzle<3,4,3> 128b tma pattern",
     "s/columns-of-floats.html": "column columns access way 32-way transpose",
     "cost.html": "latency throughput cycles cost interval speed how fast timing issue rate flops performance hmma sync",
-    "numerics.html": "rounding precision numerics accumulate accumulation exact truncation subnormal nan denormal "
+    "numerics.html": "rounding mode precision numerics accumulate accumulation exact truncation subnormal nan denormal "
     "nearest deterministic",
     "tensor-memory.html": "tmem tensor memory tcgen05 blackwell b200 5th generation umma allocation columns lanes 512",
     "diff.html": "differences difference between archs change volta turing ampere hopper compare vs same gpus",
@@ -27,7 +27,7 @@ SUBJECTS = {
     "contribute.html": "contribute measure my gpu pull request add",
     "play/wgmma.html": "descriptor lbo sbo leading stride byte offset dimension base matrix wgmma smem desc "
     "gmmadescriptor "
-    "calculator tensor map box tma cutensormapencodetiled dimensions k-major mn-major layout operands",
+    "warpgroup calculator tensor map box tma cutensormapencodetiled dimensions k-major mn-major layout operands",
     "recipes/index.html": "recipes code examples how to kernel",
     "recipes/p-as-a.html": "p as a convert accumulator operand reuse fragment flash attention second gemm "
     "registers next mma",

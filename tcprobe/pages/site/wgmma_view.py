@@ -63,7 +63,7 @@ def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
         PAGE,
         "wgmma",
         "wgmma in shared memory: tiles, descriptors, tensor maps",
-        "Where A and B lie for every swizzle and major; the descriptor of wgmma, both ways; the box of a tensor map",
+        "Where A and B are for every swizzle and major; the descriptor of wgmma, both ways; the box of a tensor map",
         {
             "types": list(types),
             "widths": [width or "none" for width in sorted(SWIZZLES, reverse=True)],
@@ -74,6 +74,6 @@ def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
             "command": command,
             "page": f"{types[SHOWN[1]]['page']}?n={N}",
             "n": N,
-            "data": markup.data({"types": types}),
+            "data": markup.data({"kind": "wgmma", "types": types}),
         },
     )

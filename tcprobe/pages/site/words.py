@@ -114,7 +114,7 @@ def command(cell: Cell) -> str:
         row = inventory.instructions().get(experiment)
         if row and row.unprobed:
             return f"tcprobe show {cell.fragment.id} --arch {cell.arch}   # {row.unprobed}"
-        return f"tcprobe run {experiment} --arch {cell.arch} --method live   # on such a GPU; nobody did yet"
+        return f"tcprobe run {experiment} --arch {cell.arch} --method live   # on such a GPU; not measured yet"
     if measured.method in FROM_CODE[1:]:
         return f"tcprobe run --arch {cell.arch} --method sass   # {experiment} follows from machine code"
     return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"

@@ -1,4 +1,4 @@
-"""Sun et al., "Dissecting Tensor Cores via Microbenchmarks"; its programs are sunlex0717/DissectingTensorCores."""
+"""Sun et al., "Dissecting Tensor Cores via Microbenchmarks"; programs at sunlex0717/DissectingTensorCores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = tuple(
         "A100",
         "throughput",
         value,
-        "multiply-adds a cycle an SM",
+        "multiply-adds per cycle per SM",
         condition=f"{CONDITION}; zeros of A counted as well",
     )
     for k, value in ((32, 1979), (16, 1290))

@@ -1,4 +1,4 @@
-"""B200 and B300 (sm_100, sm_103): SemiAnalysisAI/microbench-blackwell and Antoniomv7/gb300-microbench, tcgen05."""
+"""tcgen05 on B200 and B300 (sm_100, sm_103): SemiAnalysisAI/microbench-blackwell and Antoniomv7/gb300-microbench."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = (
         for n, value in zip(SIZES, values, strict=True)
     ),
     *(
-        Row(GB300, FORM, arch, device, "an SM", value, "flop a cycle", condition=CONDITION.format(n=n, place=BOTH))
+        Row(GB300, FORM, arch, device, "an SM", value, "flop per cycle", condition=CONDITION.format(n=n, place=BOTH))
         for device, (arch, values) in RATES.items()
         for n, value in zip(SIZES, values, strict=True)
     ),

@@ -1,4 +1,4 @@
-"""revollllt/flash-vla: units of an H100, sm90/unit-mma.md and constants.yaml."""
+"""revollllt/flash-vla: sm90/unit-mma.md and constants.yaml, measured on an H100."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WGMMA = {8: 18.9, 16: 20.7, 32: 24.7, 64: 32.8, 96: 48.7, 128: 65.0, 192: 97.1, 
 ROWS = (
     Row(SOURCE, BF16, "sm_90", "H100", "latency", 25.14, number="latency c"),
     Row(SOURCE, BF16, "sm_90", "H100", "one per, a warp", 6.26, number="one_warp", condition="four accumulators"),
-    Row(SOURCE, BF16, "sm_90", "H100", "an SM", 2680, "flop a cycle", "macs_per_cycle", factor=0.5),
+    Row(SOURCE, BF16, "sm_90", "H100", "an SM", 2680, "flop per cycle", "macs_per_cycle", factor=0.5),
     *(
         Row(
             SOURCE,

@@ -41,7 +41,7 @@ def shaped(name: str, body: Json) -> Any:
     try:
         return msgspec.convert(body, kind(name).Body)
     except msgspec.ValidationError as error:
-        raise DataError(f"no body of {name}: {error}") from None
+        raise DataError(f"not a body of {name}: {error}") from None
 
 
 def check(finding: Finding) -> None:

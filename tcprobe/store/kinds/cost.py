@@ -3,7 +3,7 @@
 Every number is the difference of two loop counts over the copies in the loop, whose machine code was read: `opcodes`
 are what one copy becomes, `others` what else stands in the loop, a copy; `spread` is by how much runs of one number
 differ at most. Of a multiply `latency` is by operand; those `at_most` are bounds: moves stand in the chain, or C joins
-last by an ordinary addition. Of a move it is one number, from address to data. `curve` has cycles an SM needs for one
+last by an ordinary addition. Of a move it is one number, from address to data. `curve` has cycles per SM needs for one
 of them with so many warps and chains; `interval` is its least point. Of a warpgroup multiply `interval` and
 `round_trip` are lists by where A is, warpgroups and how many are in flight; `forms` the same by swizzle and major. Of
 a bulk copy `round_trip` is by bytes. `refused` says of a loop why it gave no number. `random` compares random inputs
@@ -98,7 +98,7 @@ class Overlap(Base):
 
 
 class Clock(Base):
-    """The clock while all SMs run one form with such factors, and the cycles an SM needs for one meanwhile."""
+    """The clock while all SMs run one form with such factors, and the cycles per SM needs for one meanwhile."""
 
     data: Data
     mhz: Annotated[float, msgspec.Meta(gt=0, le=1e5)]
@@ -150,7 +150,8 @@ def _check_peak(finding: Finding, instruction: Instruction) -> None:
     for cycles in _intervals(finding.body):
         if most and instruction.triples / cycles > most * ABOVE_PEAK:
             raise DataError(
-                f"{finding.subject}: {instruction.triples / cycles:.0f} multiply-adds a cycle, beyond the {most} that "
+                f"{finding.subject}: {instruction.triples / cycles:.0f} multiply-adds per cycle, more than the "
+                f"{most} that "
                 f"{finding.arch} has of {instruction.type('a')}."
             )
 

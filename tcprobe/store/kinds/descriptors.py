@@ -70,7 +70,7 @@ def check(finding: Finding) -> None:
         raise DataError(f"{id_} has no operand behind a descriptor on {finding.arch}.")
     wanted = subject(body.case) if body.case else f"{id_}{PRODUCTS}"
     if (body.case is None) == (body.products is None) or finding.subject != wanted:
-        raise DataError(f"{finding.subject}: not what it says.")
+        raise DataError(f"{finding.subject}: its body is not that of its name.")
     if body.case and not _is_case(body.case):
         raise DataError(f"{finding.subject}: counts that cannot be, or another operand, major or swizzle.")
     if body.products and body.products.wrong > body.products.products:

@@ -34,7 +34,7 @@ def check(finding: Finding) -> None:
     if finding.subject not in inventory.instructions():
         raise DataError(f"{finding.subject} is not an instruction that this tcprobe knows.")
     if finding.body.refused is not None and (finding.body.opcodes or finding.body.others):
-        raise DataError(f"{finding.subject}: refused, and yet it has opcodes.")
+        raise DataError(f"{finding.subject}: refused, but it has opcodes.")
 
 
 def essence(body: Body) -> object:

@@ -67,7 +67,7 @@ def check(finding: Finding) -> None:
     if body.floats and sorted(k for group in body.floats.groups for k in group) != list(range(rows[0].stored)):
         raise DataError(f"{finding.subject}: its groups are not its {rows[0].stored} products.")
     if not fits and body.wrong != body.random:
-        raise DataError(f"{finding.subject} follows no parameters, and yet some of its cases are right.")
+        raise DataError(f"{finding.subject} follows no parameters, but some of its cases are right.")
     if body.wrong > body.random or len(body.shown) > body.wrong:
         raise DataError(f"{finding.subject}: more cases are wrong than were tried.")
 

@@ -113,7 +113,7 @@ def _check_mode(name: str, mode: ModeRule) -> None:
         except UsageError as error:
             raise DataError(f"{name}: {error}") from None
     if mode.misfits > mode.loads + mode.stores:
-        raise DataError(f"{name}: more boxes lie elsewhere than were followed.")
+        raise DataError(f"{name}: more boxes are elsewhere than were followed.")
 
 
 def essence(body: Body) -> object:

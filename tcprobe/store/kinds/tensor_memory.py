@@ -105,7 +105,7 @@ def check(finding: Finding) -> None:
     said = subject(finding.subject)
     row = inventory.instructions().get(said.form) if said else None
     if said is None or str(said) != finding.subject or row is None or not row.target.on(arch(finding.arch)):
-        raise DataError(f"{finding.subject} is nothing in tensor memory of {finding.arch}.")
+        raise DataError(f"{finding.arch} has no {finding.subject} in tensor memory.")
     if (finding.body.rows, finding.body.cols) != _size(row, said):
         raise DataError(f"{finding.subject}: {finding.body.rows} x {finding.body.cols} is not its size.")
     _check_places(finding, *_element(row, said))

@@ -1,25 +1,22 @@
 // @ts-check
 "use strict";
-/**
- * The playground for shared memory: what an access of a tile costs, by the published rule, which the page has as data.
- * @typedef {{bytes: number, lanes: number, phase: number, joined: number, passes: string, idle: boolean}} Rule
- * @typedef {{rows: number, cols: number, bits: number, column: boolean, padding: number, swizzle: number[],
- *   block: number, access: string}} Tile
- */
+/** The playground for shared memory: what an access of a tile costs, by the published rule, which the page has as data. */
 (function (/** @type {typeof globalThis} */ root) {
   const BANKS = 32, WORD = 4, WARP = 32, SHARED = 228 * 1024, PADDING = 1 << 16, MOST = 20, START = 128;
-  const SIDE = 1e6, BANK_BITS = 7;
+  const SIDE = 1e6, BANK_BITS = 7, ENGINE = /^(wgmma|tcgen05|tma\b|cp\.async\.bulk)/i; // reads and writes by no lane's address
 
-  const refuse = (/** @type {string} */ words) => { throw new Error(words); };
-  const whole = (/** @type {string | null} */ text, least = 0, most = SIDE) => {
+  /** @param {string} words @returns {never} */
+  const refuse = (words) => { throw new Error(words); };
+  /** @param {string | null} text */
+  const whole = (text, least = 0, most = SIDE) => {
     if (text === null || !/^-?\d{1,7}$/.test(text) || Number(text) < least || Number(text) > most) refuse(`${String(text).slice(0, 20)} is not a number from ${least} to ${most}`);
     return Number(text);
   };
 
-  /** What the address says; an Error says what is wrong. @returns {Tile} */
-  function parse(/** @type {URLSearchParams} */ given, /** @type {any} */ data) {
+  /** What the address says; an Error says what is wrong. @type {Tcprobe["banks"]["parse"]} */
+  function parse(given, data) {
     const sides = /^(\d{1,6})x(\d{1,6})$/.exec(given.get("tile") || "64x64");
-    if (!sides) return refuse("tile is ROWSxCOLS such as 64x64");
+    if (!sides) refuse("tile is ROWSxCOLS such as 64x64");
     const [rows, cols] = [whole(sides[1], 1), whole(sides[2], 1)], type = given.get("type") || "f16";
     if (!Object.hasOwn(data.types, type)) refuse(`unknown element type ${type.slice(0, 20)}`);
     const bits = data.types[type], column = given.get("global") === "col", length = column ? rows : cols;
@@ -42,38 +39,40 @@
     return tile;
   }
 
-  /** The access by the name that the rule has. */
-  function named(/** @type {string} */ text) {
+  /** The access by the name that the rule has. @param {string} text */
+  function named(text) {
     const [name, order] = text.split("@"), vector = /^(ld|st)\.shared\.v([24])(?:\.[bsuf](8|16|32|64))?$/.exec(name);
     const full = vector ? `${vector[1]}.shared.b${Number(vector[2]) * Number(vector[3] || 32)}` : /^(ld|st)matrix$/.test(name) ? name + ".x4" : name;
     return order === undefined ? full : full + "@" + order;
   }
 
-  function swizzled(/** @type {number} */ offset, /** @type {number[]} */ [b, m, s]) {
+  /** @param {number} offset @param {number[]} swizzle */
+  function swizzled(offset, [b, m, s]) {
     if (!b) return offset;
     const read = Math.floor(offset / 2 ** (m + Math.max(0, s))) % 2 ** b;
     const to = 2 ** (m - Math.min(0, s)), there = Math.floor(offset / to) % 2 ** b;
     return offset + ((there ^ read) - there) * to;
   }
 
-  /** Line and byte of every lane of every instruction: lane after lane along a line, or a line for each lane. */
-  function walk(/** @type {Tile} */ tile, /** @type {any} */ data) {
+  /** Line and byte of every lane of every instruction: lane after lane along a line, or a line for each lane. @param {Tile} tile @param {BanksData} data @returns {Walk} */
+  function walk(tile, data) {
     const [name, order] = tile.access.split("@"), copy = /^cp\.async\.(?:ca\.|cg\.)?(4|8|16)$/.exec(name);
-    if (name.startsWith("wgmma")) refuse("how the reads of wgmma meet in banks is not measured; the page of wgmma says which banks its operands lie in");
+    if (ENGINE.test(name)) refuse(`how ${name.slice(0, 40)} meets in banks is not measured, so there is no rule of it`);
     if (order !== undefined && order !== "rows" && order !== "cols") refuse("after @ write rows or cols");
-    if (copy && order === "cols") refuse("cp.async sweeps along lines; only @rows goes with it");
+    if (copy && order === "cols") refuse("cp.async sweeps along lines, so it takes only @rows");
     const id = copy ? `st.shared.b${8 * Number(copy[1])}` : name;
-    if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`))) refuse(`unknown access ${name.slice(0, 40)}`);
+    if (!Object.hasOwn(data.rules, id) || (copy && !Object.hasOwn(data.rules, `cp.async.ca.${copy[1]}`)) || (!copy && name.startsWith("cp.async"))) {
+      refuse(`unknown access ${name.slice(0, 40)}: the box has a list, such as ldmatrix.x4, ld.shared.b32@rows, cp.async.16`);
+    }
     const rule = data.rules[id], matrix = name.includes("matrix");
-    if (!copy && name.startsWith("cp.async")) refuse(`unknown access ${name.slice(0, 40)}`);
-    if (order === undefined && !copy && !matrix) refuse(`${name} alone walks a fragment: say ${name}@rows or @cols`);
+    if (order === undefined && !copy && !matrix) refuse(`${name} follows a fragment's slots: use ${name}@rows or @cols`);
     const lines = tile.column ? tile.cols : tile.rows, bytes = ((tile.column ? tile.rows : tile.cols) * tile.bits) / 8;
     if (lines * bytes > SHARED) refuse(`a tile of ${lines * bytes} bytes; the largest shared memory has ${SHARED}`);
-    if (order === undefined && matrix && lines % 8) refuse(`${lines} lines are not whole matrices of 8`);
-    if (bytes % rule.bytes) refuse(`a line of ${bytes} bytes is not whole pieces of ${rule.bytes} bytes`);
+    if (order === undefined && matrix && lines % 8) refuse(`${lines} lines do not make whole matrices of 8 rows`);
+    if (bytes % rule.bytes) refuse(`a line of ${bytes} bytes is not a whole number of ${rule.bytes}-byte pieces`);
     const each = bytes / rule.bytes, count = lines * each, along = order === "rows" || copy;
     if (matrix && count % rule.lanes) refuse(`the tile's ${count} rows of ${rule.bytes} bytes are not a multiple of ${rule.lanes}`);
-    const places = [];
+    const places = /** @type {Walk["places"]} */ ([]);
     for (let first = 0; first < count; first += rule.lanes) {
       places.push(Array.from({ length: WARP }, (_, lane) => {
         const number = first + lane;
@@ -84,13 +83,13 @@
     return { rule, lines, bytes, places };
   }
 
-  /** The addresses of all lanes; an Error where one would be torn, misaligned, or the tile too large. */
-  function addresses(/** @type {Tile} */ tile, /** @type {any} */ walked) {
-    const { rule, lines, bytes, places } = walked, { block, swizzle } = tile, pitch = block || bytes + tile.padding;
+  /** The addresses of all lanes; an Error where one would be torn, misaligned, or the tile too large. @param {Tile} tile @param {Walk} walked */
+  function addresses(tile, { rule, lines, bytes, places }) {
+    const { block, swizzle } = tile, pitch = block || bytes + tile.padding;
     const count = block ? Math.ceil(bytes / block) : 1;
-    if (count > 1 && (bytes % block || (lines * block) % START)) refuse(`${lines} lines of ${bytes} bytes do not fill boxes of ${block} bytes a line`);
-    if (swizzle[0] && rule.bytes > 2 ** swizzle[1]) refuse(`Sw<${swizzle}> tears the ${rule.bytes} bytes of ${tile.access} apart`);
-    const linear = (line, byte) => block ? Math.floor(byte / block) * lines * block + line * block + (byte % block) : line * pitch + byte;
+    if (count > 1 && (bytes % block || (lines * block) % START)) refuse(`${lines} lines of ${bytes} bytes do not fill boxes of ${block} bytes per line`);
+    if (swizzle[0] && rule.bytes > 2 ** swizzle[1]) refuse(`Sw<${swizzle}> splits the ${rule.bytes} bytes of ${tile.access}`);
+    const linear = (/** @type {number} */ line, /** @type {number} */ byte) => block ? Math.floor(byte / block) * lines * block + line * block + (byte % block) : line * pitch + byte;
     const room = lines * (block ? count * block : pitch);
     let last = 0;
     for (let at = 0; at < room; at++) last = Math.max(last, swizzled(at, swizzle));
@@ -106,12 +105,11 @@
   /** Lanes i and i ^ 1, or lanes i and i ^ 2, have one address or one of them is idle. */
   const agree = (/** @type {(number | null)[]} */ at) => [1, 2].some((step) => at.every((one, lane) => one === null || at[lane ^ step] === null || one === at[lane ^ step]));
 
-  /** Phases of one access: lanes, passes, and by bank the words with their lanes. */
-  function phases(/** @type {Rule} */ rule, /** @type {(number | null)[]} */ at) {
+  /** Phases of one access: lanes, passes, and by bank the words with their lanes. @type {Tcprobe["banks"]["phases"]} */
+  function phases(rule, at) {
     const size = Math.min(rule.joined > rule.phase && agree(at) ? rule.joined : rule.phase, rule.lanes), unit = Math.max(WORD, rule.bytes), found = [];
     for (let first = 0; first < rule.lanes; first += size) {
-      /** @type {Map<number, Map<number, number[]>>} */
-      const banks = new Map();
+      const banks = /** @type {Phase["banks"]} */ (new Map());
       at.slice(first, first + size).forEach((address, n) => {
         if (address === null) return;
         const bank = Math.floor(address / unit) % ((BANKS * WORD) / unit), word = rule.passes === "words" ? Math.floor(address / unit) : n;
@@ -124,14 +122,15 @@
     return found;
   }
 
-  function cycles(/** @type {Rule} */ rule, /** @type {any[]} */ found) {
+  /** @param {Rule} rule @param {Phase[]} found */
+  function cycles(rule, found) {
     const active = found.some((phase) => phase.passes);
     const beats = found.filter((phase) => (rule.idle ? active : phase.passes > 0)).length;
     return Math.max(beats, found.reduce((sum, phase) => sum + phase.passes, 0));
   }
 
-  /** The cost of the access over the whole tile. */
-  function cost(/** @type {Tile} */ tile, /** @type {any} */ data) {
+  /** The cost of the access over the whole tile. @type {Tcprobe["banks"]["cost"]} */
+  function cost(tile, data) {
     const walked = walk(tile, data), { rule } = walked, all = addresses(tile, walked);
     const each = all.map((at) => cycles(rule, phases(rule, at))), worst = each.indexOf(Math.max(...each));
     const width = Math.min(rule.phase, rule.lanes);
@@ -140,8 +139,8 @@
     return { instructions: all.length, wavefronts: each.reduce((sum, one) => sum + one, 0), ideal, worst, rule, at: all[worst], phases: phases(rule, all[worst]), lines: walked.lines, bytes: walked.bytes };
   }
 
-  /** The smallest swizzle that costs least, of all that matter to the banks. */
-  function best(/** @type {Tile} */ tile, /** @type {any} */ data) {
+  /** The smallest swizzle that costs least, of all that matter to the banks. @type {Tcprobe["banks"]["best"]} */
+  function best(tile, data) {
     const plain = { ...tile, padding: 0, block: 0, swizzle: [0, 4, 3] }, base = cost(plain, data), width = base.rule.bytes;
     const bits = Math.ceil(Math.log2(base.lines * base.bytes));
     let found = { swizzle: plain.swizzle, wavefronts: base.wavefronts };
@@ -151,7 +150,7 @@
           try {
             const { wavefronts } = cost({ ...plain, swizzle: [b, m, s] }, data);
             if (wavefronts < found.wavefronts) found = { swizzle: [b, m, s], wavefronts };
-          } catch (error) { /* this one does not fit */ }
+          } catch { /* this one does not fit */ }
         }
       }
     }
@@ -161,47 +160,52 @@
   root.tcprobe = Object.assign(root.tcprobe || {}, { banks: { parse, cost, best, phases } });
   if (typeof document === "undefined") return;
 
-  root.tcprobe.page = function banksPage() {
-    const { one, all, make, data, colour } = root.tcprobe;
-    const boxes = all("#play [name]"), KEYS = boxes.map((box) => box.name);
-    const DEFAULT = { tile: "64x64", type: "f16", global: "row", line: "", swizzle: "none", access: "ldmatrix" };
+  root.tcprobe.pages.banks = function banksPage(data) {
+    const { one, all, make, why, offers, home, colour } = root.tcprobe;
+    const boxes = all("#play input, #play select"), KEYS = boxes.map((box) => box.name);
+    const DEFAULT = /** @type {Record<string, string>} */ ({ tile: "64x64", type: "f16", global: "row", line: "", swizzle: "none", access: "ldmatrix" });
     let state = new URLSearchParams();
 
     function show() {
       const said = one("#wrong");
       said.textContent = state.get("lost") || "";
-      let tile, found;
       try {
-        tile = parse(state, data);
-        found = cost(tile, data);
+        const tile = parse(state, data), found = cost(tile, data);
+        one("#passes").textContent = String(found.wavefronts);
+        one("#of").textContent = ` passes for ${found.instructions} instruction${found.instructions === 1 ? "" : "s"}; without conflicts ${found.ideal}. Shown: instruction ${found.worst}, one of those that cost most.`;
+        drawBanks(found.phases);
+        command(tile);
+        one("#best").textContent = "";
       } catch (error) {
-        said.textContent = "Not possible: " + error.message + ".";
+        said.textContent = "Not possible: " + why(error) + ".";
+        if (ENGINE.test(state.get("access") || "")) said.append(...instead());
         one("#passes").textContent = "-";
-        one("#of").textContent = "";
-        one("#banks").replaceChildren();
-        one("#phases").replaceChildren();
-        return;
+        for (const place of ["#of", "#best", "#command", "#banks", "#phases"]) one(place).replaceChildren();
       }
-      one("#passes").textContent = String(found.wavefronts);
-      one("#of").textContent = ` passes for ${found.instructions} instruction${found.instructions === 1 ? "" : "s"}; without conflicts ${found.ideal}. Shown: instruction ${found.worst}, one of those that cost most.`;
-      drawBanks(found);
-      command(tile);
-      one("#best").textContent = "";
     }
 
-    /** Banks as columns, passes as rows: who is served when. */
+    /** What can be counted or seen of the same tile: links, each of which keeps the tile. */
+    function instead() {
+      const tile = state.get("tile"), type = state.get("type"), mode = /^(32|64|128)B$/.exec(state.get("swizzle") || "");
+      const link = (/** @type {string} */ words, /** @type {string} */ to) => { const found = make("a", words); found.href = to; return found; };
+      const same = (/** @type {string} */ access) => { const to = new URLSearchParams(state); to.set("access", access); return link(access, "#" + to); };
+      return [" Of the same tile: ", link("which banks each piece of an operand of wgmma lies in", `${home}play/wgmma.html#tile=${tile}&type=${type}&swizzle=${mode ? mode[1] : "none"}`),
+        "; what lanes write, by ", same("st.shared.b128@rows"), " or ", same("stmatrix"), "; what they read, by ", same("ldmatrix"), "."];
+    }
+
+    /** Banks as columns, passes as rows: who is served when. @param {Phase[]} found */
     function drawBanks(found) {
       one("#phases").replaceChildren();
-      const rows = [], wide = found.phases[0].unit / WORD;
-      found.phases.forEach((phase, number) => {
+      const rows = /** @type {HTMLTableRowElement[]} */ ([]), wide = found[0].unit / WORD;
+      found.forEach((phase, number) => {
         for (let pass = 0; pass < Math.max(1, phase.passes); pass++) {
           const line = make("tr"), head = make("th", `phase ${number}, pass ${pass}`);
           line.append(head);
           for (let bank = 0; bank < BANKS / wide; bank++) {
-            const words = phase.banks.get(bank) || new Map(), lanes = Array.from(words.values())[pass];
+            const words = Array.from(phase.banks.get(bank)?.values() || []), lanes = words[pass];
             const td = make("td", lanes ? lanes.join(" ") : "");
             td.colSpan = wide;
-            if (lanes) td.className = "c" + colour(lanes[0]) + (words.size > 1 ? " met" : "");
+            if (lanes) td.className = "c" + colour(lanes[0]) + (words.length > 1 ? " met" : "");
             line.append(td);
           }
           rows.push(line);
@@ -217,6 +221,7 @@
       one("#banks").replaceChildren(top, body);
     }
 
+    /** @param {Tile} tile */
     function command(tile) {
       const [b, m, s] = tile.swizzle, how = tile.block ? `boxes:${tile.block}` : b ? `sw:${b},${m},${s}` : tile.padding ? `pad:${tile.padding}` : "plain";
       one("#command").textContent = `tcprobe banks --tile ${tile.rows}x${tile.cols} --type ${state.get("type") || "f16"} --global ${tile.column ? "col" : "row"} --shared ${how} --with ${tile.access}`;
@@ -235,12 +240,12 @@
       state = new URLSearchParams();
       for (const box of boxes) {
         const value = given.get(box.name);
-        const fits = value !== null && value.length <= 40 && (box.tagName !== "SELECT" || all("option", box).some((option) => option.value === value));
+        const fits = value !== null && value.length <= 40 && offers(box, value);
         box.value = fits ? value : DEFAULT[box.name];
         if (value !== null && !fits) unknown.push(box.name);
         if (box.value) state.set(box.name, box.value);
       }
-      if (unknown.length) state.set("lost", "The address says what this page does not know; the default is shown in its place.");
+      if (unknown.length) state.set("lost", "This page does not know part of its address and shows the default instead.");
       show();
     }
 
@@ -249,12 +254,12 @@
     one("#find-best").addEventListener("click", () => {
       try {
         const tile = parse(state, data), found = best(tile, data), [b, m, s] = found.swizzle;
-        one("[name=swizzle]").value = b ? `${b},${m},${s}` : "none";
-        one("[name=line]").value = "";
+        one("input[name=swizzle]").value = b ? `${b},${m},${s}` : "none";
+        one("input[name=line]").value = "";
         write();
         one("#best").textContent = b ? `The smallest swizzle that costs least: Swizzle<${b},${m},${s}>, ${found.wavefronts} passes.` : "No swizzle costs less than the plain tile.";
       } catch (error) {
-        one("#best").textContent = "Not possible: " + error.message + ".";
+        one("#best").textContent = "Not possible: " + why(error) + ".";
       }
     });
     addEventListener("hashchange", read);

@@ -3,42 +3,42 @@
 /**
  * Somebody's table against a fragment's, as `tcprobe compare FILE.csv` does it: what is tried, in which order, and all
  * words are data of the page. Works without a page, too.
- * @typedef {{inputs: string[], outputs: string[], also: Record<string, string>, delimiters: string,
- *   most: {bytes: number, lines: number, index: number, slots: number}, words: Record<string, string>}} CsvRules
- * @typedef {{slots: [number, number][], cells: [number, number][], most: number, first: number,
- *   words: Record<string, string>}} Rules
- * @typedef {{threads: number, elements: number, outputs: string[], cells: (number[] | null)[]}} Stated a slot's number
- *   is thread * elements + i
- * @typedef {{bits: number, register: number, conventional: boolean}} Held what is asked of a fragment
- * @typedef {{agreed: number, given: number, notStated: number, first: string[], renumbered: boolean,
- *   diagnosis: string[], elsewhere: string[], holes: string[]}} Against
- * @typedef {Map<number, number>} Order
- * @typedef {[Order, Order]} Orders of lanes, of elements
- * @typedef {Map<string, number[]>} Given by "thread,i"
  */
 (function (/** @type {typeof globalThis} */ root) {
   const NUMBER = /^-?[0-9]+$/, SHOWN = 60;
 
-  /** A template of Python's format. @param {string} words @param {...unknown} values */
+  /** A template of Python's format. @type {Tcprobe["filled"]} */
   const filled = (words, ...values) => { let at = 0; return words.replace(/\{\}/g, () => String(values[at++])); };
-  const list = (/** @type {number[] | null} */ cell) => (cell ? `[${cell.join(", ")}]` : "unused");
-  const same = (/** @type {number[] | null | undefined} */ a, /** @type {number[] | null | undefined} */ b) => (a ? a.join() : a) === (b ? b.join() : b);
+  const list = (/** @type {Point | undefined} */ cell) => (cell ? `[${cell.join(", ")}]` : "unused");
+  /** @param {Point | undefined} a @param {Point | undefined} b */
+  const same = (a, b) => a?.join() === b?.join();
 
-  /** The beginning of a text in quotes, with what cannot be printed spelt out. */
-  function quoted(/** @type {string} */ text) {
-    const spelt = (/** @type {string} */ one) => { const code = one.charCodeAt(0); return { 9: "\\t", 10: "\\n", 13: "\\r" }[code] || (code < 256 ? "\\x" + code.toString(16).padStart(2, "0") : "\\u" + code.toString(16).padStart(4, "0")); };
+  /** What has the same key, by key. @template T, K @param {T[]} every @param {(one: T) => K} key */
+  function grouped(every, key) {
+    const found = /** @type {Map<K, T[]>} */ (new Map());
+    for (const one of every) {
+      const place = key(one), before = found.get(place);
+      if (before) before.push(one);
+      else found.set(place, [one]);
+    }
+    return found;
+  }
+
+  /** The beginning of a text in quotes, with what cannot be printed spelt out. @param {string} text */
+  function quoted(text) {
+    const spelt = (/** @type {string} */ one) => { const code = one.charCodeAt(0); return new Map([[9, "\\t"], [10, "\\n"], [13, "\\r"]]).get(code) || (code < 256 ? "\\x" + code.toString(16).padStart(2, "0") : "\\u" + code.toString(16).padStart(4, "0")); };
     const shown = text.slice(0, SHOWN + 1).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, spelt);
     return `'${shown.length > SHOWN ? shown.slice(0, SHOWN - 3) + "..." : shown}'`;
   }
 
   // ---- a table from text
 
-  /** Lines that are not blank with their numbers, as Python's csv reads them. */
-  function lines(/** @type {string} */ text, /** @type {CsvRules} */ rules) {
+  /** Lines that are not blank with their numbers, as Python's csv reads them. @param {string} text @param {CsvRules} rules */
+  function lines(text, rules) {
     const raw = text.replace(/^\ufeff/, "").replace(/\r\n?/g, "\n").split("\n").map((line) => (/^\s*#/.test(line) ? "" : line));
     if (raw.length > rules.most.lines) throw new Error(filled(rules.words["lines"], raw.length, rules.most.lines));
     const first = raw.find((line) => line.trim()) || "", mark = Array.from(rules.delimiters).find((one) => first.includes(one)) || ",";
-    const found = /** @type {[number, string[]][]} */ ([]);
+    const found = /** @type {Row[]} */ ([]);
     for (let at = 0; at < raw.length; at++) {
       let line = raw[at], cells = split(line, mark);
       while (cells === null && at + 1 < raw.length) { line += "\n" + raw[++at]; cells = split(line, mark); } // a quoted line end
@@ -49,8 +49,8 @@
     return found;
   }
 
-  /** The cells of a line, null where a quote is open, or what is wrong. @returns {string[] | null | string} */
-  function split(/** @type {string} */ line, /** @type {string} */ mark) {
+  /** The cells of a line, null where a quote is open, or what is wrong. @param {string} line @param {string} mark */
+  function split(line, mark) {
     if (!line.includes('"')) return line.split(mark);
     const cells = [];
     for (let at = 0; ;) {
@@ -68,8 +68,8 @@
     }
   }
 
-  /** The table that a text states; an Error with words where it is none. @returns {Stated} */
-  function readCsv(/** @type {string} */ text, /** @type {CsvRules} */ rules) {
+  /** The table that a text states; an Error with words where it is none. @type {Tcprobe["readCsv"]} */
+  function readCsv(text, rules) {
     const words = rules.words, all = lines(text, rules);
     if (!all.length) throw new Error(words["empty"]);
     let names = all[0][1].map((cell) => cell.trim().toLowerCase()).map((cell) => (Object.hasOwn(rules.also, cell) ? rules.also[cell] : cell)), body = all.slice(1);
@@ -88,9 +88,9 @@
     return table(cells, outputs, rules);
   }
 
-  /** The lines with i in place of the register: its lines are its elements, low bits first. */
-  function numbered(/** @type {string[]} */ names, /** @type {[number, string[]][]} */ body, /** @type {Record<string, string>} */ words) {
-    const at = names.indexOf("register"), thread = names.indexOf("lane"), places = new Map(), seen = new Map();
+  /** The lines with i in place of the register: its lines are its elements, low bits first. @param {string[]} names @param {Row[]} body @param {CsvRules["words"]} words @returns {Row[]} */
+  function numbered(names, body, words) {
+    const at = names.indexOf("register"), thread = names.indexOf("lane"), places = /** @type {Map<string, number>} */ (new Map()), seen = /** @type {typeof places} */ (new Map());
     const key = (/** @type {string[]} */ cells) => JSON.stringify([cells[thread], cells[at]]);
     for (const [, cells] of body) if (cells.length === names.length) places.set(key(cells), (places.get(key(cells)) || 0) + 1);
     const size = Math.max(1, ...new Set(places.values()));
@@ -99,14 +99,15 @@
       if (count !== size) throw new Error(filled(words["uneven"], quoted(lane), quoted(register), count, size));
     }
     return body.map(([number, cells]) => {
-      if (cells.length !== names.length || !NUMBER.test(cells[at]) || cells[at].length >= 9) return /** @type {[number, string[]]} */ ([number, cells]);
+      if (cells.length !== names.length || !NUMBER.test(cells[at]) || cells[at].length >= 9) return [number, cells];
       const before = seen.get(key(cells)) || 0;
       seen.set(key(cells), before + 1);
-      return /** @type {[number, string[]]} */ ([number, cells.with(at, String(Number(cells[at]) * size + before))]);
+      return [number, cells.with(at, String(Number(cells[at]) * size + before))];
     });
   }
 
-  function numbers(/** @type {number} */ number, /** @type {string[]} */ line, /** @type {string[]} */ names, /** @type {CsvRules} */ { words, most }) {
+  /** @param {number} number @param {string[]} line @param {string[]} names @param {CsvRules} rules */
+  function numbers(number, line, names, { words, most }) {
     const wrong = line.length !== names.length ? filled(words["values"], line.length, names.length, names.join())
       : !line.every((cell) => NUMBER.test(cell)) ? filled(words["numbers"], quoted(line.join()))
         : line.some((cell) => cell.startsWith("-") || cell.length > 9 || Number(cell) >= most.index) ? filled(words["outside"], most.index - 1) : "";
@@ -114,8 +115,8 @@
     return line.map(Number);
   }
 
-  /** @returns {Stated} */
-  function table(/** @type {Given} */ cells, /** @type {string[]} */ outputs, /** @type {CsvRules} */ { words, most }) {
+  /** @param {Given} cells @param {string[]} outputs @param {CsvRules} rules @returns {Stated} */
+  function table(cells, outputs, { words, most }) {
     let lane = 0, i = 0, threads = 1;
     for (const key of cells.keys()) {
       const [one, two] = key.split(",").map(Number);
@@ -129,18 +130,18 @@
 
   // ---- what is wrong with it
 
-  /** What each slot holds, of these outputs; unused ones left out. @returns {Given} */
-  function given(/** @type {Stated} */ { cells, elements, outputs }, /** @type {string[]} */ wanted) {
-    const places = wanted.map((name) => outputs.indexOf(name)), found = new Map();
+  /** What each slot holds, of these outputs; unused ones left out. @param {Stated} stated @param {string[]} wanted @returns {Given} */
+  function given({ cells, elements, outputs }, wanted) {
+    const places = wanted.map((name) => outputs.indexOf(name)), found = /** @type {Given} */ (new Map());
     cells.forEach((cell, slot) => { if (cell) found.set(Math.floor(slot / elements) + "," + (slot % elements), places.map((place) => cell[place])); });
     return found;
   }
 
-  /** By slots, as pairs of numbers. @returns {[number, number, number[]][]} */
-  const slotsOf = (/** @type {Given} */ cells) => Array.from(cells, ([key, cell]) => { const [lane, i] = key.split(",").map(Number); return [lane, i, cell]; });
+  /** By slots, as pairs of numbers. @param {Given} cells @returns {Filled[]} */
+  const slotsOf = (cells) => Array.from(cells, ([key, cell]) => { const [lane, i] = key.split(",").map(Number); return [lane, i, cell]; });
 
-  /** A change that makes all of it the fragment's table, in words. @returns {string[]} */
-  function diagnose(/** @type {Stated} */ stated, /** @type {Held} */ fragment, /** @type {Stated} */ measured, /** @type {Rules} */ rules) {
+  /** A change that makes all of it the fragment's table, in words. @param {Stated} stated @param {Held} fragment @param {Stated} measured @param {Rules} rules */
+  function diagnose(stated, fragment, measured, rules) {
     if (!stated.outputs.includes("row") || !stated.outputs.includes("col") || !stated.outputs.every((name) => measured.outputs.includes(name))) return [];
     const cells = slotsOf(given(stated, stated.outputs)), truth = given(measured, stated.outputs);
     if (!cells.length) return [];
@@ -148,7 +149,7 @@
     for (const orders of [asTheyAre, reordered]) {
       for (const { slot: [lane, i], turned, cell: [row, col] } of changes) {
         if (!cells.every(([, , cell]) => cell[0] >= row && cell[1] >= col)) continue;
-        const moved = cells.map(([a, b, [first, second, ...rest]]) => /** @type {[number, number, number[]]} */ ([a - lane, b - i, turned ? [second - col, first - row, ...rest] : [first - row, second - col, ...rest]]));
+        const moved = cells.map(([a, b, [first, second, ...rest]]) => /** @type {Filled} */ ([a - lane, b - i, turned ? [second - col, first - row, ...rest] : [first - row, second - col, ...rest]]));
         const found = orders(moved, truth, measured);
         if (!found) continue;
         const named = [turned ? rules.words["transposed"] : "", fromOne({ row, col }, rules)].filter(Boolean).join("; ");
@@ -158,66 +159,63 @@
     return [];
   }
 
-  function fromOne(/** @type {Record<string, number>} */ starts, /** @type {Rules} */ { words }) {
+  /** @param {Record<string, number>} starts @param {Rules} rules */
+  function fromOne(starts, { words }) {
     const named = Object.keys(starts).filter((name) => starts[name]).map((name) => words[name]).join(" and ");
     return named && filled(words["from 1"], named);
   }
 
-  const identity = (/** @type {number[]} */ of) => /** @type {Order} */ (new Map(of.map((number) => [number, number])));
+  /** @param {number[]} of @returns {Order} */
+  const identity = (of) => new Map(of.map((number) => [number, number]));
+  /** @param {Filled[]} cells @param {Given} truth @param {Orders} orders */
   const fits = (cells, truth, [lanes, elements]) => cells.every(([lane, i, cell]) => same(truth.get(lanes.get(lane) + "," + elements.get(i)), cell));
 
-  /** @returns {Orders | null} */
+  /** @param {Filled[]} cells @param {Given} truth @returns {Orders | null} */
   function asTheyAre(cells, truth) {
     const orders = /** @type {Orders} */ ([identity(cells.map(([lane]) => lane)), identity(cells.map(([, i]) => i))]);
     return fits(cells, truth, orders) ? orders : null;
   }
 
-  /** Which lanes and which elements are meant, one of the two reordered or both. @returns {Orders | null} */
+  /** Which lanes and which elements are meant, one of the two reordered or both. @param {Filled[]} cells @param {Given} truth @param {Stated} measured @returns {Orders | null} */
   function reordered(cells, truth, measured) {
     const lanes = identity(cells.map(([lane]) => lane)), elements = identity(cells.map(([, i]) => i));
     for (const which of [() => lanes, () => matched(cells, truth, 0, measured.threads), () => byContents(cells, truth)]) {
       const others = which();
       if (!others) continue;
       if (fits(cells, truth, [others, elements])) return [others, elements];
-      const other = matched(cells.map(([lane, i, cell]) => [others.get(lane), i, cell]), truth, 1, measured.elements);
+      const other = matched(cells.map(([lane, i, cell]) => [others.get(lane) ?? -1, i, cell]), truth, 1, measured.elements);
       if (other && fits(cells, truth, [others, other])) return [others, other];
     }
     return null;
   }
 
-  /** The lanes (`which` 0) or elements (1) that hold what the stated ones do, slot by slot. */
+  /** The lanes (`which` 0) or elements (1) that hold what the stated ones do, slot by slot. @param {Filled[]} cells @param {Given} truth @param {0 | 1} which @param {number} size */
   function matched(cells, truth, which, size) {
-    const lines = new Map();
-    for (const slot of cells) {
-      if (!lines.has(slot[which])) lines.set(slot[which], []);
-      lines.get(slot[which]).push([slot[1 - which], slot[2]]);
-    }
-    const holds = (number, line) => line.every(([at, cell]) => same(truth.get(which ? at + "," + number : number + "," + at), cell));
+    const lines = grouped(cells, (slot) => slot[which]);
+    /** @param {number} number @param {Filled[]} line */
+    const holds = (number, line) => line.every(([lane, i, cell]) => same(truth.get(which ? lane + "," + number : number + "," + i), cell));
     if (lines.size > size) return null;
     const every = Array.from({ length: size }, (_, number) => number);
     return distinct(new Map(Array.from(lines, ([number, line]) => [number, [number, ...every].filter((other) => other < size && holds(other, line))])));
   }
 
-  /** Lanes that hold the same elements, in whatever order. */
+  /** Lanes that hold the same elements, in whatever order. @param {Filled[]} cells @param {Given} truth */
   function byContents(cells, truth) {
-    const contents = (slots) => {
-      const found = new Map();
-      for (const [lane, , cell] of slots) found.has(lane) ? found.get(lane).push(cell.join()) : found.set(lane, [cell.join()]);
-      return found;
-    };
-    const ours = Array.from(contents(slotsOf(truth)), ([lane, held]) => [lane, new Set(held)]);
-    const theirs = contents(cells);
-    if (theirs.size > ours.length) return null;
-    return distinct(new Map(Array.from(theirs, ([lane, held]) => [lane, ours.filter(([, all]) => held.every((cell) => all.has(cell))).map(([other]) => other)])));
+    const contents = (/** @type {Filled[]} */ slots) => Array.from(grouped(slots, ([lane]) => lane), ([lane, held]) => ({ lane, held: new Set(held.map(([, , cell]) => cell.join())) }));
+    const ours = contents(slotsOf(truth)), theirs = contents(cells);
+    if (theirs.length > ours.length) return null;
+    return distinct(new Map(theirs.map(({ lane, held }) => [lane, ours.filter((other) => Array.from(held).every((cell) => other.held.has(cell))).map((other) => other.lane)])));
   }
 
-  /** Another partner for each, by augmenting paths; null where there are not enough. @returns {Order | null} */
-  function distinct(/** @type {Map<number, number[]>} */ choices) {
-    const taken = new Map();
+  /** Another partner for each, by augmenting paths; null where there are not enough. @param {Map<number, number[]>} choices @returns {Order | null} */
+  function distinct(choices) {
+    const taken = /** @type {Order} */ (new Map());
+    /** @param {number} number @param {Set<number>} seen @returns {boolean} */
     const find = (number, seen) => (choices.get(number) || []).some((partner) => {
       if (seen.has(partner)) return false;
       seen.add(partner);
-      if (taken.has(partner) && !find(taken.get(partner), seen)) return false;
+      const other = taken.get(partner);
+      if (other !== undefined && !find(other, seen)) return false;
       taken.set(partner, number);
       return true;
     });
@@ -225,16 +223,17 @@
     return new Map(Array.from(taken, ([partner, number]) => [number, partner]));
   }
 
+  /** @param {Orders} orders @param {Held} fragment @param {Stated} measured @param {Rules} rules */
   function inWords([lanes, elements], fragment, measured, rules) {
-    const moved = (order) => Array.from(order).some(([from, to]) => from !== to);
+    const moved = (/** @type {Order} */ order) => Array.from(order).some(([from, to]) => from !== to);
     return [...(moved(lanes) ? [laneWords(lanes, measured.threads, rules)] : []), ...(moved(elements) ? [elementWords(elements, fragment, rules)] : [])];
   }
 
-  /** Bits of the lane that are exchanged or flipped, where that is all; else the order. */
-  function laneWords(/** @type {Order} */ lanes, /** @type {number} */ threads, /** @type {Rules} */ rules) {
+  /** Bits of the lane that are exchanged or flipped, where that is all; else the order. @param {Order} lanes @param {number} threads @param {Rules} rules */
+  function laneWords(lanes, threads, rules) {
     const bits = Math.round(Math.log2(threads)), base = lanes.get(0) || 0, { words } = rules;
     const images = Array.from({ length: bits }, (_, bit) => { const to = lanes.get(1 << bit); return (to === undefined ? base ^ (1 << bit) : to) ^ base; });
-    const image = (lane) => images.reduce((place, one, bit) => ((lane >> bit) & 1 ? place ^ one : place), 0);
+    const image = (/** @type {number} */ lane) => images.reduce((place, one, bit) => ((lane >> bit) & 1 ? place ^ one : place), 0);
     const linear = Array.from(lanes).every(([lane, to]) => (image(lane) ^ base) === to);
     const whole = images.slice().sort((a, b) => a - b).every((one, bit) => one === 1 << bit);
     if (!linear || !whole) return filled(words["lanes"], some(lanes, rules));
@@ -244,9 +243,9 @@
     return [...told, ...(base ? [filled(words["xor"], base)] : [])].join("; ");
   }
 
-  /** Registers exchanged as a whole, the elements inside each reversed, or the order. */
-  function elementWords(/** @type {Order} */ elements, /** @type {Held} */ fragment, /** @type {Rules} */ rules) {
-    const size = Math.max(1, Math.floor(fragment.register / fragment.bits)), { words } = rules, part = (i) => Math.floor(i / size);
+  /** Registers exchanged as a whole, the elements inside each reversed, or the order. @param {Order} elements @param {Held} fragment @param {Rules} rules */
+  function elementWords(elements, fragment, rules) {
+    const size = Math.max(1, Math.floor(fragment.register / fragment.bits)), { words } = rules, part = (/** @type {number} */ i) => Math.floor(i / size);
     const registers = new Map(Array.from(elements, ([i, to]) => [part(i), part(to)])), all = Array.from(elements);
     if (all.every(([i, to]) => registers.get(part(i)) === part(to) && i % size === to % size)) {
       const moved = Array.from(registers).filter(([from, to]) => from !== to).sort(([a], [b]) => a - b);
@@ -256,26 +255,22 @@
     return filled(words["elements"], some(elements, rules));
   }
 
-  function some(/** @type {Order} */ order, /** @type {Rules} */ { words, most }) {
+  /** @param {Order} order @param {Rules} rules */
+  function some(order, { words, most }) {
     const moved = Array.from(order).sort(([a], [b]) => a - b).filter(([from, to]) => from !== to).map((pair) => filled(words["moved"], ...pair));
     return filled(words["order"], moved.slice(0, most).join(", ")) + (moved.length > most ? filled(words["more"], moved.length - most) : "");
   }
 
-  /** Which slots that the fragment uses are not stated, lane by lane where they differ. @returns {string[]} */
-  function holes(/** @type {Stated} */ stated, /** @type {Stated} */ measured, /** @type {Rules} */ { words }) {
-    const known = given(stated, stated.outputs), byLane = new Map(), lanesOf = new Map();
-    for (const [lane, i] of slotsOf(given(measured, measured.outputs))) {
-      if (!known.has(lane + "," + i)) byLane.set(lane, [...(byLane.get(lane) || []), i]);
-    }
-    for (const [lane, missing] of byLane) {
-      const which = missing.length === measured.elements ? "" : filled(words["hole"], spans(missing));
-      lanesOf.set(which, [...(lanesOf.get(which) || []), lane]);
-    }
-    return Array.from(lanesOf, ([which, lanes]) => filled(words["holes"], measured.threads <= 32 ? "lanes" : "threads", spans(lanes)) + which);
+  /** Which slots that the fragment uses are not stated, lane by lane where they differ. @param {Stated} stated @param {Stated} measured @param {Rules} rules */
+  function holes(stated, measured, { words }) {
+    const known = given(stated, stated.outputs), missing = slotsOf(given(measured, measured.outputs)).filter(([lane, i]) => !known.has(lane + "," + i));
+    const whole = (/** @type {Filled[]} */ slots) => (slots.length === measured.elements ? "" : filled(words["hole"], spans(slots.map(([, i]) => i))));
+    const byLane = Array.from(grouped(missing, ([lane]) => lane), ([lane, slots]) => ({ lane, which: whole(slots) }));
+    return Array.from(grouped(byLane, ({ which }) => which), ([which, lanes]) => filled(words["holes"], measured.threads <= 32 ? "lanes" : "threads", spans(lanes.map(({ lane }) => lane))) + which);
   }
 
-  /** Ascending numbers with what follows on each other joined: 0..3, 7. */
-  function spans(/** @type {number[]} */ numbers) {
+  /** Ascending numbers with what follows on each other joined: 0..3, 7. @param {number[]} numbers */
+  function spans(numbers) {
     const ends = /** @type {[number, number][]} */ ([]);
     for (const number of numbers) {
       const last = ends[ends.length - 1];
@@ -285,21 +280,21 @@
     return ends.map(([a, b]) => (a === b ? a : a + ".." + b)).join(", ");
   }
 
-  /** Of how many slots how many agree, and the first that do not; an Error where shapes differ. */
-  function sameSlots(/** @type {Stated} */ stated, /** @type {Stated} */ measured, /** @type {Rules} */ { words, first }) {
+  /** Of how many slots how many agree, and the first that do not; an Error where shapes differ. @type {Tcprobe["sameSlots"]} */
+  function sameSlots(stated, measured, { words, first }) {
     if (!stated.outputs.every((name) => measured.outputs.includes(name))) throw new Error(filled(words["outputs"], stated.outputs.join(", "), measured.outputs.join(", ")));
     if (stated.threads > measured.threads || stated.elements > measured.elements) {
       throw new Error(filled(words["size"], stated.threads, stated.elements, measured.threads, measured.elements));
     }
     const truth = given(measured, stated.outputs), slots = slotsOf(given(stated, stated.outputs));
-    const name = (lane) => (measured.threads <= 32 ? `lane ${lane}` : `thread ${lane} (warp ${lane >> 5}, lane ${lane & 31})`);
+    const name = (/** @type {number} */ lane) => (measured.threads <= 32 ? `lane ${lane}` : `thread ${lane} (warp ${lane >> 5}, lane ${lane & 31})`);
     const wrong = slots.filter(([lane, i, cell]) => !same(truth.get(lane + "," + i), cell));
-    const shown = wrong.slice(0, first).map(([lane, i, cell]) => filled(words["differs"], `${name(lane)} i ${i}`, list(cell), list(truth.get(lane + "," + i) || null)));
+    const shown = wrong.slice(0, first).map(([lane, i, cell]) => filled(words["differs"], `${name(lane)} i ${i}`, list(cell), list(truth.get(lane + "," + i))));
     return { agreed: slots.length - wrong.length, given: slots.length, first: shown, wrong: wrong.map(([lane, i]) => [lane, i]) };
   }
 
-  /** Whether the tables differ only by a renumbering of rows and of columns. */
-  function renumbered(/** @type {Stated} */ stated, /** @type {Stated} */ measured) {
+  /** Whether the tables differ only by a renumbering of rows and of columns. @param {Stated} stated @param {Stated} measured */
+  function renumbered(stated, measured) {
     if (stated.threads !== measured.threads || stated.elements !== measured.elements || stated.outputs.join() !== measured.outputs.join()) return false;
     return stated.outputs.every((_, at) => {
       const pairs = new Set(stated.cells.map((cell, slot) => { const other = measured.cells[slot]; return (cell ? cell[at] : "-") + "," + (other ? other[at] : "-"); }));
@@ -310,17 +305,16 @@
   /**
    * Somebody's table against a fragment's. `elsewhere` are the fragments whose table it is: they count where it differs.
    * An Error where shapes differ, and nothing explains that.
-   * @param {Stated} stated @param {Held} fragment @param {Stated} measured @param {Rules} rules @param {string[]} elsewhere
-   * @returns {Against}
+   * @type {Tcprobe["against"]}
    */
   function against(stated, fragment, measured, rules, elsewhere) {
     const diagnosis = diagnose(stated, fragment, measured, rules), slots = stated.cells.filter(Boolean).length;
-    let found = { agreed: 0, given: slots, first: /** @type {string[]} */ ([]) };
+    let found = /** @type {Agreed} */ ({ agreed: 0, given: slots, first: [], wrong: [] });
     try {
       found = sameSlots(stated, measured, rules);
     } catch (error) {
       if (!diagnosis.length && !elsewhere.length) throw error;
-      found.first = [/** @type {Error} */ (error).message];
+      found.first = [error instanceof Error ? error.message : String(error)];
     }
     const { agreed, given: count, first } = found;
     return { agreed, given: count, first, notStated: Math.max(0, measured.threads * measured.elements - count), diagnosis,

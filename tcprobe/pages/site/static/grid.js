@@ -2,17 +2,22 @@
 "use strict";
 /** A matrix on the page: cells by element and the other way round; and keys and pointers on cells. */
 (function (/** @type {typeof globalThis} */ root) {
-  const tcprobe = root.tcprobe, { all } = tcprobe, WIDEST = 22; // columns on paper
+  const tcprobe = root.tcprobe, { all } = tcprobe;
 
-  const fill = (/** @type {any} */ table, /** @type {string} */ rows) => {
+  /** @type {Tcprobe["fill"]} */
+  const fill = (table, rows) => {
     const caption = table.caption;
     table.innerHTML = rows; // made of numbers only, by maps.js
     if (caption) table.prepend(caption);
   };
-  const clear = (/** @type {any} */ table, /** @type {string} */ of) => all("." + of, table).forEach((/** @type {any} */ td) => td.classList.remove(of));
+  /** @type {Tcprobe["clear"]} */
+  const clear = (table, of) => all("." + of, table).forEach((td) => td.classList.remove(of));
+  /** The number of a cell's line in its part of the table. @type {Tcprobe["lineOf"]} */
+  const lineOf = (td) => td.closest("tr")?.sectionRowIndex ?? -1;
 
-  class Grid {
-    /** @param {any} table @param {Block} block @param {Size} size @param {number[]} [rows] those that are drawn */
+  /** @implements {Grid} */
+  class Matrix {
+    /** @param {HTMLTableElement} table @param {Block} block @param {Size} size @param {number[]} [rows] those that are drawn */
     constructor(table, block, size, rows) {
       this.table = table;
       this.block = block;
@@ -20,92 +25,90 @@
       this.rows = rows || block.pieces.map((_, number) => number);
       this.axis = size.threads > 32 ? "thread " : "lane ";
       fill(table, tcprobe.matrixRows(block, this.rows));
+      focusable(table, table.tBodies[0].rows[0].cells[1]);
     }
-    /** The cell of an element, null where its row is not drawn. */
+    /** The cell of an element, null where its row is not drawn. @param {number} row @param {number} col */
     cell(row, col) {
       const at = this.rows.indexOf(row);
       if (at < 0) return null;
       const number = this.block.pieces[row].findIndex((piece) => col >= piece.col && col < piece.col + piece.span);
       return this.table.tBodies[0].rows[at].cells[number + 1];
     }
+    /** @param {HTMLTableCellElement} td */
     element(td) {
-      const row = this.rows[td.parentNode.sectionRowIndex];
+      const row = this.rows[lineOf(td)];
       return { row, col: this.block.pieces[row][td.cellIndex - 1].col };
     }
+    /** @param {string} of @param {At[]} elements */
     mark(of, elements) {
       clear(this.table, of);
-      elements.forEach(([row, col]) => { const td = this.cell(row, col); if (td) td.classList.add(of); });
+      elements.forEach((at) => this.cell(...at)?.classList.add(of));
     }
+    /** @param {Place} place */
+    has({ row, col }) {
+      return row >= 0 && row < this.block.pieces.length && col >= 0 && col < this.block.columns;
+    }
+    /** @param {number} row @param {number} col */
     holders(row, col) {
       return this.block.holders.get(row + "," + col) || [];
     }
+    /** @param {number} row @param {number} col */
     where(row, col) {
-      return this.holders(row, col).map((slot) => this.axis + slot[0] + ", i " + slot[1]).join("; ") || this.size.place || "nowhere";
+      return this.holders(row, col).map(([thread, i]) => this.axis + thread + ", i " + i).join("; ") || this.size.place || "nowhere";
     }
+    /** @param {number} row @param {number} col */
     named(row, col) {
       return this.size.name + "[" + row + "]" + (this.block.flat ? "" : "[" + col + "]");
     }
+    /** @param {number} i */
     place(i) {
       const bit = (i * this.size.bits) % this.size.register, number = Math.floor((i * this.size.bits) / this.size.register);
       return ", register " + number + ", bits " + bit + " to " + (bit + this.size.bits - 1);
     }
   }
 
-  const cellOf = (/** @type {any} */ event) => {
-    const td = event.target.closest("td");
+  /** The cell of an event in the body of a table. @type {Tcprobe["cellOf"]} */
+  const cellOf = (event) => {
+    const td = event.target instanceof Element ? event.target.closest("td") : null;
     return td && td.cellIndex > 0 && td.closest("tbody") ? td : null;
   };
 
+  /** @type {Tcprobe["onCells"]} */
   function onCells(table, choose, over, out) {
-    const on = (kind, act) => table.addEventListener(kind, (event) => { const td = cellOf(event); if (td) act(td); });
+    const on = (/** @type {string} */ kind, /** @type {OnCell} */ act) => table.addEventListener(kind, (event) => { const td = cellOf(event); if (td) act(td); });
     on("click", (td) => { choose(td); td.focus(); });
-    if (over) on("mouseover", over), table.addEventListener("mouseleave", out);
+    if (over) on("mouseover", over);
+    if (out) table.addEventListener("mouseleave", out);
   }
 
+  /** Arrow keys go from cell to cell; each is chosen, and so is one by Enter. @type {Tcprobe["onArrows"]} */
+  function onArrows(table, choose) {
+    table.addEventListener("keydown", (event) => {
+      const [down, right] = tcprobe.ARROWS[event.key] || [0, 0], td = cellOf(event);
+      const next = td && table.tBodies[0].rows[lineOf(td) + down]?.cells[td.cellIndex + right];
+      if (!next || next.tagName !== "TD" || !(down || right || event.key === "Enter")) return;
+      event.preventDefault();
+      next.focus();
+      choose(next);
+    });
+  }
+
+  /** @type {Tcprobe["focusable"]} */
   function focusable(table, td) {
     all("[tabindex]", table).forEach((other) => { other.tabIndex = -1; });
     td.tabIndex = 0;
   }
 
-  /** Archs of the same layout and evidence stand together in the data: each by itself. */
-  function archs(of) {
-    return Object.fromEntries(Object.entries(of).flatMap(([names, at]) => names.split(" ").map((name) => [name, at])));
+  /** Sizes follow from the layout. @type {Tcprobe["sizeOf"]} */
+  function sizeOf(id, layout, { bits, register }) {
+    const cells = tcprobe.expand(layout), [threads, elements] = layout.in.slice(-2).map((axis) => axis[1]), parts = id.split(".");
+    const name = parts[id.startsWith("wmma.") ? 2 : parts.length - 1];
+    const most = (/** @type {string} */ out) => { const at = layout.out.indexOf(out); return at < 0 ? 1 : cells.reduce((top, cell) => Math.max(top, cell ? cell[at] + 1 : 0), 1); };
+    return { name: name.length === 1 ? name.toUpperCase() : name, rows: most("row"), cols: most("col"), threads, elements, bits, register };
   }
 
-  /** A layout for one N: as many elements of the largest as that N has. */
-  function sized(layout, n) {
-    return n ? { ...layout, in: layout.in.map(([name, count]) => [name, name === "i" ? n[2] : count]) } : layout;
-  }
+  /** Formulas by output, a line each. @type {Tcprobe["formulas"]} */
+  const formulas = (layout, none = "") => Object.entries(layout.formula || {}).map(([out, formula]) => `${out} = ${formula || "no closed form"}`).join("\n") || none;
 
-  /** A wide table in parts, one below the other. Whether there is need. */
-  function inParts(/** @type {any} */ table, /** @type {number} */ most) {
-    const heads = Array.from(table.tHead.rows[0].cells).slice(1), count = heads.length;
-    if (count <= most || heads.some((th) => th.colSpan > 1)) return false;
-    all("colgroup", table).forEach((group) => group.remove());
-    table.style.width = "";
-    table.classList.remove("fixed");
-    for (let first = most; first < count; first += most) {
-      const part = table.cloneNode(true);
-      part.classList.add("part");
-      for (const line of part.rows) Array.from(line.cells).forEach((td, at) => { if (at && (at <= first || at > first + most)) td.remove(); });
-      if (part.caption) part.caption.remove();
-      table.parentNode.append(part);
-    }
-    for (const line of table.rows) Array.from(line.cells).slice(most + 1).forEach((td) => td.remove());
-    return true;
-  }
-
-  /** Tables of some places stand in parts while the page is printed, and are drawn again then. */
-  function onPaper(/** @type {string} */ places, /** @type {() => void} */ draw) {
-    addEventListener("beforeprint", () => all(places).forEach((place) => {
-      place.classList.toggle("parts", all("table", place).map((table) => inParts(table, WIDEST)).some(Boolean));
-    }));
-    addEventListener("afterprint", () => {
-      all(".part").forEach((part) => part.remove());
-      all(places).forEach((place) => place.classList.remove("parts"));
-      draw();
-    });
-  }
-
-  Object.assign(tcprobe, { onPaper, fill, clear, Grid, cellOf, onCells, focusable, archs, sized });
+  Object.assign(tcprobe, { fill, clear, Grid: Matrix, cellOf, lineOf, onCells, onArrows, focusable, sizeOf, formulas });
 })(globalThis);

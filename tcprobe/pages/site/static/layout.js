@@ -1,10 +1,10 @@
 // @ts-check
 "use strict";
 /** The page of a layout, or of an access: cells in the colours of the threads that they name. */
-globalThis.tcprobe.page = function layoutPage() {
+tcprobe.pages.plain = function layoutPage() {
   const { all, classes, colour } = tcprobe;
   all(".pair .matrix tbody td").forEach((td) => {
-    td.className = classes({ holders: td.textContent ? td.textContent.split(" ").map((holder) => [parseInt(holder, 10)]) : [] });
+    td.className = classes(td.textContent ? td.textContent.split(" ").map((holder) => parseInt(holder, 10)) : []);
   });
-  all(".lanes tbody tr").forEach((line) => { line.className = "c" + colour(line.cells[0].textContent); });
+  all(".lanes tbody tr").forEach((line) => { line.className = "c" + colour(Number(line.cells[0].textContent)); });
 };

@@ -13,11 +13,7 @@
     return element;
   }
 
-  /**
-   * The matrix of a grid in the colours that it has.
-   * @param {any} grid
-   * @param {(slots: [number, number][], span: number, size: any) => number[]} shades
-   */
+  /** The matrix of a grid in the colours that it has. @type {Tcprobe["svg"]} */
   function svg(grid, shades) {
     const style = getComputedStyle(document.documentElement), ink = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
     const { pieces, columns } = grid.block, { size } = grid, name = one("h1").textContent + " " + size.name;
@@ -53,22 +49,17 @@
     setTimeout(() => URL.revokeObjectURL(to.href), 1000);
   }
 
-  /**
-   * Fill a place with the address, the line and the buttons.
-   * @param {any} place @param {any[]} grids
-   * @param {(slots: [number, number][], span: number, size: any) => number[]} shades
-   * @param {boolean} plain whether a picture of the site shows the same
-   */
+  /** Fill a place with the address, the line and the buttons; `plain`: a picture of the site shows the same. @type {Tcprobe["picture"]} */
   tcprobe.picture = function picture(place, grids, shades, plain) {
-    const file = plain && one("[data-layout]:not([hidden]) a[href*='svg/']"), name = one("h1").textContent, here = safe(location.href);
+    const file = plain && document.querySelector("[data-layout]:not([hidden]) a[href*='svg/']"), name = one("h1").textContent, here = safe(location.href);
     const line = file ? `<a href="${here}"><img src="${safe(file.href)}" alt="${safe(name)}"></a>` : `<iframe src="${here}" title="${safe(name)}" width="100%" height="700"></iframe>`;
     const buttons = grids.map((grid, at) => {
       const button = make("button", `SVG of ${grid.size.name}` + (grid.block.title && ", " + grid.block.title));
       button.addEventListener("click", () => download(`${name}-${grid.size.name}${grids.length > 1 ? "-" + at : ""}.svg`, svg(grid, shades)));
       return button;
     });
-    place.replaceChildren(place.firstChild, make("p", "Address"), make("pre", location.href), make("p", "A line to embed"), make("pre", line), ...buttons);
-    all("pre", place).forEach((/** @type {any} */ pre) => { pre.tabIndex = 0; });
+    place.replaceChildren(one("summary", place), make("p", "Address"), make("pre", location.href), make("p", "A line to embed"), make("pre", line), ...buttons);
+    all("pre", place).forEach((pre) => { pre.tabIndex = 0; });
   };
   tcprobe.svg = svg;
 })(globalThis);

@@ -1,28 +1,33 @@
 // @ts-check
 "use strict";
-/** What every page needs: helpers, tabs, filters, and the box that loads the search when it is used. */
+/** What every page needs: helpers, tabs, and the box that loads the search when it is used. */
 (function (/** @type {typeof globalThis} */ root) {
-  const tcprobe = root.tcprobe = Object.assign(root.tcprobe || {}, { search: {} }); // find.js fills it
+  const tcprobe = root.tcprobe = Object.assign(root.tcprobe || {}, { pages: {} }); // scripts of pages fill it
 
-  /** @returns {any} */
-  const one = (/** @type {string} */ selector, /** @type {any} */ from = document) => from.querySelector(selector);
-  /** @returns {any[]} */
-  const all = (/** @type {string} */ selector, /** @type {any} */ from = document) => Array.from(from.querySelectorAll(selector));
-  /** An element with text: nothing is read as markup. @returns {any} */
-  const make = (/** @type {string} */ name, /** @type {string} */ content = "", /** @type {string} */ of = "") => {
+  /** What a selector finds first; an Error where the page has no such element. @type {Tcprobe["one"]} */
+  const one = (selector, from = document) => {
+    const found = from.querySelector(selector);
+    if (!found) throw new Error(`this page has no ${selector}`);
+    return found;
+  };
+  /** @type {Tcprobe["all"]} */
+  const all = (selector, from = document) => Array.from(from.querySelectorAll(selector));
+  /** An element with text: nothing is read as markup. @type {Tcprobe["make"]} */
+  const make = (name, content = "", of = "") => {
     const element = document.createElement(name);
     element.textContent = content;
     if (of) element.className = of;
     return element;
   };
-  const source = one("#data"), data = source ? JSON.parse(source.textContent) : {};
-  const script = /** @type {HTMLScriptElement} */ (document.currentScript);
-  const home = String(script.getAttribute("src")).slice(0, -"site.js".length);
+  /** What an error says. @type {Tcprobe["why"]} */
+  const why = (error) => (error instanceof Error ? error.message : String(error));
+  const home = one("script[src$='site.js']").getAttribute("src")?.slice(0, -"site.js".length) ?? "";
+  /** @type {Tcprobe["ARROWS"]} */
   const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-  /** Load a script of the site once. @returns {Promise<void>} */
-  const load = (/** @type {string} */ name) => new Promise((done, failed) => {
-    const there = one(`script[src="${home}${name}"]`);
+  /** Load a script of the site once. @type {Tcprobe["load"]} */
+  const load = (name) => new Promise((done, failed) => {
+    const there = document.querySelector(`script[src="${home}${name}"]`);
     if (there && there.dataset.loaded !== "no") return done();
     const element = there || make("script");
     element.addEventListener("load", () => { element.dataset.loaded = "yes"; done(); });
@@ -33,8 +38,12 @@
     document.head.append(element);
   });
 
-  /** A box to choose from, with its label. @returns {{label: any, box: any}} */
-  function select(/** @type {string} */ words, /** @type {string[]} */ values, /** @type {(at: number) => void} */ act) {
+  let search = /** @type {Search | null} */ (null);
+  /** The search, with the table of words: loaded when it is wanted. @type {Tcprobe["words"]} */
+  const words = () => Promise.all(["maps.js", "words.js", "find.js"].map(load)).then(() => (search ??= tcprobe.search(root.tcprobeWords)));
+
+  /** A box to choose from, with its label. @type {Tcprobe["select"]} */
+  function select(words, values, act) {
     const label = make("label", words + " "), box = make("select");
     values.forEach((value) => box.append(make("option", value)));
     box.addEventListener("change", () => act(box.selectedIndex));
@@ -42,8 +51,8 @@
     return { label, box };
   }
 
-  /** Another address of this page: as a step in the history, or in the place of the present one. */
-  function go(/** @type {URLSearchParams} */ query, /** @type {string} */ hash, step = false) {
+  /** Another address of this page: as a step in the history, or in the place of the present one. @type {Tcprobe["go"]} */
+  function go(query, hash, step = false) {
     const to = location.pathname + (String(query) && "?" + query) + hash;
     try {
       history[step ? "pushState" : "replaceState"](null, "", to);
@@ -54,10 +63,10 @@
     }
   }
 
-  /** Links to pages that take an arch take the one that was chosen along. */
-  function carry(/** @type {string} */ arch) {
+  /** Links to pages that take an arch take the one that was chosen along. @type {Tcprobe["carry"]} */
+  function carry(arch) {
     for (const link of all("main a[href]")) {
-      const [path, rest = ""] = link.getAttribute("href").split("?");
+      const [path, rest = ""] = String(link.getAttribute("href")).split("?");
       if (!/(^|\/)[fm]\/[^/]+\.html(#.*)?$/.test(path) || link.dataset.arch) continue;
       const query = new URLSearchParams(rest.split("#")[0]);
       if (arch) query.set("arch", arch);
@@ -67,83 +76,27 @@
   }
 
   // The box: the search itself comes when it is used.
-  function search() {
+  function searchBox() {
     const place = make("div", "", "find");
     place.setAttribute("role", "search");
     place.innerHTML = '<label for="search" class="soft">Search <kbd>/</kbd></label> <input id="search" type="search" autocomplete="off" placeholder="m16n8k16 bf16 d 3,5" aria-controls="results"><span id="count" class="soft" aria-live="polite"></span><ul id="results" aria-label="Found" hidden></ul>';
     one("header").append(place);
-    const box = one("#search");
-    const begin = () => load("words.js").then(() => load("find.js")).then(() => tcprobe.find());
-    box.addEventListener("focus", begin, { once: true });
+    const box = one("input#search");
+    box.addEventListener("focus", () => words().then((found) => tcprobe.find(found)), { once: true });
     addEventListener("keydown", (event) => {
-      if (event.key !== "/" || /^(INPUT|SELECT|TEXTAREA)$/.test(/** @type {any} */ (event.target).tagName)) return;
+      if (event.key !== "/" || (event.target instanceof Element && event.target.matches("input, select, textarea"))) return;
       event.preventDefault();
       box.focus();
     });
   }
 
-  function filters() {
-    const boxes = all("[data-filter]"), query = new URLSearchParams(location.search);
-    const rows = all("tbody tr[data-family]"), count = one("#filtered");
-    const apply = () => {
-      rows.forEach((row) => {
-        row.hidden = !boxes.every((box) => !box.value || (" " + row.dataset[box.dataset.filter] + " ").includes(" " + box.value.replace("sm_", "") + " "));
-      });
-      if (count) count.textContent = rows.filter((row) => !row.hidden).length + " of " + rows.length + " rows";
-    };
-    for (const box of boxes) {
-      const wanted = query.get(box.dataset.filter);
-      if (wanted !== null && all("option", box).some((option) => option.value === wanted)) box.value = wanted;
-      box.addEventListener("change", () => {
-        if (box.value) query.set(box.dataset.filter, box.value);
-        else query.delete(box.dataset.filter);
-        apply();
-        if (location.protocol !== "file:") go(query, location.hash);
-      });
-    }
-    if (boxes.length) apply();
-  }
+  /** Whether a box takes a value: one to choose from has it. @type {Tcprobe["offers"]} */
+  const offers = (box, value) => !(box instanceof HTMLSelectElement) || Array.from(box.options).some((option) => option.value === value);
 
-  /** A box above a table: rows that have all of its words stay. */
-  function rows() {
-    for (const place of all("[data-rows]")) {
-      const table = one(`[data-table="${place.dataset.rows}"]`), label = make("label", "Rows with "), box = make("input");
-      box.type = "search";
-      box.addEventListener("input", () => {
-        const words = box.value.toLowerCase().split(/\s+/);
-        for (const row of table.tBodies[0].rows) row.hidden = !words.every((/** @type {string} */ word) => row.textContent.toLowerCase().includes(word));
-      });
-      label.append(box);
-      place.append(label);
-    }
-  }
-
-  /** Tables that are sorted by a click on a head: as numbers where both are. */
-  function sorting() {
-    for (const table of all("table.sorts")) {
-      all("thead th", table).forEach((head, at) => {
-        const button = make("button", head.textContent, "sort");
-        head.replaceChildren(button);
-        button.addEventListener("click", () => {
-          const down = head.getAttribute("aria-sort") === "ascending";
-          all("thead th", table).forEach((other) => other.removeAttribute("aria-sort"));
-          head.setAttribute("aria-sort", down ? "descending" : "ascending");
-          const key = (/** @type {any} */ row) => row.cells[at].textContent.trim();
-          const rows = Array.from(table.tBodies[0].rows).sort((a, b) => {
-            const [x, y] = [parseFloat(key(a)), parseFloat(key(b))];
-            const order = isNaN(x) && isNaN(y) ? key(a).localeCompare(key(b)) : isNaN(x) ? 1 : isNaN(y) ? -1 : x - y;
-            return down ? -order : order;
-          });
-          table.tBodies[0].append(...rows);
-        });
-      });
-    }
-  }
-
-  /** A small picture before each link to a layout, loaded when it comes into view. */
-  function thumbnails(/** @type {any} */ place) {
+  /** A small picture before each link to a layout, loaded when it comes into view. @type {Tcprobe["thumbnails"]} */
+  function thumbnails(place) {
     for (const link of all("a[href]", place)) {
-      const of = /^(.*)l\/([0-9a-f]{12})\.html$/.exec(link.getAttribute("href"));
+      const of = /^(.*)l\/([0-9a-f]{12})\.html$/.exec(String(link.getAttribute("href")));
       if (!of || !link.textContent.includes(of[2])) continue;
       const image = make("img", "", "thumb");
       image.loading = "lazy";
@@ -156,25 +109,25 @@
   // Sections shown one at a time: code by language, phases of an access.
   function tabs() {
     all(".tabs").forEach((group) => {
-      const parts = all(":scope > div", group), bar = make("div", "", "bar");
+      const parts = all(":scope > div", group), bar = make("div", "", "bar"), buttons = parts.map((part) => make("button", one("h3", part).textContent));
       bar.setAttribute("role", "tablist");
       const pick = (/** @type {number} */ chosen, focus = false) => parts.forEach((part, number) => {
-        const button = /** @type {HTMLElement} */ (bar.children[number]);
+        const button = buttons[number];
         part.hidden = number !== chosen;
         button.setAttribute("aria-selected", String(number === chosen));
         button.tabIndex = number === chosen ? 0 : -1;
         if (number === chosen && focus) button.focus();
       });
       parts.forEach((part, number) => {
-        const button = make("button", one("h3", part).textContent);
+        const button = buttons[number];
         button.setAttribute("role", "tab");
         part.setAttribute("role", "tabpanel");
         part.setAttribute("aria-label", button.textContent);
         button.addEventListener("click", () => pick(number));
-        bar.append(button);
       });
-      bar.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-        const step = (ARROWS[event.key] || [0, 0])[1], now = Array.from(bar.children).indexOf(document.activeElement);
+      bar.append(...buttons);
+      bar.addEventListener("keydown", (event) => {
+        const step = (ARROWS[event.key] || [0, 0])[1], now = buttons.findIndex((button) => button === document.activeElement);
         if (step) pick((now + step + parts.length) % parts.length, true);
       });
       group.prepend(bar);
@@ -189,15 +142,16 @@
     });
   }
 
-  Object.assign(tcprobe, { one, all, make, data, home, ARROWS, load, select, go, carry, thumbnails });
-  // modules of pages set tcprobe.page; all scripts of a page have run by now
+  /** What the script of this kind of page does with its data. @template {keyof Datas} K @param {K} kind @param {Datas[K]} data */
+  const begin = (kind, data) => tcprobe.pages[kind]?.(data);
+
+  Object.assign(tcprobe, { one, all, make, why, offers, home, ARROWS, load, words, select, go, carry, thumbnails });
+  // all scripts of a page have run by now
   addEventListener("DOMContentLoaded", () => {
-    search();
-    filters();
-    sorting();
-    rows();
+    const source = document.querySelector("#data"), data = source ? JSON.parse(source.textContent) : { kind: "plain" };
+    searchBox();
     all(".layouts, .facts").forEach(thumbnails);
-    if (tcprobe.page) tcprobe.page();
+    begin(data.kind, data);
     tabs();
     document.documentElement.classList.add("js");
   });

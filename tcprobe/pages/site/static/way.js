@@ -1,17 +1,11 @@
 // @ts-check
 "use strict";
-/**
- * The way of one element through a kernel: what `kernel gemm --explain` says, for any row, column and k.
- * @typedef {{op: "xor" | "sum", zero: number, images: number[][]}} Place a number that bits of (row, col, k) make
- * @typedef {string | Place | {global: string}} Part
- * @typedef {{bytes: number, lines: string, steps: Part[][]}} Way
- * @typedef {{tile: number[], stages: number, ways: Record<string, Way>, command: string}} Kernel
- */
+/** One element's path through a kernel: what `kernel gemm --explain` says, for any row, column and k. */
 (function (/** @type {typeof globalThis} */ root) {
   const MOST = 1 << 20;
 
-  /** @returns {number} */
-  function number(/** @type {Place} */ place, /** @type {number[]} */ at) {
+  /** @param {Made} place @param {number[]} at */
+  function number(place, at) {
     let value = place.zero;
     place.images.forEach((of, axis) => of.forEach((image, bit) => {
       if ((at[axis] >> bit) & 1) value = place.op === "xor" ? value ^ image : value + image;
@@ -19,8 +13,8 @@
     return value;
   }
 
-  /** The steps of A, B or D in words. @returns {string[]} */
-  function said(/** @type {Kernel} */ kernel, /** @type {string} */ operand, /** @type {number[]} */ [row, col, k]) {
+  /** The steps of A, B or D in words. @type {Tcprobe["way"]["said"]} */
+  function said(kernel, operand, [row, col, k]) {
     const { tile, stages, ways } = kernel, way = ways[operand], at = [row % tile[0], col % tile[1], k % tile[2]];
     const [down, across] = operand === "a" ? [row, k] : operand === "b" ? [k, col] : [row, col];
     const [line, place] = way.lines === "row" ? [down, across] : [across, down];
@@ -33,8 +27,8 @@
   root.tcprobe = Object.assign(root.tcprobe || {}, { way: { said } });
   if (typeof document === "undefined") return;
 
-  root.tcprobe.page = function wayPage() {
-    const { one, all, make, data } = root.tcprobe, boxes = all("#way-form input"), form = one("#way-form");
+  root.tcprobe.pages.way = function wayPage(data) {
+    const { one, all, make } = root.tcprobe, boxes = all("#way-form input"), form = one("#way-form");
 
     /** What is chosen, or null where a box has no number. @returns {number[] | null} */
     function chosen() {
@@ -46,9 +40,9 @@
       const at = chosen();
       one("#way-wrong").textContent = at ? "" : `Row, column and k are whole numbers from 0 to ${MOST - 1}.`;
       if (!at) return;
-      const [row, col, k] = at, names = { a: `A(${row}, ${k})`, b: `B(${k}, ${col})`, d: `D(${row}, ${col})` };
+      const [row, col, k] = at, names = /** @type {Record<string, string>} */ ({ a: `A(${row}, ${k})`, b: `B(${k}, ${col})`, d: `D(${row}, ${col})` });
       for (const section of all("[data-way]")) {
-        const operand = section.dataset.way;
+        const operand = String(section.dataset.way);
         one("h2", section).textContent = names[operand];
         one("ol", section).replaceChildren(...said(data, operand, at).map((step) => {
           const line = make("li", step), byte = /\bbyte (\d+)\b/.exec(step);
@@ -69,7 +63,7 @@
         else lost = true;
       }
       show();
-      if (lost) one("#way-wrong").textContent = "The address says what this page does not know; the default is shown in its place.";
+      if (lost) one("#way-wrong").textContent = "This page does not know part of its address and shows the default instead.";
     }
 
     form.hidden = false;

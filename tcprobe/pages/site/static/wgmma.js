@@ -3,27 +3,26 @@
 /**
  * Tiles of wgmma in shared memory: descriptors from tiles and fields, fields from descriptors, where each element is.
  * What `tcprobe descriptor` says; numbers of types and modes come with the page.
- * @typedef {{lbo: number, sbo: number, swizzle: number, base_offset: number, start: number}} Fields in bytes
- * @typedef {{lines: number, k: number, type: string, major: string, swizzle: number, block: number}} Asked lines x k; a multiply takes `block` lines
  */
 (function (/** @type {typeof globalThis} */ root) {
   const UNIT = 16, REACH = UNIT << 14, K_BYTES = 32, OF_A = 64, MOST_SHARED = 227 << 10, SHOWN = 16;
-  const CODES = { 0: 0, 128: 1, 64: 2, 32: 3 }, WIDTHS = [0, 128, 64, 32];
-  const refuse = (/** @type {string} */ words) => { throw new Error(words); };
+  const WIDTHS = [0, 128, 64, 32]; // by the number that a descriptor has
+  /** @param {string} words @returns {never} */
+  const refuse = (words) => { throw new Error(words); };
 
-  /** The 64 bits; an Error where a field cannot be written. */
-  function encode(/** @type {Fields} */ { lbo, sbo, swizzle, base_offset, start }) {
+  /** The 64 bits; an Error where a field cannot be written. @type {Tcprobe["wgmma"]["encode"]} */
+  function encode({ lbo, sbo, swizzle, base_offset, start }) {
     for (const [name, value] of Object.entries({ "leading byte offset": lbo, "stride byte offset": sbo, start })) {
       if (!(value >= 0 && value < REACH) || value % UNIT) refuse(`${name} ${value}: a multiple of ${UNIT} from 0 to ${REACH - UNIT} is needed`);
     }
-    if (!(swizzle in CODES)) refuse(`swizzle ${swizzle}: none, 32, 64 or 128`);
+    if (!WIDTHS.includes(swizzle)) refuse(`swizzle ${swizzle}: none, 32, 64 or 128`);
     if (!(base_offset >= 0 && base_offset < 8)) refuse(`base offset ${base_offset}: 0 to 7`);
     const field = (/** @type {number} */ value, /** @type {number} */ low) => BigInt(value) << BigInt(low);
-    return field(start >> 4, 0) | field(lbo >> 4, 16) | field(sbo >> 4, 32) | field(base_offset, 49) | field(CODES[swizzle], 62);
+    return field(start >> 4, 0) | field(lbo >> 4, 16) | field(sbo >> 4, 32) | field(base_offset, 49) | field(WIDTHS.indexOf(swizzle), 62);
   }
 
-  /** The fields of 64 bits; an Error where bits are set that belong to none. @returns {Fields} */
-  function decode(/** @type {bigint} */ bits) {
+  /** The fields of 64 bits; an Error where bits are set that belong to none. @type {Tcprobe["wgmma"]["decode"]} */
+  function decode(bits) {
     const known = 0x3fffn | (0x3fffn << 16n) | (0x3fffn << 32n) | (7n << 49n) | (3n << 62n);
     if (bits < 0n || bits >> 64n) refuse("a descriptor has 64 bits");
     if (bits & ~known) refuse(`bits 0x${(bits & ~known).toString(16)} belong to no field of a descriptor of wgmma`);
@@ -33,18 +32,19 @@
 
   const hex = (/** @type {bigint} */ bits) => "0x" + bits.toString(16).padStart(16, "0");
 
-  /** The offset before the swizzle: `line` counts lines and `byte` bytes of k; with major mn bytes of lines, and k. */
-  function linear(/** @type {Fields} */ { lbo, sbo, swizzle }, /** @type {string} */ major, /** @type {number} */ line, /** @type {number} */ byte) {
+  /** The offset before the swizzle: `line` counts lines and `byte` bytes of k; with major mn bytes of lines, and k. @param {Fields} fields @param {string} major @param {number} line @param {number} byte */
+  function linear({ lbo, sbo, swizzle }, major, line, byte) {
     const width = swizzle || UNIT, [outer, inner] = major === "k" ? [line, byte] : [byte, line];
     const [across, along] = swizzle || major === "k" ? [lbo, sbo] : [sbo, lbo];
     return (outer % 8) * width + Math.floor(outer / 8) * along + (inner % width) + Math.floor(inner / width) * across;
   }
 
-  const swizzled = (/** @type {Fields} */ { swizzle, base_offset }, /** @type {number} */ at) =>
+  /** @param {Fields} fields @param {number} at */
+  const swizzled = ({ swizzle, base_offset }, at) =>
     at ^ ((((at >> 7) - base_offset) & (Math.max(1, swizzle / UNIT) - 1)) << 4);
 
-  /** A tile: its descriptor with reasons, steps, alignment, the box of a tensor map; an Error says why there is none. */
-  function tile(/** @type {Asked} */ { lines, k, type, major, swizzle, block }, /** @type {any} */ data) {
+  /** A tile: its descriptor with reasons, steps, alignment, the box of a tensor map; an Error says why there is none. @type {Tcprobe["wgmma"]["tile"]} */
+  function tile({ lines, k, type, major, swizzle, block }, data) {
     if (!Object.hasOwn(data.types, type)) refuse(`wgmma takes no A or B of ${type.slice(0, 20)}`);
     const bits = data.types[type].bits, width = swizzle || UNIT, inner = ((major === "k" ? k : lines) * bits) / 8, bytes = (lines * k * bits) / 8;
     if (major === "mn" && bits !== 16) refuse(`wgmma takes ${type} with k contiguous only: major mn is for f16 and bf16`);
@@ -56,7 +56,7 @@
     const taken = (block * bits) / 8;
     if (major === "mn" && swizzle && lines > block && taken % swizzle && swizzle % taken) refuse(`blocks of ${block} lines are ${taken} bytes: the second or third would begin in one row of ${swizzle} bytes and end in another`);
     const [lbo, sbo, reasons] = strides(lines, k, bits, major, swizzle), fields = { lbo, sbo, swizzle, base_offset: 0, start: 0 };
-    for (const name of ["lbo", "sbo"]) if (fields[name] >= REACH) refuse(`${name} ${fields[name]} does not fit 14 bits of 16 bytes: the tile is too large`);
+    for (const [name, value] of Object.entries({ lbo, sbo })) if (value >= REACH) refuse(`${name} ${value} does not fit 14 bits of 16 bytes: the tile is too large`);
     const whole = major === "k" ? { ...fields, lbo: width * lines } : fields; // where the LBO is ignored, one that leads on
     const place = (/** @type {number} */ line, /** @type {number} */ depth) => major === "k" ? linear(whole, major, line, Math.floor((depth * bits) / 8)) : linear(whole, major, Math.floor((line * bits) / 8), depth);
     const starts = Array.from({ length: (k * bits) / 8 / K_BYTES }, (_, step) => place(0, (step * K_BYTES * 8) / bits));
@@ -69,27 +69,28 @@
     };
   }
 
-  /** LBO, SBO, and why they are what they are. @returns {[number, number, Record<string, string>]} */
+  /** LBO, SBO, and why they are what they are. @param {number} lines @param {number} k @param {number} bits @param {string} major @param {number} swizzle @returns {[number, number, Described["reasons"]]} */
   function strides(lines, k, bits, major, swizzle) {
     if (major === "mn") {
-      if (!swizzle) return [128, 16 * k, { lbo: "from 8 k to the next 8: a core matrix of 8 k x 16 bytes", sbo: `from ${(UNIT * 8) / bits} lines to the next: all ${k} k of 16 bytes lie between them` }];
-      return [swizzle * k, 8 * swizzle, { lbo: `from ${(swizzle * 8) / bits} lines to the next: all ${k} k of ${swizzle} bytes lie between them`, sbo: `from 8 k to the next 8: 8 rows of ${swizzle} bytes` }];
+      if (!swizzle) return [128, 16 * k, { lbo: "from 8 k to the next 8: a core matrix of 8 k x 16 bytes", sbo: `from ${(UNIT * 8) / bits} lines to the next: all ${k} k of 16 bytes are between them` }];
+      return [swizzle * k, 8 * swizzle, { lbo: `from ${(swizzle * 8) / bits} lines to the next: all ${k} k of ${swizzle} bytes are between them`, sbo: `from 8 k to the next 8: 8 rows of ${swizzle} bytes` }];
     }
-    if (!swizzle) return [16 * lines, 128, { lbo: `from one 16 bytes of k to the next: all ${lines} lines of 16 bytes lie between them`, sbo: "from 8 lines to the next 8: a core matrix of 8 x 16 bytes" }];
+    if (!swizzle) return [16 * lines, 128, { lbo: `from one 16 bytes of k to the next: all ${lines} lines of 16 bytes are between them`, sbo: "from 8 lines to the next 8: a core matrix of 8 x 16 bytes" }];
     return [UNIT, 8 * swizzle, { lbo: "ignored: k of one wgmma stays inside a row of the pattern (16 by custom)", sbo: `from 8 lines to the next 8: 8 rows of ${swizzle} bytes` }];
   }
 
   root.tcprobe = Object.assign(root.tcprobe || {}, { wgmma: { encode, decode, tile, hex } });
   if (typeof document === "undefined") return;
 
-  root.tcprobe.page = function wgmmaPage() {
-    const { one, all, make, data } = root.tcprobe, boxes = all("#tile [name]"), fields = all("#fields [name]"), bits = one("#bits");
+  root.tcprobe.pages.wgmma = function wgmmaPage(data) {
+    const { one, all, make, why, offers, home } = root.tcprobe, bits = one("input#bits"), readout = one("#readout"), table = one("table#where");
+    const boxes = all("#tile input, #tile select"), swizzle = one("#fields select"), fields = all("#fields input[name]");
     const whole = (/** @type {string} */ text, most = 1e6) => (/^\d{1,7}$/.test(text.trim()) && Number(text) <= most ? Number(text) : refuse(`${text.slice(0, 20) || "nothing"} is not a number from 0 to ${most}`));
-    let found = /** @type {any} */ (null);
 
+    /** @returns {WantedTile & {operand: string, n: number}} */
     function asked() {
       const value = Object.fromEntries(boxes.map((box) => [box.name, box.value])), size = /^(\d{1,6})x(\d{1,6})$/.exec(value.tile.trim());
-      if (!size) return refuse("a tile is LINESxK such as 128x64");
+      if (!size) refuse("a tile is LINESxK such as 128x64");
       const n = whole(value.n, 256);
       if (n < 8 || n % 8) refuse(`N ${n}: a multiple of 8 from 8 to 256`);
       return { lines: Number(size[1]), k: Number(size[2]), type: value.type, major: value.major, swizzle: Number(value.swizzle) || 0, operand: value.operand, n, block: value.operand === "a" ? OF_A : n };
@@ -100,29 +101,28 @@
       said.textContent = "";
       try {
         const at = asked();
-        found = tile(at, data);
+        const found = tile(at, data), form = data.types[at.type];
         const { lbo, sbo } = found.fields, value = hex(encode(found.fields)), how = at.swizzle || "none";
         one("#descriptor").textContent = value;
         list.replaceChildren(...[
           `LBO ${lbo}: ${found.reasons.lbo}`, `SBO ${sbo}: ${found.reasons.sbo}`, `${found.bytes} bytes; the start address is a multiple of ${found.alignment}`,
-          found.perK.length ? `each k step: +${found.perK.join(", +")} bytes (+${found.perK.map((/** @type {number} */ step) => step / 16).join(", +")} in the descriptor)` : "one k step",
+          found.perK.length ? `each k step: +${found.perK.join(", +")} bytes (+${found.perK.map((step) => step / 16).join(", +")} in the descriptor)` : "one k step",
           ...(found.perBlock === null ? [] : [`each block of ${at.block} lines: +${found.perBlock} bytes (+${found.perBlock / 16} in the descriptor)`]),
-          `tensor map: ${found.boxes} x box ${found.box.join(" x ")} (${found.boxBytes} bytes), CU_TENSOR_MAP_DATA_TYPE_${data.types[at.type].map}, CU_TENSOR_MAP_SWIZZLE_${at.swizzle ? at.swizzle + "B" : "NONE"}`,
+          `tensor map: ${found.boxes} x box ${found.box.join(" x ")} (${found.boxBytes} bytes), CU_TENSOR_MAP_DATA_TYPE_${form.map}, CU_TENSOR_MAP_SWIZZLE_${at.swizzle ? at.swizzle + "B" : "NONE"}`,
         ].map((line) => make("li", line)));
-        one("#page").href = `${root.tcprobe.home}${data.types[at.type].page}?n=${at.n}`;
-        one("#command").textContent = `tcprobe descriptor --tile ${at.lines}x${at.k} --instruction ${data.types[at.type].form.replace("{n}", String(at.n))}.${at.operand}_smem --major ${at.major} --swizzle ${how}`;
-        draw(at);
+        one("a#page").href = `${home}${form.page}?n=${at.n}`;
+        one("#command").textContent = `tcprobe descriptor --tile ${at.lines}x${at.k} --instruction ${form.form.replace("{n}", String(at.n))}.${at.operand}_smem --major ${at.major} --swizzle ${how}`;
+        draw(at, found);
       } catch (error) {
-        found = null;
-        said.textContent = "Not possible: " + error.message + ".";
+        said.textContent = "Not possible: " + why(error) + ".";
         one("#descriptor").textContent = "-";
         list.replaceChildren();
-        one("#where").replaceChildren();
+        table.replaceChildren();
       }
     }
 
-    /** Pieces of 16 bytes: rows are lines with major k, else k; a cell is the byte where one begins. */
-    function draw(/** @type {Asked} */ at) {
+    /** Pieces of 16 bytes: rows are lines with major k, else k; a cell is the byte where one begins. @param {WantedTile} at @param {Described} found */
+    function draw(at, found) {
       const per = 128 / found.bits, [rows, length] = at.major === "k" ? [at.lines, at.k] : [at.k, at.lines], count = Math.min(SHOWN, length / per);
       const top = make("tr"), head = make("thead"), body = make("tbody");
       top.append(make("td"), ...Array.from({ length: count }, (_, piece) => make("th", String(piece * per))));
@@ -137,7 +137,6 @@
         body.append(line);
       }
       head.append(top);
-      const table = one("#where");
       table.replaceChildren(make("caption", at.major === "k" ? "lines down, k across, 16 bytes a cell: where each begins" : "k down, lines across, 16 bytes a cell: where each begins"), head, body);
     }
 
@@ -148,24 +147,27 @@
       try {
         if (!/^0x[0-9a-f]{1,16}$/i.test(bits.value.trim())) refuse("a descriptor is 64 bits in hex, such as 0x4000004000010000");
         const now = decode(BigInt(bits.value.trim()));
-        for (const box of fields) box.value = String(box.name === "swizzle" ? now.swizzle || "none" : now[box.name]);
+        const shown = new Map(Object.entries(now));
+        for (const box of fields) box.value = String(shown.get(box.name));
+        swizzle.value = String(now.swizzle || "none");
         words(now);
-      } catch (error) { said.textContent = "Not possible: " + error.message + "."; }
+      } catch (error) { said.textContent = "Not possible: " + why(error) + "."; }
     }
 
     function fieldsToBits() {
       const said = one("#fields-wrong");
       said.textContent = "";
       try {
-        const now = /** @type {any} */ (Object.fromEntries(fields.map((box) => [box.name, box.name === "swizzle" ? Number(box.value) || 0 : whole(box.value)])));
+        const [start, lbo, sbo, base_offset] = fields.map((box) => whole(box.value)), now = { start, lbo, sbo, base_offset, swizzle: Number(swizzle.value) || 0 };
         bits.value = hex(encode(now));
         words(now);
-      } catch (error) { said.textContent = "Not possible: " + error.message + "."; }
+      } catch (error) { said.textContent = "Not possible: " + why(error) + "."; }
     }
 
-    function words(/** @type {Fields} */ now) {
-      const span = now.swizzle ? ` The pattern starts anew every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it goes by the address, minus the base offset" : ""}.` : "";
-      one("#fields-said").textContent = `Bits 0 to 13 are start / 16 = ${now.start / 16}, 16 to 29 LBO / 16 = ${now.lbo / 16}, 32 to 45 SBO / 16 = ${now.sbo / 16}, 49 to 51 the base offset ${now.base_offset}, 62 and 63 the swizzle ${CODES[now.swizzle]}.${span}`;
+    /** @param {Fields} now */
+    function words(now) {
+      const span = now.swizzle ? ` The pattern repeats every ${8 * now.swizzle} bytes${now.start % (8 * now.swizzle) ? ", and the start is not a multiple of that: it depends on the address, minus the base offset" : ""}.` : "";
+      one("#fields-said").textContent = `Bits 0 to 13 are start / 16 = ${now.start / 16}, 16 to 29 LBO / 16 = ${now.lbo / 16}, 32 to 45 SBO / 16 = ${now.sbo / 16}, 49 to 51 the base offset ${now.base_offset}, 62 and 63 the swizzle ${WIDTHS.indexOf(now.swizzle)}.${span}`;
     }
 
     function write() {
@@ -179,7 +181,7 @@
       for (const box of boxes) {
         const value = given.get(box.name);
         if (value === null) continue;
-        const fits = box.tagName === "SELECT" ? all("option", box).some((option) => option.value === value) : (box.name === "n" ? /^\d{1,3}$/ : /^\d{1,6}x\d{1,6}$/).test(value);
+        const fits = box instanceof HTMLSelectElement ? offers(box, value) : (box.name === "n" ? /^\d{1,3}$/ : /^\d{1,6}x\d{1,6}$/).test(value);
         if (fits) box.value = value;
         else lost = true;
       }
@@ -188,15 +190,16 @@
       else if (desc !== null) lost = true;
       show();
       bitsToFields();
-      if (lost) one("#tile-wrong").textContent = "The address says what this page does not know; the default is shown in its place.";
+      if (lost) one("#tile-wrong").textContent = "This page does not know part of its address and shows the default instead.";
     }
 
     boxes.forEach((box) => box.addEventListener("change", write));
-    fields.forEach((box) => box.addEventListener("input", fieldsToBits));
+    [...fields, swizzle].forEach((box) => box.addEventListener("input", fieldsToBits));
     bits.addEventListener("input", bitsToFields);
     all("form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
-    one("#where").addEventListener("mouseover", (event) => { const said = event.target.dataset.said; if (said) one("#readout").textContent = said; });
-    one("#where").addEventListener("click", (event) => { const said = event.target.dataset.said; if (said) one("#readout").textContent = said; });
+    for (const kind of ["mouseover", "click"]) {
+      table.addEventListener(kind, ({ target }) => { if (target instanceof HTMLElement && target.dataset.said) readout.textContent = target.dataset.said; });
+    }
     addEventListener("hashchange", read);
     read();
   };
