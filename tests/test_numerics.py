@@ -291,6 +291,7 @@ def test_cases_of_a_file(folder, tmp_path):
     ("arguments", "words"),
     [
         (("--a", "1", "--b", "1"), "takes 16 values"),
+        (("--bound", "160000000000000000"), "at most 262144"),
         (("--a", ",".join(["0.1"] * 16), "--b", ",".join(["1"] * 16)), "Error: 0.1 is not a number of type f16"),
         (("--a", ",".join(["0x7e00"] * 16), "--b", ",".join(["1"] * 16)), "is NaN"),
         (("--a", ",".join(["0x12345"] * 16), "--b", ",".join(["1"] * 16)), "16 bits"),

@@ -19,7 +19,7 @@ import msgspec
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory, names
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import IMPLIED, Instruction
 from tcprobe.isa.names.words import read
 from tcprobe.references.cost import Row, rows_about
 from tcprobe.store.finding import how, whence
@@ -149,6 +149,8 @@ def _spoken(text: str, ids: Iterable[str]) -> list[str]:
     """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
     rows = {row.id for row in names.resolve(text).instructions}
     reading = read(text)
+    if not reading.words and not IMPLIED.isdisjoint(names.short(text).split(".")):
+        return []  # a dotted name in another order than PTX's
     return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _cut(id_))]
 
 

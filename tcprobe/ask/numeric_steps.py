@@ -25,6 +25,7 @@ from tcprobe.layout.arrays import Bits
 from tcprobe.values import Json
 
 MOST_LINE = 1 << 16  # characters of a case
+MOST_LENGTH = 1 << 18  # products of a bound, which is exact: its powers have as many bits
 SAMPLES, SEED = 4096, 1
 
 
@@ -215,6 +216,8 @@ def bounded(instruction: Instruction, arithmetic: Arithmetic | Integers, length:
     """
     if isinstance(arithmetic, Integers):
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits.")
+    if length > MOST_LENGTH:
+        raise UsageError(f"{length} products: a bound is of at most {MOST_LENGTH}.")
     kinds = types(instruction)
     factor_ = float(bound(kinds, arithmetic, length, parts))
     if instruction.metadata:
