@@ -20,7 +20,7 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.probes import dialogues, timing
 from tcprobe.probes.cost_moves import BASE, COPIES, TimedMove
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.proof import own
+from tcprobe.probes.proof import working_opcodes
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.run import driver
@@ -141,7 +141,7 @@ def check() -> None:
             if refused:
                 raise SystemExit(f"{name}, {step}: {refused}")
             code = timed([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
-            counts = own(Counter(code.loop))
+            counts = working_opcodes(Counter(code.loop))
             loads = sum(n for opcode, n in counts.items() if opcode.split(".")[0] in (move.opcode, "LD"))
             if loads != COPIES:
                 raise SystemExit(f"{name}, {step}: {loads} loads in place of {COPIES}")

@@ -68,7 +68,7 @@ def cycles(gpu: Gpu, loop: Loop, blocks: Sequence[TimedBlock], inputs: int = PLA
     """Of each block; nan for one without a thread."""
     data = np.zeros((1, inputs), np.uint8)
     launch = timing.launch(loop.kernel(), blocks, gpu.shared_bytes() // 2 + 1024, data)
-    told = timing.told(launch, gpu.run([launch])[0])
+    told = timing.pass_times(launch, gpu.run([launch])[0])
     used, passes, ns = [block.threads > 0 for block in blocks], told[:, :, 0], told[:, :, 1]
     RATES.append(float(np.median(passes[used, 2::2].sum(axis=1) / np.maximum(ns[used, 2::2].sum(axis=1), 1))))
     spent = (passes[:, 2::2].min(axis=1) - passes[:, 1::2].min(axis=1)) / ((timing.LONG - timing.SHORT) * COPIES)

@@ -28,7 +28,7 @@ from tcprobe.run.machine_code import run
 from tcprobe.sass import tensor, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.elf import contents
-from tcprobe.sass.move_trace import form_kernel, given, load_kernel
+from tcprobe.sass.move_trace import form_kernel, input_fragment, load_kernel
 from tcprobe.sass.moves import _loads
 
 ROW = arch("sm_90")
@@ -58,7 +58,7 @@ def texts(row: Arch = ROW) -> list[list[Kernel]]:
         [i for i in inventory.of_family(*names) if i.target.on(row) and i.target.name[-1].isdigit()]
         for names in (("wmma", "mma"), ("ldmatrix", "stmatrix", "movmatrix"))
     )
-    forms = [form_kernel(i) for i in moves if given(i)]
+    forms = [form_kernel(i) for i in moves if input_fragment(i)]
     loads = [load_kernel(load) for load in _loads(row)] if forms else []
     moved = {x.kernel.name: x.kernel for e in MEMORY for x in e.launches() if x.kernel.target.on(row)}
     return [

@@ -1,13 +1,13 @@
-"""Attention whose every layout is an answer of tcprobe: O = softmax(Q K' / sqrt(head)) V, forward, bf16.
+"""Attention in which every layout comes from tcprobe: O = softmax(Q K' / sqrt(head)) V, forward, bf16.
 
     python examples/attention.py sm_90 128                   # prints the CUDA source
     python examples/attention.py sm_80 64 --causal --run     # on a GPU, with CuPy and PyTorch: compares, times
 
-Q, K, V, O are batch x heads x length x head, head 64 or 128, length a multiple of 128. By hand stand the loop and its
-barriers. The rest is printed by tcprobe: the multiplies by `emit MULTIPLY --to cuda`, the ways of Q, K, V into
-registers (sm_80) by `path`, their tiles behind descriptors (sm_90) by `descriptor`, the mask and the softmax by
-`reduce D --mask` and `reduce D --op softmax`, P as A of the next multiply by `convert D A`: registers renamed, no
-exchange. Where rows of O lie is what `reduce D --over row` says.
+Q, K, V, O are batch x heads x length x head, head 64 or 128, length a multiple of 128. Only the loop and its
+barriers are written by hand. tcprobe prints the rest: `emit MULTIPLY --to cuda` the multiplies, `path` the paths of
+Q, K, V into registers (sm_80), `descriptor` their tiles behind descriptors (sm_90), `reduce D --mask` and `reduce D
+--op softmax` the mask and the softmax, `convert D A` P as A of the next multiply (registers renamed, no exchange),
+and `reduce D --over row` which registers hold a row of O.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """A GEMM with weights of 4 bits, put together from what tcprobe prints: D = A W, A and D of f16, W of s4 or u4.
 
-    python examples/w4a16.py                       # writes w4a16.cu; assembles it where there is nvcc
+    python examples/w4a16.py                       # writes w4a16.cu; assembles it if nvcc is installed
     python examples/w4a16.py --run                 # on a GPU, with CuPy: compares with NumPy, times beside cuBLAS
     python examples/w4a16.py --type u4 --zeros --group 32 --arch sm_90 -o mine.cu
 
-W (k x n) has a scale, of f16, for every `group` of k in each column, and with --zeros a zero point. By hand stand the
-loop, the copies of what lies in a row, and the rounding at the end. The multiply and where D's elements are: `emit
-INSTRUCTION --to cuda`. A's way from memory through swizzled shared memory into registers: `path A --tile 64x128`. The
-order in which weights are stored, the loads of 8 k steps at once, the conversion to f16, scales and zero points: `load
-B --repack`. For sm_80 and later; m is a multiple of 64, n and k are of 128.
-Where there are few tiles, several blocks share one along k, and a second kernel adds up what they have.
+W (k x n) has a scale, of f16, for every `group` of k in each column, and with --zeros a zero point. Only the loop,
+the plain copies of rows, and the rounding at the end are written by hand. `emit INSTRUCTION --to cuda` prints the
+multiply and where D's elements are, `path A --tile 64x128` A's path from memory through swizzled shared memory into
+registers, and `load B --repack` the order in which weights are stored, the loads of 8 k steps at once, the
+conversion to f16, scales and zero points. For sm_80 and later; m is a multiple of 64, n and k are multiples of 128.
+If there are few tiles, several blocks share one along k, and a second kernel adds up their parts.
 """
 
 from __future__ import annotations

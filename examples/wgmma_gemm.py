@@ -1,12 +1,12 @@
-"""A GEMM on Hopper whose every layout is an answer of tcprobe: TMA in, wgmma, stmatrix and TMA out.
+"""A GEMM on Hopper in which every layout comes from tcprobe: TMA in, wgmma, stmatrix and TMA out.
 
     python examples/wgmma_gemm.py bf16          # prints the CUDA source
     python examples/wgmma_gemm.py bf16 --run    # on an H100 or H200, with CuPy: compares with NumPy
 
-D (m x n) = A (m x k) B (k x n), k contiguous in A and B, one tile of 64 x 128 a block: bf16 into bf16, e4m3 into f16,
-s8 into s8 with saturation. By hand stand the loop, the barrier and the copies of boxes. The descriptors, the steps
-along k, the boxes and modes of all tensor maps are what `tcprobe descriptor` says of the tiles; the way of D through
-registers and stmatrix into shared memory, in boxes, is `tcprobe convert D stmatrix --shared boxes:128`.
+D (m x n) = A (m x k) B (k x n), k contiguous in A and B, one tile of 64 x 128 per block: bf16 into bf16, e4m3 into
+f16, s8 into s8 with saturation. Only the loop, the barrier and the copies of boxes are written by hand. `tcprobe
+descriptor` prints the descriptors, the steps along k, and the boxes and modes of all tensor maps; `tcprobe convert
+D stmatrix --shared boxes:128` prints the code that stores D through stmatrix into shared memory, in boxes.
 """
 
 from __future__ import annotations

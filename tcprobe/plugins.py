@@ -7,7 +7,7 @@ cannot be imported, is an error and never left out in silence.
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -16,8 +16,9 @@ from tcprobe.errors import RowError, TcprobeError
 
 def found(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
     """Names of the package's modules, sorted, without importing them; those `apart` are not plug-ins."""
-    path = importlib.import_module(package).__path__
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if m.name not in apart))
+    folders = importlib.import_module(package).__path__
+    names = {name.removesuffix(".py") for folder in folders for name in os.listdir(folder) if name.endswith(".py")}
+    return tuple(sorted(names - {"__init__", *apart}))
 
 
 def load(package: str, name: str, names: Sequence[str]) -> ModuleType:

@@ -18,7 +18,7 @@ from tcprobe.probes import banks, dialogues
 from tcprobe.probes import tensor_maps as boxes
 from tcprobe.probes.experiment import Context, kernels, ptx_hash
 from tcprobe.probes.ptx import POISON
-from tcprobe.references.shared_memory.tensor_map import refused
+from tcprobe.references.shared_memory.tensor_map import refusing_rules
 from tcprobe.run.backend import BackendFaultError, Device
 from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
@@ -93,7 +93,7 @@ class Machine:
         return 228 << 10
 
     def encoded(self, made):
-        return "CUDA_ERROR_INVALID_VALUE" if refused(made) else "CUDA_SUCCESS"
+        return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(made) else "CUDA_SUCCESS"
 
     def load(self, kernels):
         self.loaded |= {kernel.name: kernel for kernel in kernels}

@@ -10,7 +10,7 @@ from tcprobe.arithmetic.parameters import Arithmetic, Integers, Subnormals, chai
 from tcprobe.isa import arch, names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics_cases import Images
-from tcprobe.probes.numerics_experiments import modelled
+from tcprobe.probes.numerics_experiments import model_results
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import PROVENANCE, Finding
@@ -92,7 +92,7 @@ class Core:
         return found.table(fragment) if found else None
 
     def computed(self, row, operands, satfinite):
-        return modelled(row, self.rule, Images(*operands), satfinite)
+        return model_results(row, self.rule, Images(*operands), satfinite)
 
 
 def experiment(id_, forms=1, cases=1024):

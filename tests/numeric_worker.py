@@ -10,14 +10,14 @@ import numeric_core as core
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.parameters import Integers, chained
 from tcprobe.probes.numerics_cases import Images
-from tcprobe.probes.numerics_experiments import modelled
+from tcprobe.probes.numerics_experiments import model_results
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.worker import main
 
 
 class Numeric(Emulator):
     def computed(self, row, operands, satfinite):
-        return modelled(row, rule_of(row), Images(*operands), satfinite)
+        return model_results(row, rule_of(row), Images(*operands), satfinite)
 
 
 def rule_of(row):

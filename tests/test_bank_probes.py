@@ -190,7 +190,7 @@ def test_misfits_and_ambiguous_timings_are_counted():
 
 
 def test_unsteady_runs_are_ambiguous():
-    least, steady = banks.settled([np.array([1.0, 2.0, 3.4, 4.1]), np.array([1.1, 2.9, 3.4, 4.0])])
+    least, steady = banks.least_and_steady([np.array([1.0, 2.0, 3.4, 4.1]), np.array([1.1, 2.9, 3.4, 4.0])])
     assert least.tolist() == [1.0, 2.0, 3.4, 4.0]
     assert steady.tolist() == [True, False, False, True]
 

@@ -13,7 +13,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.probes import cost_tcgen05, cost_tensor_copies, cost_tensor_moves, dialogues
 from tcprobe.probes.cost_issued import COPIES, FLIGHTS
 from tcprobe.probes.experiment import Context
-from tcprobe.probes.proof import SPILLED, Seen, own, stem
+from tcprobe.probes.proof import SPILLED, Seen, stem, working_opcodes
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 
@@ -64,7 +64,7 @@ def test_every_loop_holds_what_was_written(id_):
     codes = assembled(experiment, experiment.kernels())
     for kernel in experiment.kernels():
         seen = Seen.of(codes[kernel.name])
-        ours = {o: n for o, n in own(seen.loop).items() if stem(o).startswith(("UTC", "LDTM", "STTM"))}
+        ours = {o: n for o, n in working_opcodes(seen.loop).items() if stem(o).startswith(("UTC", "LDTM", "STTM"))}
         ours = {o: n for o, n in ours.items() if stem(o) != "UTCBAR"}
         assert ours
         assert set(ours.values()) == {kernel.op.copies}

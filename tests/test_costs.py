@@ -20,11 +20,11 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
-from tcprobe.probes.cost_warpgroups import COPIES, flown
+from tcprobe.probes.cost_warpgroups import COPIES, loops_of
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
-from tcprobe.references.cost import rows, stated
+from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.conclude import conclude
 from tcprobe.sass.loops import timed
 from tcprobe.store import findings, kinds
@@ -71,7 +71,7 @@ def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
 def test_a_round_has_few_copies_where_compilers_take_long():
     """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
     for row in inventory.executed_by(WARPGROUP):
-        for one in flown(row) if row.described else ():
+        for one in loops_of(row) if row.described else ():
             assert one.copies == COPIES or row.shape.n >= 96
             assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 
@@ -264,7 +264,7 @@ def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
 def test_references_stand_beside_what_is_measured(body):
     pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
     assert pairs["arXiv 2402.13499, table VII"].agrees
-    assert {row.arch for row in stated(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
+    assert {row.arch for row in rows_about(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
     known = dialogues("cost")
     assert not [r.forms for r in rows() if r.number and not any(fnmatch.fnmatchcase(id_, r.forms) for id_ in known)]
 

@@ -51,7 +51,7 @@ def layouts(name):
 
 def stated(i, name=None):
     row = arch(name) if name else next(a for a in ARCHS if i.target.on(a))
-    return next(tables for _, tables in evidence.stated(i, row))
+    return next(tables for _, tables in evidence.stated_layouts(i, row))
 
 
 def different_trials():

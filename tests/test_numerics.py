@@ -255,6 +255,23 @@ def test_words_and_steps(folder):
     assert "results that differ" in call(folder, core.MMA, "--bound", "1024", "--split", "4").output
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "c", "said"),
+    [
+        ("inf,2", "0,1", "0", "k 0: nan"),
+        ("inf,-inf", "1,1", "0", "k 0: inf, k 1: -inf"),
+        ("0,-inf", "1,2", "-inf", "k 1: -inf, C: -inf"),
+        ("1,1", "1,1", "inf", "C: inf"),
+    ],
+)
+def test_steps_with_infinite_terms_say_which(folder, a, b, c, said):
+    """And nothing of cut bits, or of terms that are zero."""
+    rest = "," + ",".join(["1"] * 14)
+    lines = call(folder, core.MMA, "--a", a + rest, "--b", b + rest, "--c", c).output.splitlines()
+    assert lines[0] == f"sum 1: {said}; no other term counts"
+    assert [line.partition("0x")[2] for line in lines[1:]] == [lines[-1].partition("0x")[2]] * 2
+
+
 def test_the_command_prints_the_header(folder):
     done = call(folder, core.MMA, "--header")
     assert "struct mma_m16n8k16_row_col_f32_f16_f16_f32 {" in done.output

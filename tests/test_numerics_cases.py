@@ -22,7 +22,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import names
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
 from tcprobe.probes.numerics_dots import Directed, Power
-from tcprobe.probes.numerics_experiments import modelled
+from tcprobe.probes.numerics_experiments import model_results
 from tcprobe.store import kinds
 
 replaced = msgspec.structs.replace
@@ -72,7 +72,9 @@ def test_a_form_that_no_parameters_describe_is_saved_with_cases():
             a, b, c = operands
             halves = [Images(a[..., at : at + 8], b[..., at : at + 8], np.zeros_like(c)) for at in (0, 8)]
             with np.errstate(all="ignore"):
-                ours = sum(modelled(row, core.rule(chained(8, 8), 25, 23), half).view(np.float32) for half in halves)
+                ours = sum(
+                    model_results(row, core.rule(chained(8, 8), 25, 23), half).view(np.float32) for half in halves
+                )
                 return (ours + c.view(np.float32)).view(np.uint32)
 
     probe = core.experiment(core.MMA)

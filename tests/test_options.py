@@ -1,5 +1,7 @@
 """Every option of every command, given what means nothing: a mistake in the call, said on one line, nothing written."""
 
+import itertools
+
 import click
 import fatbins
 import pytest
@@ -101,6 +103,19 @@ def test_what_means_nothing_is_a_mistake_in_the_call(name, option, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
+def test_zero_is_a_number_where_it_means_something():
+    """Where it does not it is refused as such, or by what it is of, with what there is: it never means the default."""
+    counted = {"--device", "--seed", "--selector", "--product", "--cta", "--bit", "--warp", "--explain"}
+    bytes_ = {"--lbo", "--sbo", "--base-offset", "--start", "--base"}
+    sizes = {"--m", "--n", "--scale-vec"}
+    least = {o.opts[0] for _, command in commands() for o in command.params if getattr(o.type, "min", None) == 0}
+    assert least == counted | bytes_ | sizes
+    for name, size in itertools.product(("where", "trace", "show"), sorted(sizes)):
+        form = "tcgen05.mma.cta_group::1.kind::mxf8f6f4" + ("" if name == "trace" else ".scale_a")
+        element = [] if name == "show" else ["--row", "0", "--col", "0"]
+        assert " has " in refused(name, form, size, "0", *element)
+
+
 def test_paths_that_are_arguments_have_a_name_too():
     for words in (("swizzle", "fit"), ("merge",), ("fit",)):
         assert "an empty name" in refused(*words, "")
@@ -119,6 +134,7 @@ def test_paths_that_are_arguments_have_a_name_too():
             "--stride, --base and --arch apply to a layout's name",
         ),
         (["swizzle", "draw", "SWIZZLE_32B", "--extent", "8,8", "--table", "2"], "--table 2 needs a file"),
+        (["numerics", MULTIPLY, "--header", "--json"], "--json does not apply to --header"),
     ],
 )
 def test_an_option_that_would_change_nothing_is_a_mistake_in_the_call(words, said):

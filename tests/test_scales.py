@@ -143,6 +143,7 @@ def test_code_is_compiled():
         (["m16n8k64", "mxf4"], "f32.ue8m0.scale_b\n"),
         (["tcgen05", "mxf4"], " tcgen05.mma.cta_group::1.kind::mxf4.scale_a\n"),
         (["tcgen05.mma.cta_group::1.kind::mxf4.scale_a", "--line", "128"], "has no line"),
+        (["nvfp4", "scale_a", "--line", "0", "--blocks", "999999999999999999"], "located at once"),
     ],
 )
 def test_mistakes(words, said):

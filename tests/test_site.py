@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from site_pages import Page, archs_of, data_of, distinct, facts, pages
 
-from tcprobe.ask.describe import shown
+from tcprobe.ask.describe import cell_entry
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -162,7 +162,7 @@ def test_data_is_what_show_prints_and_holds_its_page():
         found = json.loads(pages()[f"json/{name}.json"])
         assert found.pop("page") == f"f/{name}.html"
         assert f"f/{name}.html" in pages()
-        assert found == json.loads(json.dumps(shown(cell)))
+        assert found == json.loads(json.dumps(cell_entry(cell)))
 
 
 def test_all_data_has_every_id_that_list_has():

@@ -15,7 +15,7 @@ from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS
 from tcprobe.probes import dialogues
-from tcprobe.references.shared_memory.tensor_map import broken, refused, rules_on
+from tcprobe.references.shared_memory.tensor_map import broken_rules, refusing_rules, rules_on
 from tcprobe.store import findings, tensor_maps
 from tcprobe.store.choose import alone
 from tcprobe.store.kinds import shaped
@@ -129,7 +129,7 @@ def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
     ):
         size = DATA_TYPES[DATA_TYPE_OF[kind]][1]
         found = ask.plan(MapOptions(kind, tile=tile, swizzle=swizzle))
-        assert broken(found.map) == []
+        assert broken_rules(found.map) == []
         sides = [count * part for count, part in zip(found.boxes, found.map.box, strict=True)]
         assert sides == list(tile)
         assert found.pitch == SPANS.get(found.map.swizzle, found.map.box[0] * size)
@@ -187,8 +187,8 @@ def test_the_command_says_what_it_rests_on(saved):
 def test_rules_that_are_not_checked_are_refused_all_the_same():
     made = ask.plan(MapOptions("f16", box=(16, 8, 2), interleave="32B", swizzle="32B", address=32)).map
     turned = made._replace(swizzle=0)
-    assert refused(turned) == []
-    assert [rule.name for rule in broken(turned)] == ["swizzle: interleave"]
+    assert refusing_rules(turned) == []
+    assert [rule.name for rule in broken_rules(turned)] == ["swizzle: interleave"]
     with pytest.raises(UsageError, match="must be 32B with interleave 32B"):
         ask.plan(MapOptions("f16", box=(16, 8, 2), interleave="32B", address=32))
 

@@ -16,7 +16,7 @@ from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
 from tcprobe.probes.tensor_map_experiments import MisalignedExperiment, ModeExperiment, _boxes_of
 from tcprobe.references.shared_memory import tma
-from tcprobe.references.shared_memory.tensor_map import broken, packed, refused, rules_on
+from tcprobe.references.shared_memory.tensor_map import broken_rules, packed, refusing_rules, rules_on
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
@@ -55,7 +55,7 @@ def test_boxes_stay_inside_what_is_reserved():
     for case in all_boxes():
         assert probe.offsets(case).min() >= 0
         assert probe.offsets(case).max() < probe.TENSOR
-        if not broken(case.map):
+        if not broken_rules(case.map):
             span = SPANS.get(case.map.swizzle, case.map.row_bytes)
             assert case.base + case.map.rows * span <= probe.AREA, case
 
@@ -112,7 +112,7 @@ def test_two_rules_are_told_apart_by_the_boxes():
     placed = [
         PlacedBox(WINDOW + c.base, OURS[3](WINDOW + c.base, c.map.rows, c.map.row_bytes))
         for c in boxes()
-        if c.map.swizzle == 3 and not broken(c.map)
+        if c.map.swizzle == 3 and not broken_rules(c.map)
     ]
     right = [rule for rule in rules() if misfits(rule, placed[:40]) == []]
     assert right[0] == OURS[3]
@@ -182,9 +182,9 @@ def test_no_gpu_tells_a_box_that_is_not_there():
 
 def test_every_rule_is_tried():
     """Each is broken by one of the calls that are made, and by no valid map."""
-    tried = {rule.words for one in encodings() for rule in broken(one.map)}
+    tried = {rule.words for one in encodings() for rule in broken_rules(one.map)}
     assert tried == {rule.words for rule in rules_on(90)}
-    assert sum(not broken(one.map) for one in encodings()) > 80
+    assert sum(not broken_rules(one.map) for one in encodings()) > 80
 
 
 def test_rules_agree_with_the_boxes_of_swizzle_table():
@@ -200,10 +200,10 @@ def test_rules_agree_with_the_boxes_of_swizzle_table():
             made = packed(kind, (512, 512), (width, rows), name)
             if mode.atoms:
                 assert number > 3
-                assert broken(made)  # on sm_90
-                assert bool(broken(made, 100)) == bool(mode.why_not(tma.Box((width, rows), bits, 0))), made
+                assert broken_rules(made)  # on sm_90
+                assert bool(broken_rules(made, 100)) == bool(mode.why_not(tma.Box((width, rows), bits, 0))), made
             elif mode.span is None or mode.span * rows <= tma.MOST_BYTES:
-                assert bool(broken(made)) == bool(mode.why_not(tma.Box((width, rows), bits, 0))), made
+                assert bool(broken_rules(made)) == bool(mode.why_not(tma.Box((width, rows), bits, 0))), made
 
 
 def test_what_the_driver_says_of_maps_stands_beside_the_rules():
@@ -216,4 +216,4 @@ def test_what_the_driver_says_of_maps_stands_beside_the_rules():
             return "CUDA_SUCCESS"
 
     calls = concluded(dialogues("tensor_maps")["encodings"], Lenient()).calls
-    assert [call.fits for call in calls] == [not refused(one.map) for one in encodings()]
+    assert [call.fits for call in calls] == [not refusing_rules(one.map) for one in encodings()]

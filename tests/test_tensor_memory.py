@@ -10,7 +10,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.operand import Place
 from tcprobe.probes.ptx import Launch
-from tcprobe.probes.tensor_memory import kernel, spelled
+from tcprobe.probes.tensor_memory import instruction_name, kernel
 from tcprobe.references import cute, cute_tensor_memory, ptx_isa, tensor_memory
 from tcprobe.sass.lowering import lower
 from tcprobe.store.acceptance import misfit
@@ -73,7 +73,7 @@ def test_a_number_of_repetitions_is_part_of_a_name():
         for number in numbers:
             one = forms[f"{row.id}.x{number}"]
             assert one.fragments[0].registers == row.fragments[0].registers * number // numbers[0]
-            assert spelled(one).count(f".x{number}.") == 1
+            assert instruction_name(one).count(f".x{number}.") == 1
             assert one.id not in set(forms)  # not listed: it would be 88 forms more
     assert "tcgen05.ld.32x32b.x0128" not in forms
     assert "tcgen05.cp.32x128b.x2" not in forms
@@ -99,7 +99,7 @@ def test_lanes_of_copies():
 
 
 def test_names_are_spelled_in_full():
-    spelt = {row.id: spelled(row) for row in ROWS.values()}
+    spelt = {row.id: instruction_name(row) for row in ROWS.values()}
     assert spelt["tcgen05.ld.16x64b"] == "tcgen05.ld.sync.aligned.16x64b.x1.b32"
     assert spelt["tcgen05.ld.red.32x32b"] == "tcgen05.ld.red.sync.aligned.32x32b.x2.min.f32"
     assert spelt["tcgen05.cp.64x128b"] == "tcgen05.cp.cta_group::1.64x128b.warpx2::02_13"

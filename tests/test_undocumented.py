@@ -39,7 +39,7 @@ def test_values_are_decoded_on_any_layout(kind):
     row = SPARSE[KINDS[kind]]
     tables = layouts(row, 5)
     rule = sparsity(row.metadata)
-    found = probe.decode_nibbles(row, by_operand(row, tables), emulated(row, tables, probe.nibbles(row)))
+    found = probe.decode_nibbles(row, by_operand(row, tables), emulated(row, tables, probe.nibble_launch(row)))
     if rule.fields == 1:
         assert found == [[[value >> 3]] for value in range(16)]
     else:
@@ -49,7 +49,7 @@ def test_values_are_decoded_on_any_layout(kind):
 def test_what_is_no_single_position_is_no_answer():
     row = SPARSE[KINDS["f16"]]
     tables = layouts(row, 5)
-    raw = emulated(row, tables, probe.nibbles(row)).copy()
+    raw = emulated(row, tables, probe.nibble_launch(row)).copy()
     words = raw.view(np.uint32).reshape(16, 1 + row.fragment("a").slots, 32, 2)
     words[0] = 0
     words[5, 7, 3, 1] |= 1 << 31
@@ -64,7 +64,7 @@ def test_what_is_no_single_position_is_no_answer():
 @pytest.mark.full
 def test_a_selector_beyond_is_told_by_the_lanes_that_count():
     row = SPARSE[KINDS["nibbles"]]
-    assert probe.undocumented(row) == [2, 3]
+    assert probe.undocumented_selectors(row) == [2, 3]
     tables = layouts(row, 5)
     e = tables[row.metadata.id]
     known = [e.selection(0), e.selection(1)]
@@ -107,8 +107,8 @@ def test_a_finding_is_saved_read_and_told(tmp_path):
     found = asked.beyond(wide, "sm_90", alone(results))
     text = "\n".join(found.lines)
     assert "0x0 0x1 0x2 0x3 0x5 0x6 0x7 0xa 0xb 0xf) act as two free indices of 2 bits" in text
-    assert "selector 2, undocumented: taken by the compiler, the GPU faults (illegal)" in text
-    assert "selector 3, undocumented: taken, reads the lanes of selector 1" in text
+    assert "selector 2, undocumented: accepted by the compiler, but the GPU faults (illegal)" in text
+    assert "selector 3, undocumented: accepted, reads the lanes of selector 1" in text
     assert found.to_json()["selectors"]["3"]["as"] == 1
     text = "\n".join(asked.beyond(narrow, "sm_90", alone(results)).lines)
     assert "multiplies nothing" in text
@@ -228,4 +228,4 @@ def test_the_published_finding_is_that_of_the_measured_forms():
         rule = sparsity(row.metadata)
         for value in rule.legal:  # the tables say the same
             assert form.nibbles[value] == [[rule.read(value, field)] for field in range(rule.fields)]
-        assert set(form.selectors) == set(probe.undocumented(row))
+        assert set(form.selectors) == set(probe.undocumented_selectors(row))

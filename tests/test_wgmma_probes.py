@@ -132,10 +132,10 @@ def test_any_address_map_is_measured(number):
         if emulator is Scrambled and case.operand.held.name == "a_smem":
             continue  # the other factor is behind a descriptor as well
         run = descriptors.launch(case, tables)
-        found = descriptors.measured(case, tables, backend.run([run])[0])
+        found = descriptors.numbers_in_memory(case, tables, backend.run([run])[0])
         for j, one in enumerate(case.descriptors):
             assert (found[j] == backend.behind(case.operand, one, case.major) // case.operand.held.slot_bits).all()
-        judged = descriptors.judged(case, found)
+        judged = descriptors.judge(case, found)
         assert (judged.agree == judged.elements) == (emulator is Emulator)
         assert (judged.first is None) == (emulator is Emulator)
 

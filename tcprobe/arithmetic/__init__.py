@@ -1,4 +1,4 @@
 """What a multiply computes, bit by bit: formats of numbers, the parameters of a form, and the model that follows them.
 
-Nothing here knows where parameters come from; `tcprobe.numerics` takes them from what was measured.
+Nothing here depends on where parameters come from; `tcprobe.numerics` takes them from measurements.
 """

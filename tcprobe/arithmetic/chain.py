@@ -1,8 +1,8 @@
-"""A chain of fused multiply-adds in f64, one rounding to nearest even each: exact in NumPy.
+"""A chain of fused multiply-adds in f64, each rounded once to nearest even: exact in NumPy.
 
-Terms are scaled to the larger one; the product and the sum are taken apart without error and put together by rounding
-to odd (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Results at the edge of subnormal
-numbers are left to Python's whole numbers.
+Terms are scaled to the larger one. Product and sum are split without error, and combined by rounding to odd (Boldo and
+Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Results next to subnormal numbers are computed with
+Python's integers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tcprobe.layout.arrays import Array, Floats
 
 SUBNORMAL = -1022  # the exponent, as frexp has it, of the largest subnormal numbers
 NOTHING = -(1 << 20)
-FAR = 300  # from this difference of exponents on, the smaller term is below every digit of the larger
+FAR = 300  # with exponents this far apart, the smaller term is below every digit of the larger
 SPLIT = 2.0**27 + 1
-ORDINARY = 2.0**200  # from its reciprocal to it products and what rounding takes from them are normal numbers
+ORDINARY = 2.0**200  # between its reciprocal and it, products and their rounding errors are normal numbers
 
 
 def fused(arithmetic: Arithmetic, a: Array, b: Array, c: Array) -> Array:
-    """D's bits: from C on, product after product in the order of the groups."""
+    """D's bits: from C on, product by product, in the order of the groups."""
     first, second, sum_ = (np.ascontiguousarray(part, np.uint64).view(np.float64) for part in (a, b, c))
     for k in (k for group in arithmetic.groups for k in group):
         sum_ = fma(first[..., k], second[..., k], sum_)
@@ -32,7 +32,7 @@ def fused(arithmetic: Arithmetic, a: Array, b: Array, c: Array) -> Array:
 
 
 def fma(a: Floats, b: Floats, c: Floats) -> Floats:
-    """a x b + c with one rounding to nearest even."""
+    """a x b + c, rounded once to nearest even."""
     if all(map(_ordinary, (a, b, c))):
         top, small = _apart(a, b, c)
         nearest = top + small
@@ -40,7 +40,7 @@ def fma(a: Floats, b: Floats, c: Floats) -> Floats:
     a, b, c = np.broadcast_arrays(a, b, c)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
-        special = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)  # however large the product
+        special = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)  # for any finite product
         (nearest, odd), scale = _scaled(*(np.where(finite, x, 0.0) for x in (a, b, c)))
         exponent = np.frexp(nearest)[1] + scale
         result = np.where(finite, np.ldexp(np.where(exponent < SUBNORMAL, odd, nearest), scale), special)
@@ -51,7 +51,7 @@ def fma(a: Floats, b: Floats, c: Floats) -> Floats:
 
 
 def _ordinary(x: Floats) -> bool:
-    """Whether no number is so large or small that it has to be scaled."""
+    """Whether no number is so large or small that it must be scaled."""
     size = abs(x)
     return bool(((size < ORDINARY) & ((size > 1 / ORDINARY) | (size == 0))).all())
 
@@ -65,7 +65,9 @@ def _apart(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
 
 
 def _scaled(a: Floats, b: Floats, c: Floats) -> tuple[tuple[Floats, Floats], NDArray[np.int32]]:
-    """a x b + c as a number near one, rounded both ways, and its exponent; a term far below decides the rounding."""
+    """(a x b + c as a number near one, rounded to nearest and to odd; its exponent). A far smaller term decides the
+    rounding.
+    """
     (first, one), (second, two), (own, three) = (np.frexp(x) for x in (a, b, c))
     product = np.where((a == 0) | (b == 0), NOTHING, one + two)
     scale = np.maximum(product, np.where(c == 0, NOTHING, three))
@@ -75,7 +77,7 @@ def _scaled(a: Floats, b: Floats, c: Floats) -> tuple[tuple[Floats, Floats], NDA
 
 
 def _fma(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Rounded to nearest even, and to odd: then a second rounding, to fewer bits, does no harm."""
+    """(rounded to nearest even, rounded to odd); a second rounding of the latter to fewer bits is correct."""
     top, small = _apart(a, b, c)
     nearest = top + small
     zero = (a * b == 0) & (c == 0)
@@ -90,14 +92,14 @@ def _odd(value: Floats, rest: Floats) -> Floats:
 
 
 def _sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The sum and what rounding took from it (Knuth)."""
+    """The sum, and the error of its rounding (Knuth)."""
     sum_ = a + b
     other = sum_ - a
     return sum_, (a - (sum_ - other)) + (b - other)
 
 
 def _product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The product and what rounding took from it (Dekker)."""
+    """The product, and the error of its rounding (Dekker)."""
     (ah, al), (bh, bl) = _halves(a), _halves(b)
     product = a * b
     return product, ((ah * bh - product) + ah * bl + al * bh) + al * bl

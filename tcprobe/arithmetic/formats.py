@@ -1,4 +1,4 @@
-"""Floats as bits: sign, significand and exponent of every type that a multiply takes or gives.
+"""Floats as bits: sign, significand and exponent for every type of a multiply's operands and results.
 
 >>> import numpy as np
 >>> from tcprobe.arithmetic.formats import FORMATS, decode
@@ -7,7 +7,7 @@
 ([1536, 1], [0, -14])
 
 A number is significand x 2^(exponent - fraction bits); a subnormal has the least exponent. e4m3 has no infinity, and
-the types below 8 bits have neither infinity nor NaN (PTX ISA 9.1, section 5.2.3; OCP MX 1.0).
+types below 8 bits have neither infinity nor NaN (PTX ISA 9.1, section 5.2.3; OCP MX 1.0).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint6
 
 
 class FloatFormat(NamedTuple):
-    """`fraction` bits below the leading one; `special`: what the largest exponent means; `unread`: bits left out."""
+    """`fraction`: bits below the leading one; `special`: what the top exponent means; `unread`: ignored low bits."""
 
     name: str
     bits: int
@@ -40,7 +40,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def word(self) -> Any:
-        """The NumPy type of its bits."""
+        """The NumPy type of the bits."""
         return WORDS[max(8, self.bits)]
 
     @property
@@ -50,7 +50,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def infinity(self) -> int:
-        """The bits of infinity; of the first pattern beyond the largest exponent where there is none."""
+        """The bits of infinity; without one, of the first pattern beyond the largest exponent."""
         return (1 << self.bits - 1 - self.fraction) - 1 << self.fraction
 
     @property
@@ -64,7 +64,7 @@ class FloatFormat(NamedTuple):
         return self.bias << self.fraction + self.unread
 
     def without(self, unread: int) -> FloatFormat:
-        """The same bits, of which the low `unread` are not looked at."""
+        """The same format with the low `unread` bits ignored."""
         return self._replace(fraction=self.fraction - unread, unread=unread)
 
 
@@ -88,7 +88,7 @@ FORMATS = MappingProxyType(
 
 
 class Decoded(NamedTuple):
-    """Signed `significand`, `exponent`, whether `negative` (zeros too) and `kind`: FINITE, INFINITE or NAN."""
+    """Signed `significand`, `exponent`, whether `negative` (also for zeros), and `kind`: FINITE, INFINITE or NAN."""
 
     significand: Ints
     exponent: NDArray[np.int32]
@@ -103,14 +103,14 @@ class Decoded(NamedTuple):
 
 
 def decode(kind: FloatFormat, bits: Array) -> Decoded:
-    """The numbers of bits; types of up to 16 bits by a table."""
+    """Bits as numbers; types of up to 16 bits by a lookup table."""
     if kind.bits > 16:
         return _decoded(kind, np.ascontiguousarray(bits, np.uint64))
     return _table(kind).at(bits & ((1 << kind.bits) - 1))
 
 
 def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
-    """The bits of numbers that the type holds exactly; UsageError names the first that it does not hold."""
+    """The bits of numbers that the type holds exactly; UsageError with the first that it does not."""
     array = np.asarray(values)
     if array.dtype == kind.numpy and kind.name != "tf32":
         return array.view(kind.word)
@@ -124,7 +124,7 @@ def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
 
 
 def values_of(kind: FloatFormat, bits: Array) -> Array:
-    """Bits as NumPy's numbers."""
+    """Bits as NumPy numbers."""
     return np.ascontiguousarray(bits, kind.word).view(kind.numpy)
 
 

@@ -20,7 +20,7 @@ Alike = tuple[str, ElementTypes, int, str | None, tuple[tuple[str, int], ...]]
 
 
 def types(instruction: Instruction) -> ElementTypes:
-    """The element types of a multiply; a warpgroup's C has D's."""
+    """The element types of a multiply; a warpgroup's C has D's type."""
     operands = {operand.name: operand.type for operand in instruction.operands}
     a, b = (operands.get(name) or operands[f"{name}_smem"] for name in "ab")
     return ElementTypes(a, b, operands.get("c", operands["d"]), operands["d"], instruction.bit_op)
@@ -28,7 +28,7 @@ def types(instruction: Instruction) -> ElementTypes:
 
 @cache
 def together() -> MappingProxyType[str, tuple[Instruction, ...]]:
-    """By the first form's id all forms of one arithmetic. Those in tensor memory have no probe."""
+    """All forms of one arithmetic, by the first form's id; without forms in tensor memory, which have no probe."""
     by_kind: dict[Alike, list[Instruction]] = {}
     for row in inventory.instructions().values():
         if row.multiplies and not row.unprobed:
@@ -37,7 +37,7 @@ def together() -> MappingProxyType[str, tuple[Instruction, ...]]:
 
 
 def subject(instruction: Instruction) -> str:
-    """The id under which a form's arithmetic is measured; UsageError where it has no probe."""
+    """The id under which a form's arithmetic is measured; UsageError if it has no probe."""
     found = _subjects().get(instruction.id)
     if found is None:
         why = instruction.unprobed or "it multiplies nothing"

@@ -23,9 +23,9 @@ from tcprobe.layout.arrays import Bits
 
 
 def gemm(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
-    """D's bits: A of m x k, B of k x n, C of m x n, as bits; k a multiple of the instruction's.
+    """D's bits; A is m x k, B k x n, C m x n, as bits; k must be a multiple of the instruction's.
 
-    D of one multiply is C of the next, which is what a kernel without split k computes.
+    D of one multiply is C of the next, as in a kernel without split k.
     """
     a, b, c = matrices
     depth = arithmetic.products
@@ -47,7 +47,7 @@ def gemm(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits
 
 
 def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
-    """Rows and columns of tiles that fit the processor's cache."""
+    """Rows and columns of tiles that fit the CPU's cache."""
     cols = max(1, min(shape[1], CACHED // depth // 16))
     rows = max(1, CACHED // depth // cols)
     starts = product(range(0, shape[0], rows), range(0, shape[1], cols))

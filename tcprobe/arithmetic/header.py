@@ -1,6 +1,6 @@
-"""One C++17 header of forms' arithmetic, for hosts and for CUDA, NVRTC too: the same bits as the model in Python.
+"""One C++17 header with the arithmetic of forms, for hosts, CUDA and NVRTC: the same bits as the model in Python.
 
-A form is a struct, and `tcprobe::numerics::dot<form>(a, b, c)` what one of its dot products gives, all as bits.
+A form is a struct; `tcprobe::numerics::dot<form>(a, b, c)` computes one of its dot products; all arguments are bits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_FLOOR = -(1 << 20)
 
 
 class Entry(NamedTuple):
-    """A form by the name of its struct, what it is in words, its types and its parameters."""
+    """A form: the name of its struct, a description, its types and its parameters."""
 
     name: str
     words: str
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 def header(entries: Iterable[Entry]) -> str:
-    """The text."""
+    """The header's text."""
     structs = "\n".join(_struct(entry) for entry in entries)
     closing = "}  // namespace numerics\n}  // namespace tcprobe\n"
     return f"{COMMON}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}{closing}"

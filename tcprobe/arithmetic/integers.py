@@ -1,4 +1,4 @@
-"""The model of integers and bits: sums are exact, and what is beyond 32 bits wraps or is clamped."""
+"""The model of integers and bits: sums are exact; results beyond 32 bits wrap or are clamped."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
 def numbers(kind: str, bits: Array) -> Ints:
-    """Bits as whole numbers."""
+    """Bits as integers."""
     width = dtype(kind).bits
     whole = bits.astype(np.int64) & (1 << width) - 1
     return whole - ((whole >> width - 1) << width) if kind.startswith("s") else whole
 
 
 def multiplied(types: ElementTypes, rule: Integers, operands: tuple[Ints, Ints, Ints], satfinite: bool = False) -> Ints:
-    """D of numbers: A (..., m, k), B (..., n, k), C (..., m, n); of b1 the bits that a ^ b or a & b has."""
+    """D of numbers: A (..., m, k), B (..., n, k), C (..., m, n); for b1, the number of bits set in a ^ b or a & b."""
     a, b, c = operands
     products = np.matmul(a.astype(np.float64), b.swapaxes(-1, -2).astype(np.float64)).astype(np.int64)  # exact
     if types.bit_op == "xor":

@@ -1,4 +1,4 @@
-"""The model: what a multiply of floats gives, bit by bit, from its parameters.
+"""The model: what a multiply of floats computes, bit by bit, from its parameters.
 
 >>> import numpy as np
 >>> from tcprobe.arithmetic.model import dot
@@ -8,7 +8,7 @@
 >>> hex(dot(types, rule, (a, b, np.zeros(1, np.uint32)))[0])
 '0x3f800000'
 
-All sums are of whole numbers, so NumPy's 64 bits hold them exactly.
+All sums are sums of integers, which NumPy's 64 bits hold exactly.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tcprobe.arithmetic.partial import partial_sums
 from tcprobe.layout.arrays import Bits, Ints
 
 Factors = tuple[Decoded, Decoded]
-NOTHING = -(1 << 20)  # the exponent of a term that is zero: below all others
+NOTHING = -(1 << 20)  # the exponent of a zero term: below all others
 MOST_SHIFT = 62
-CACHED = 1 << 14  # products at a time: what the processor's cache holds
+CACHED = 1 << 14  # products at a time, so that they fit the CPU's cache
 
 
 class Terms(NamedTuple):
-    """One sum: products and C as whole multiples of 2^(top - F), and top, NOTHING where every term is zero."""
+    """One sum: products and C as integer multiples of 2^(top - F); and top, NOTHING if every term is zero."""
 
     products: Ints
     c: Ints
@@ -54,7 +54,7 @@ def _normalized(number: Decoded) -> Decoded:
 
 
 def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
-    """Subnormals as zero where they do not count."""
+    """The numbers; subnormals are zero if the form does not keep them."""
     if subnormals is not False:
         return number
     small = (abs(number.significand) < 1 << number.fraction) & (number.kind == FINITE)
@@ -62,7 +62,7 @@ def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
 
 
 def dot(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
-    """D's bits of dot products: A and B of shape (..., products), C of shape (...), all as bits."""
+    """D's bits of dot products; A and B are (..., products), C is (...), all as bits."""
     a, b, c = operands
     if arithmetic.fraction_bits is None:
         return separate(types, arithmetic, operands)
@@ -75,7 +75,7 @@ def dot(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits,
 
 
 def separate(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
-    """As `dot`, where every product is added by itself; operands may be broadcast against each other."""
+    """As `dot`, if every product is added separately; operands are broadcast against each other."""
     if arithmetic.c != BEFORE:
         return fused(arithmetic, *operands)
     d = FORMATS[types.d]
@@ -84,7 +84,7 @@ def separate(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, 
 
 
 def multiplied(types: ElementTypes, arithmetic: Arithmetic, factors: Factors, c: Bits) -> Bits:
-    """As `dot`, of decoded factors, which may be broadcast against each other."""
+    """As `dot`, from decoded factors, which are broadcast against each other."""
     d = FORMATS[types.d]
     if arithmetic.through_f32:
         wide = msgspec.structs.replace(types, d="f32")
@@ -100,7 +100,7 @@ def multiplied(types: ElementTypes, arithmetic: Arithmetic, factors: Factors, c:
 
 
 def in_f32(arithmetic: Arithmetic) -> Arithmetic:
-    """The same sums, rounded to f32 alone."""
+    """The same sums, rounded to f32 only."""
     kept = msgspec.structs.replace(arithmetic.subnormals, d=None)
     return msgspec.structs.replace(
         arithmetic,
@@ -114,7 +114,7 @@ def in_f32(arithmetic: Arithmetic) -> Arithmetic:
 
 
 def narrowed(d: FloatFormat, arithmetic: Arithmetic, bits: Bits) -> Bits:
-    """f32 rounded to D, whose zeros keep their sign."""
+    """f32 rounded to D; zeros keep their sign."""
     number = decode(FORMATS["f32"], bits)
     whole = msgspec.structs.replace(arithmetic, fraction_bits=0)
     size = rounded(d, whole, abs(number.significand), number.exponent.astype(np.int64) - number.fraction)
@@ -124,13 +124,13 @@ def narrowed(d: FloatFormat, arithmetic: Arithmetic, bits: Bits) -> Bits:
 
 
 def picked(group: tuple[int, ...]) -> Any:
-    """The index of a group's products on the last axis: a slice where they are next to each other."""
+    """The index of a group's products on the last axis; a slice if they are consecutive."""
     together = group[-1] - group[0] + 1 == len(group)
     return (..., slice(group[0], group[-1] + 1) if together else list(group))
 
 
 def summed(d: FloatFormat, arithmetic: Arithmetic, factors: Factors, c: Decoded) -> Bits:
-    """One group: its products and C."""
+    """The sum of one group: its products and C."""
     terms = aligned(arithmetic, factors, c)
     bits = rounded(d, arithmetic, terms.products.sum(axis=-1) + terms.c, terms.top)
     if arithmetic.negative_zero:
@@ -168,7 +168,7 @@ def _cut(term: Ints, more: int, below: Ints) -> Ints:
 
 
 def rounded(d: FloatFormat, arithmetic: Arithmetic, total: Ints, top: Ints) -> Bits:
-    """The bits of total x 2^(top - F) in D's format; what rounds to zero is a positive zero."""
+    """The bits of total x 2^(top - F) in D's format; a result that rounds to zero is a positive zero."""
     magnitude, unit = abs(total), top - (arithmetic.fraction_bits or 0)
     exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d.least)
     drop = exponent - arithmetic.result_bits - unit
@@ -193,7 +193,7 @@ def _rounded_off(arithmetic: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
 
 
 def _specials(d: FloatFormat, arithmetic: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
-    """NaN and infinities, where A, B or C has any."""
+    """The bits, corrected where A, B or C has NaN or infinities."""
     a, b, c = numbers
     if not any(part.kind.any() for part in numbers):
         return bits
@@ -209,12 +209,12 @@ def _specials(d: FloatFormat, arithmetic: Arithmetic, numbers: tuple[Decoded, De
 
 
 def nan_bits(d: FloatFormat, arithmetic: Arithmetic) -> int:
-    """The NaN that a form gives: as measured, else all ones without the sign."""
+    """The NaN that a form returns, as measured; if it varies, all ones except the sign."""
     return int(arithmetic.nan, 16) if arithmetic.nan else (1 << d.bits - 1) - 1
 
 
 def _added(d: FloatFormat, arithmetic: Arithmetic, result: Bits, c: Bits) -> Bits:
-    """C last, by an addition of D's type to nearest even."""
+    """C added last, in D's type, rounded to nearest even."""
     with np.errstate(all="ignore"):
         sum_ = (values_of(d, result) + values_of(d, c)).astype(d.numpy)
     return np.where(np.isnan(sum_), nan_bits(d, arithmetic), sum_.view(d.word)).astype(d.word)

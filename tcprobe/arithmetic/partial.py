@@ -1,6 +1,6 @@
-"""Products that are added one by one in f32, as code without a tensor core does it: mma.m8n8k4 of f16 from sm_80 on.
+"""Products added one by one in f32, as code without tensor cores does: mma.m8n8k4 of f16 from sm_80 on.
 
-A product of two f16 is an f32 exactly, so a fused multiply-add is an addition of f32, to nearest even.
+The product of two f16 is exact in f32, so a fused multiply-add is an f32 addition, rounded to nearest even.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 
 
 def partial_sums(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
-    """The bits, as f32, of C and the groups' sums, each from zero: A and B of shape (..., products)."""
+    """C plus the groups' sums, each from zero, as bits of f32; A and B are (..., products)."""
     kinds = (types.a, types.b, types.c)
     with np.errstate(all="ignore"):
         a, b, d = (
@@ -30,7 +30,7 @@ def partial_sums(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bi
 
 
 def _sum(arithmetic: Arithmetic, group: Sequence[int], a_and_b: tuple[Floats, Floats]) -> Floats:
-    """One group's; from its first product on where a sum of negative zeros is one."""
+    """One group's sum; it starts from the first product if a sum of negative zeros is negative."""
     products = [a_and_b[0][..., k] * a_and_b[1][..., k] for k in group]
     total = products[0] if arithmetic.negative_zero else products[0] + np.float32(0)
     for product in products[1:]:

@@ -1,4 +1,4 @@
-"""Scales of blocks: a product takes those of its block in A's line and in B's as two more factors.
+"""Scales of blocks: a product has two more factors, the scale of its block in A's row and that in B's column.
 
 ue8m0 is a power of two, ue4m3 an e4m3 without a sign; both have a NaN (PTX ISA 9.1, section 5.2.3; OCP MX 1.0).
 
@@ -22,7 +22,7 @@ POWER, POWER_BIAS, POWER_NAN = "ue8m0", 127, 0xFF
 
 
 class BlockScales(NamedTuple):
-    """Bits of the scales of A (..., m, blocks) and of B (..., n, blocks), and their type."""
+    """The scales of A (..., m, blocks) and of B (..., n, blocks) as bits, and their type."""
 
     a: Bits
     b: Bits
@@ -39,9 +39,9 @@ def decoded_scale(kind: str, bits: Bits) -> Decoded:
 
 
 def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: int) -> tuple[Decoded, Decoded]:
-    """Exact sums of `count` products each, times their scales, as A's factors, and ones as B's.
+    """(exact sums of `count` products times their scales, ones), to be used as factors of A and B.
 
-    Of A (..., m, 1, k), B (..., 1, n, k) and scales that are broadcast alike; the exponents are those of the scales.
+    A is (..., m, 1, k), B (..., 1, n, k), and scales are broadcast alike. Exponents are those of the scales.
     """
     a, b = a_and_b
     exponent = a.exponent + b.exponent
@@ -67,7 +67,7 @@ def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: 
 
 
 def scaled(number: Decoded, kind: str, bits: Bits) -> Decoded:
-    """Factors (..., lines, k) times the scale of their block, (..., lines, blocks)."""
+    """Factors (..., lines, k) times the scales of their blocks, (..., lines, blocks)."""
     blocks = np.repeat(bits, number.significand.shape[-1] // bits.shape[-1], axis=-1)
     scale = decoded_scale(kind, blocks)
     return Decoded(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.describe import shown
+from tcprobe.ask.describe import cell_entry
 from tcprobe.ask.diagnosis import FIRST
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
@@ -53,7 +53,7 @@ class HeldTable:
 
     def to_json(self, file: str, kernel: str) -> Json:
         """The object that `show --json` prints, of this table: measured from that code."""
-        whole = shown(replace(self.cell, table=self.table))
+        whole = cell_entry(replace(self.cell, table=self.table))
         made = {"method": "read", "arch": self.cell.arch, "file": file, "kernel": kernel}
         return whole | {
             "source": f"{file}, {kernel}",

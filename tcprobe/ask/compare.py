@@ -7,8 +7,6 @@ are a convention, so only which slots meet can be confirmed; of movmatrix only w
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
-from tcprobe.references import Claim, Reference, references, said
+from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.measurement import Measurement
 
@@ -157,7 +155,7 @@ def same_but_renumbered(stated: Table, measured: Table) -> bool:
 
 def _verdict(reference: Reference, subject: _Subject) -> Verdict:
     fragment, measured, device = subject
-    claim = said(reference, fragment, device)
+    claim = claim_of(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     if numbered(fragment) or fragment.role is Role.SCALE:
@@ -211,7 +209,7 @@ def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) 
     if not getattr(reference, "PER_ARCH", True):
         return ""
     table = measured.tables[fragment.operand]
-    claims = [(a.name, said(reference, fragment, a)) for a in arch.ARCHS]
+    claims = [(a.name, claim_of(reference, fragment, a)) for a in arch.ARCHS]
     same = [name for name, claim in claims if isinstance(claim, Claim) and claim.printed.values == table.values]
     return f"; states this layout for {', '.join(same)}" if same else ""
 
@@ -225,7 +223,7 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
     fragment, measured, device = subject
     instruction = inventory.instructions()[fragment.experiment]
     compared = "cd" if fragment.operand == "c" else "abd" if instruction.multiplies else "ad"
-    claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.operand in compared}
+    claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
         silent = next(operand for operand, c in claims.items() if not isinstance(c, Claim))

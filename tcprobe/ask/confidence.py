@@ -1,7 +1,5 @@
 """How sure an answer is, in a word and in numbers: methods, kinds of GPU, compilers, and what references say."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

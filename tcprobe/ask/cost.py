@@ -21,7 +21,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names.words import read
-from tcprobe.references.cost import Row, stated
+from tcprobe.references.cost import Row, rows_about
 from tcprobe.store.finding import how, whence
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import quoted
@@ -70,7 +70,7 @@ class InstructionCost(NamedTuple):
         }
         more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
-        return {**told, **more, **together, "stated": [row._asdict() for row in stated(self.id)]}
+        return {**told, **more, **together, "stated": [row._asdict() for row in rows_about(self.id)]}
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
@@ -206,7 +206,7 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
             f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
             f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
         )
-    yield from (f"  stated: {row.words}" for row in stated(cost.id))
+    yield from (f"  stated: {row.words}" for row in rows_about(cost.id))
     yield f"  {cost.evidence}; runs differ by at most {body.spread:.1%}"
 
 
@@ -308,7 +308,7 @@ def beside(found: Sequence[InstructionCost]) -> list[Beside]:
     pairs = (
         (row, cost, number_of(cost.body, row.number))
         for cost in found
-        for row in stated(cost.id)
+        for row in rows_about(cost.id)
         if row.arch == cost.arch and row.number
     )
     return [Beside(row, cost.id, value) for row, cost, value in pairs if value is not None]

@@ -84,7 +84,7 @@ def _selected(fragment: Fragment) -> Json:
     return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
 
 
-def shown(cell: Cell) -> Json:
+def cell_entry(cell: Cell) -> Json:
     """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None

@@ -115,7 +115,7 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
         if saved is None:
             continue
         body, source = saved
-        low = lowering.saved(body["instructions"][instruction.id], instruction, arch)
+        low = lowering.from_body(body["instructions"][instruction.id], instruction, arch)
         answers.append(Lowered(instruction, arch.name, low, body["compiler"], source))
     return answers
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tcprobe import numerics
 from tcprobe.arithmetic.bound import bound
-from tcprobe.arithmetic.formats import FORMATS, NAN, FloatFormat, bits_of, decode, values_of
+from tcprobe.arithmetic.formats import FINITE, FORMATS, NAN, Decoded, FloatFormat, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import NOTHING, Factors, Terms, aligned, factor, in_f32, picked, separate, summed
@@ -161,6 +161,12 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iter
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
         terms, top = aligned(arithmetic, part, c), int(aligned(arithmetic, part, c).top[0])
         result_ = summed(d, arithmetic, part, c)
+        beyond = _not_finite(group, part, c)
+        if beyond:
+            yield f"sum {number}: {', '.join(beyond)}; no other term counts"
+            yield f"  {_hex(wide, result_[0])} = {values_of(d, result_)[0]!s}"
+            c = decode(d, result_)
+            continue
         if top == NOTHING:
             yield f"sum {number}: every term is zero"
         else:
@@ -171,6 +177,21 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iter
         c = decode(d, result_)
     if arithmetic.c == AFTER:
         yield "C is added last, to nearest even"
+
+
+def _not_finite(group: Sequence[int], factors: Factors, c: Decoded) -> list[str]:
+    """The terms that are infinite or no numbers: then the others, and what is cut of them, do not matter."""
+    a, b = (x.at(0) for x in factors)
+    zero_a, zero_b = ((x.kind == FINITE) & (x.significand == 0) for x in (a, b))
+    finite = (a.kind == FINITE) & (b.kind == FINITE)
+    no_number = (a.kind == NAN) | (b.kind == NAN) | (~finite & (zero_a | zero_b))
+    said = [
+        f"k {group[int(n)]}: {'nan' if no_number[n] else '-inf' if a.negative[n] ^ b.negative[n] else 'inf'}"
+        for n in np.flatnonzero(~finite)
+    ]
+    if c.kind[0] != FINITE:
+        said.append(f"C: {'nan' if c.kind[0] == NAN else '-inf' if c.negative[0] else 'inf'}")
+    return said
 
 
 def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import emulated
-from tcprobe.references.numerics import Published, promised, published
+from tcprobe.references.numerics import Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers, Sourced
@@ -124,7 +124,7 @@ class FormNumerics:
     @property
     def _others(self) -> Iterator[str]:
         if self.types.is_float and self.types.d != "f64":
-            yield f"promised: {promised(self.types.a, self.form.family)}"
+            yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
             said, of = ", ".join(_published(self.published)), self.published.about(self.form.family)
             yield f"published for {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
@@ -259,7 +259,7 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if not instruction.target.on(device):
         return None
     sourced = numerics.measured(instruction, device.name, layers)
-    said = published(instruction, device.name) if types(instruction).is_float else None
+    said = published_row(instruction, device.name) if types(instruction).is_float else None
     if sourced is None and said is None:
         return None
     return FormNumerics(instruction, device.name, sourced, said, _lowering(instruction, device.name, layers))

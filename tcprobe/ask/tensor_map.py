@@ -38,7 +38,7 @@ from tcprobe.references.shared_memory.tensor_map import (
     MOST_BYTES,
     MapRule,
     TensorMap,
-    broken,
+    broken_rules,
     rules_on,
 )
 from tcprobe.store.finding import Finding
@@ -131,7 +131,7 @@ def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma
         map_options.address,
     )
     evidence = {rule.name: evidence_of(rule, measured) for rule in rules_on(at)}
-    if wrong := broken(made, at):
+    if wrong := broken_rules(made, at):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
         raise UsageError(f"the driver refuses this map. {reasons}.")
     return MapPlan(made, tuple(-(-side // part) for side, part in zip(tile, box, strict=True)), kind, evidence)

@@ -221,7 +221,7 @@ def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InT
     size = Extent(
         extent(form, "m", asked_with.m), extent(form, "n", asked_with.n), asked_with.selector, asked_with.vector
     )
-    said = memory_operand.stated(form, name, size)
+    said = memory_operand.statements(form, name, size)
     documented = () if isinstance(said, str) else said
     whole = InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
     scales = asked_with.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0

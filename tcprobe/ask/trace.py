@@ -9,8 +9,6 @@
 [(3, 9)]
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.choose import Layers, Sourced, layers_of
+from tcprobe.store.choose import Layers, Sourced
 from tcprobe.store.finding import whence
 from tcprobe.store.kinds.undocumented import SELECTOR, split
-from tcprobe.store.results import Results
 from tcprobe.values import Json
 
 KIND, MOST_SELECTOR = "undocumented", 3
@@ -74,9 +73,9 @@ class Undocumented:
         return [f"selector {numbers}, undocumented: {words}" for numbers, words in listed]
 
 
-def beyond(metadata: Fragment, name: str, results: Results | Layers) -> Undocumented | None:
+def beyond(metadata: Fragment, name: str, layers: Layers) -> Undocumented | None:
     """What was found of the metadata of a multiply on an arch, None if nothing; DataError for a damaged file."""
-    layers, id_ = layers_of(results), metadata.experiment
+    id_ = metadata.experiment
     values = layers.finding(KIND, name, id_)
     numbers = range(len(metadata.selectors), MOST_SELECTOR + 1)
     tried = {n: one for n in numbers if (one := layers.finding(KIND, name, f"{id_}{SELECTOR}{n}"))}
@@ -123,8 +122,8 @@ def _outcome(outcome: Json) -> str:
         )
     words = {
         "refused": "refused by the compiler",
-        "fault": "taken by the compiler, the GPU faults",
-        "hangs": "taken by the compiler, the GPU hangs",
+        "fault": "accepted by the compiler, but the GPU faults",
+        "hangs": "accepted by the compiler, but the GPU hangs",
         "unsound": "accepted, no product of A and B",
     }
     said = f" ({outcome['words']})" if outcome["words"] and outcome["outcome"] != "refused" else ""

@@ -134,8 +134,7 @@ def _compare_file(
     from tcprobe.ask.compare import against
     from tcprobe.cli import answers
     from tcprobe.layout.csv import read_csv
-    from tcprobe.store import lookup
-    from tcprobe.store.cell import selection
+    from tcprobe.store.cell import no_table, selection
     from tcprobe.store.names import meant
 
     if len(names) < 2:
@@ -145,7 +144,7 @@ def _compare_file(
     measured, fragment = selection(measured, compare_asked["selector"]), measured.fragment
     told(note)
     if not measured.measured:
-        raise lookup.no_table(fragment, arch_name, layers)
+        raise no_table(fragment, arch_name, layers)
     answer = against(stated, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}

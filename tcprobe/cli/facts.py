@@ -124,10 +124,10 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
 def _print(cells: Sequence[Cell], view: ShowView, as_json: bool, explained: bool) -> None:
     """Tables as JSON, as what they rest on, or in words and pictures."""
     if as_json:
-        from tcprobe.ask.describe import shown
+        from tcprobe.ask.describe import cell_entry
 
         for cell in cells:
-            click.echo(json.dumps(shown(cell) | (_why(cell) if explained else {})))
+            click.echo(json.dumps(cell_entry(cell) | (_why(cell) if explained else {})))
     elif explained:
         from tcprobe.ask import why
         from tcprobe.cli import printing
@@ -159,13 +159,13 @@ def _drawings(show: ShowAsked, without: str | None) -> ShowView:
 
 def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool) -> None:
     """Formulas, layout and evidence of each fragment's tables; what one does not have is said."""
-    from tcprobe.ask.describe import shown as described
+    from tcprobe.ask.describe import cell_entry
     from tcprobe.cli.answers import side_by_side
 
     for cells, missing in answers:
         if as_json:
             for cell in cells:
-                click.echo(json.dumps(described(cell)))
+                click.echo(json.dumps(cell_entry(cell)))
         else:
             side_by_side(cells)
         told(*missing)
@@ -176,8 +176,7 @@ def _side_by_side(
 ) -> Iterator[tuple[list[Cell], list[str]]]:
     """Of each fragment its tables on several archs, and words on those that have none."""
     from tcprobe.isa.arch import arch as arch_row
-    from tcprobe.store import lookup
-    from tcprobe.store.cell import find
+    from tcprobe.store.cell import find, no_table
 
     for fragment in fragments:
         cells, missing = [], []
@@ -185,11 +184,11 @@ def _side_by_side(
             if cell := find(fragment, at, layers):
                 cells.append(cell)
             elif fragment.target.on(arch_row(at or "")):
-                missing.append(str(lookup.no_table(fragment, at, layers)))
+                missing.append(str(no_table(fragment, at, layers)))
             else:
                 missing.append(f"{arch_row(at or '').name} does not have it")
         if not cells:
-            raise lookup.no_table(fragment, archs[0], layers)
+            raise no_table(fragment, archs[0], layers)
         yield cells, missing
 
 
@@ -202,7 +201,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     for meaning in behind.values():
         selector = show["selector"] if len(patterns) == 1 else None
         shared_operand.check_asked(meaning.shared_operand, show["name"], selector)
-        shared_operand.shown(shared_operand.meant(meaning, layers, show), as_json)
+        shared_operand.print_behind(shared_operand.meant(meaning, layers, show), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
@@ -216,7 +215,7 @@ def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, 
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])
-            tensor_memory_shown.shown(one, show, layers, as_json)
+            tensor_memory_shown.print_memory(one, show, layers, as_json)
     return tuple(pattern for pattern, one in meant.items() if one is None)
 
 

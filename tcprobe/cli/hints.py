@@ -13,7 +13,7 @@ from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
 if TYPE_CHECKING:
     import click
 
-PARAMETER = re.compile(r"`([a-z][a-z_]*)`")
+PARAMETER = r"`([a-z][a-z_]*)`"
 HINTS = {
     "no table": "`tcprobe why-not {id} --arch {arch}` says more.",
     "no findings": "`tcprobe run --results {folder}` makes them.",
@@ -49,8 +49,8 @@ HINTS = {
 
 def in_options(words: str, ctx: click.Context | None) -> str:
     """The words with the command's options in place of the parameters that they name."""
-    options = _options(ctx) if ctx and PARAMETER.search(words) else {}
-    return PARAMETER.sub(lambda named: options.get(named[1], named[0]), words)
+    options = _options(ctx) if ctx and re.search(PARAMETER, words) else {}
+    return re.sub(PARAMETER, lambda named: options.get(named[1], named[0]), words)
 
 
 def _options(ctx: click.Context) -> dict[str, str]:

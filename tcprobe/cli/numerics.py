@@ -37,15 +37,15 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
     "--cases",
     type=Named(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE.jsonl",
-    help='D of dot products, a line each: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
+    help='D of dot products, one per line: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
 )
 @click.option(
-    "--bound", "length", type=Number(), metavar="K", help="Print the error bound of a dot product of K products."
+    "--bound", "length", type=Number(1), metavar="K", help="Print the error bound of a dot product of K products."
 )
 @click.option(
     "--split",
     "parts",
-    type=Number(),
+    type=Number(1),
     metavar="N",
     help="With --bound: k is cut into N parts, which are added in order.",
 )
@@ -78,6 +78,8 @@ def numerics(
         raise UsageError("a dot product needs --a and --b; --c is 0 by default.")
     if parts is not None and asked["length"] is None:
         raise UsageError("--split needs --bound.")
+    if asked["header"] and as_json:
+        raise UsageError("--json does not apply to --header, which prints C++.")
     if asked["header"]:
         from tcprobe.ask.numeric_header import text
 

@@ -137,7 +137,7 @@ CUDAS = click.option(
 )
 
 
-_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_RANGE = r"([0-9]{1,5})(?:-([0-9]{1,5}))?"
 
 
 def read_results(command: Called) -> Called:
@@ -178,7 +178,7 @@ class Numbers(click.ParamType[list[int]]):
         """The numbers, ascending."""
         if isinstance(value, list):
             return value
-        match = _RANGE.fullmatch(str(value))
+        match = re.fullmatch(_RANGE, str(value))
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not numbers:
             self.fail(f"{quoted(str(value))} is not a number such as 3, nor a range such as 0-7.", param, ctx)

@@ -10,7 +10,7 @@ import click
 from tcprobe.cli import tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
-from tcprobe.errors import AmbiguousError
+from tcprobe.errors import AmbiguousError, UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
     from tcprobe.values import Json
 
+MOST_ANSWERS = 1 << 14  # of one call, which take seconds
+
 
 @click.command(short_help="Scale factors: from the host's layout to registers or tensor memory.")
 @click.argument("fragment", nargs=-1, required=True, metavar="FRAGMENT", shell_complete=fragment_names)
 @click.option("--line", "lines", type=Numbers(), help="Row of A, or column of B, or a range: where its scales are.")
 @click.option("--block", "scaled", type=Numbers(), help="With --line: which block of k, or a range. Default: all.")
-@click.option("--blocks", type=Number(), help="Blocks in a line of the whole matrix. Default: 4.")
+@click.option("--blocks", type=Number(1), help="Blocks in a line of the whole matrix. Default: 4.")
 @tensor_memory.sizes
 @NAME
 @ARCH
@@ -46,11 +48,13 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     found = _found(fragment, name, layers, asked)
     blocks = asked["blocks"] or 4
     lines = asked["lines"] or []
-    answers = [
-        answer(found, line, block, blocks)
-        for line in lines
-        for block in (asked["scaled"] if asked["scaled"] is not None else range(blocks))
-    ]
+    wanted = asked["scaled"] if asked["scaled"] is not None else range(blocks)
+    if len(lines) * len(wanted) > MOST_ANSWERS:
+        raise UsageError(
+            f"{len(lines)} lines of {len(wanted)} blocks: at most {MOST_ANSWERS} scales are located at once; take "
+            "fewer lines, or some of the blocks by --block."
+        )
+    answers = [answer(found, line, block, blocks) for line in lines for block in wanted]
     code = found.code(chosen(asked["called"] or "scales", FUNCTION))
     if as_json:
         of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id

@@ -197,7 +197,7 @@ def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
     click.echo(line(behind.confidence))
 
 
-def shown(behind: Behind, as_json: bool) -> None:
+def print_behind(behind: Behind, as_json: bool) -> None:
     """`show` of an operand behind a descriptor."""
     if as_json:
         click.echo(json.dumps(behind.to_json()))

@@ -1,7 +1,5 @@
 """What `show` prints of a fragment: brief, with one picture; whole on demand; a few lines each where there are many."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple

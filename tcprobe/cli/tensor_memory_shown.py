@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-def shown(asked_for: MemoryOperand | Instruction, show: ShowAsked, layers: Layers, as_json: bool) -> None:
+def print_memory(asked_for: MemoryOperand | Instruction, show: ShowAsked, layers: Layers, as_json: bool) -> None:
     """`show` of an operand, or of all that a form has in tensor memory."""
     from tcprobe.ask.tensor_memory import SHIFTED, MemoryOperand, operands
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from textwrap import TextWrapper
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -59,6 +58,8 @@ def folded(text: str, columns: int | None) -> list[str]:
     """The lines that a line is broken into."""
     if columns is None or len(text) <= columns:
         return [text]
+    from textwrap import TextWrapper
+
     margin = " " * (len(text) - len(text.lstrip()))
     wrapper = TextWrapper(
         columns,

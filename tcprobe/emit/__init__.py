@@ -1,10 +1,10 @@
-"""Layouts written in other programs' terms, one module a format.
+"""Layouts in the terms of other programs, one module for each format.
 
 A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS:
-"all" if it tells archs apart itself and wants every one, "any" if tables of several archs may stand side by side;
-others take one arch. It may set ROLES, the roles of operands beyond matrices that it has words for, and SELECTORS "all"
-if it writes the tables of all selectors of metadata side by side; others take one selector. What a format cannot
-express it refuses with a UsageError that says why. The same tables always give the same text.
+"all" if it distinguishes archs itself and wants every one, "any" if tables of several archs may be side by side; other
+formats take one arch. It may set ROLES, the roles of operands besides matrices that it can express, and SELECTORS "all"
+if it writes the tables of all selectors of metadata side by side; other formats take one selector. A format refuses
+what it cannot express with a UsageError that says why. The same tables always give the same text.
 
 >>> from tcprobe import emit
 >>> from tcprobe.store.cell import load
@@ -31,7 +31,7 @@ class Format(Protocol):
     WHAT: str
 
     def emit(self, cells: Sequence[Cell]) -> str:
-        """The text; UsageError where the format cannot express a table."""
+        """The text; UsageError if the format cannot express a table."""
 
 
 @cache
@@ -48,7 +48,7 @@ def formats() -> MappingProxyType[str, Format]:
 
 
 def emit(name: str, cells: Sequence[Cell]) -> str:
-    """The text of `cells` in format `name`; UsageError where the format is unknown or cannot express them."""
+    """The text of `cells` in format `name`; UsageError if the format is unknown or cannot express them."""
     if name not in names():
         raise UsageError(f"unknown format {name!r}; known: {', '.join(names())}.")
     if not cells:
@@ -67,7 +67,7 @@ def emit(name: str, cells: Sequence[Cell]) -> str:
 
 
 def for_all_archs(name: str) -> bool:
-    """Whether the format tells archs apart itself."""
+    """Whether the format distinguishes archs itself."""
     return _archs(name) == "all"
 
 

@@ -1,6 +1,7 @@
-"""The instructions among emitted fragments as structs: what is called, and which fragments its arguments are.
+"""Structs for the instructions whose fragments are emitted: what to call, and which fragments its arguments are.
 
-sm_XX::NAME for every arch of which all fragments are there, and NAME, whose fragments are those of TCPROBE_ARCH.
+There is sm_XX::NAME for every arch that has tables of all fragments, and NAME, whose fragments are those of
+TCPROBE_ARCH.
 """
 
 from __future__ import annotations
@@ -15,16 +16,10 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 DEVICE = "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"
-CALLED = {
-    "mma": "mma(d, a, b, c)",
-    "ldmatrix": "ldmatrix(d, address)",
-    "stmatrix": "stmatrix(address, a)",
-    "movmatrix": "movmatrix(d, a)",
-}
 
 
 def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
-    """The instructions whose fragments all have tables on some arch, with these archs."""
+    """The instructions all of whose fragments have tables on some arch, with these archs."""
     rows = inventory.instructions()
     ids = dict.fromkeys(id_ for cell in cells for id_ in inventory.user_ids(cell.fragment.id))
     on: dict[str, set[str]] = {}
@@ -39,7 +34,7 @@ def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
 
 
 def functions(instruction: Instruction) -> Iterator[str]:
-    """What all archs share: the functions, or a compiler error on a target without the instruction."""
+    """What all archs share: the functions, or a compiler error for a target without the instruction."""
     needs = call.needs(instruction)
     base = " : warpgroup" if instruction.described else ""
     yield "namespace calls {"
@@ -55,7 +50,7 @@ def functions(instruction: Instruction) -> Iterator[str]:
 
 
 def around(instruction: Instruction) -> Iterator[str]:
-    """What goes around the multiplies of a warpgroup; nothing where the target has none."""
+    """What goes around the multiplies of a warpgroup; nothing for a target without them."""
     yield "namespace calls {"
     yield "struct warpgroup {"
     yield from (DEVICE, f"#if {call.guard(instruction)}")
@@ -64,7 +59,7 @@ def around(instruction: Instruction) -> Iterator[str]:
 
 
 def struct(instruction: Instruction, archs: Sequence[str], said: str) -> Iterator[str]:
-    """The structs of archs, and that of TCPROBE_ARCH, which is there where `said`."""
+    """The structs of archs, and the one of TCPROBE_ARCH; that exists if `said` holds."""
     name = identifier(instruction.id)
     own = {f.operand.upper(): identifier(f.id) for f in instruction.fragments if not f.selectors}
     using = " ".join(f"using {operand} = {fragment};" for operand, fragment in own.items())

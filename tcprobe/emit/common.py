@@ -1,4 +1,4 @@
-"""What several formats need: what a text says of its source, names in code, and the layout that must be linear."""
+"""What several formats share: comments about a source, names in code, and the layout if it must be linear."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tcprobe.text import comment
 
 
 def about(cell: Cell) -> list[str]:
-    """What a comment says of a table: whose, where, of what size, on what evidence."""
+    """A comment about a table: its fragment, arch, size and evidence."""
     fragment = cell.fragment
     size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a "
     chosen = "" if cell.selector is None else f", selector {cell.selector}"
@@ -38,14 +38,14 @@ def counting(cells: Sequence[Cell]) -> str:
 
 
 def heading(cells: Sequence[Cell], mark: str) -> list[str]:
-    """The comment at the top of a file, in lines that begin with `mark`."""
+    """The comment at the top of a file; each line begins with `mark`."""
     lines = [f"made by tcprobe {__version__}; {counting(cells)}"]
     lines += [line for cell in cells for line in about(cell)]
     return [f"{mark} {comment(line)}" for line in lines]
 
 
 def formulas(cell: Cell) -> dict[str, Formula]:
-    """Formulas of all outputs; UsageError where one has no closed form, or the table is not a whole fragment's."""
+    """Formulas of all outputs; UsageError if one has no closed form, or the table is not a whole fragment's."""
     by_output = fitted(cell.table).formulas
     whole = {name: formula for name, formula in by_output.items() if formula is not None}
     if len(whole) < len(by_output):
@@ -55,8 +55,10 @@ def formulas(cell: Cell) -> dict[str, Formula]:
 
 
 def layout(cell: Cell) -> Layout:
-    """The linear layout; UsageError with the reason where the map is not linear or element (0, 0) is not held by
-    lane 0 i 0, and where the table is not a whole fragment's.
+    """The linear layout.
+
+    UsageError if the map is not linear, if lane 0 i 0 does not hold element (0, 0), or if the table is not a whole
+    fragment's.
     """
     fit = fitted(cell.table)
     if fit.layout is None:
@@ -70,19 +72,19 @@ def layout(cell: Cell) -> Layout:
 
 
 def identifier(name: str) -> str:
-    """A fragment's or instruction's id as an identifier."""
+    """An id of a fragment or instruction as an identifier."""
     return made(name)
 
 
 def named(cell: Cell) -> str:
-    """The identifier of a fragment, of metadata with its selector."""
+    """The identifier of a fragment; for metadata with its selector."""
     return identifier(cell.fragment.id) + ("" if cell.selector is None else f"_selector{cell.selector}")
 
 
 def instructions(cells: Sequence[Cell], behind: bool = False) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
-    """The instructions whose fragments are all among `cells`, each on one arch; some formats describe a whole one.
+    """The instructions all of whose fragments are among `cells`, for each arch; for formats of whole instructions.
 
-    With `behind` those too that have factors in shared memory, behind descriptors. UsageError if there is none, or a
+    With `behind`, also those with factors behind descriptors, in shared memory. UsageError if there is none, or if a
     table is not a whole fragment's.
     """
     by_id = {cell.fragment.id: cell for cell in cells}
@@ -107,7 +109,7 @@ def instructions(cells: Sequence[Cell], behind: bool = False) -> Iterator[tuple[
 
 
 def multiplies(cells: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, Cell]]]:
-    """As `instructions`; UsageError for one that does not multiply."""
+    """As `instructions`; UsageError if one does not multiply."""
     for row, operands in instructions(cells):
         if not row.multiplies:
             raise wrong.no_multiply(row)

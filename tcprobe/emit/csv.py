@@ -1,4 +1,4 @@
-"""lane,i,row,col: one line a slot, as `tcprobe compare FILE.csv FRAGMENT` and `tcprobe fit` read it."""
+"""lane,i,row,col: one line for each slot, as `tcprobe compare FILE.csv FRAGMENT` and `tcprobe fit` read it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """A C++17 header without dependencies: row, col and their inverse as constexpr functions, for host and device.
 
-One struct per fragment and arch, sm_70::NAME, and NAME itself: the one of TCPROBE_ARCH (__CUDA_ARCH__ in device code);
-for an arch without a table it does not exist. Host code that has not said TCPROBE_ARCH gets NAME where all archs agree,
-else its sizes alone: the layout does not compile there. nvcc reads kernels in its host pass too, so there the functions
-are declared for the device. A static_assert goes over all slots: the hash of all elements, and that the inverse leads
-back. Metadata has a struct for each selector, which also says which lanes are read and how an index is written. Headers
-that share fragments stand side by side: what two have alike counts once.
+There is one struct for each fragment and arch, sm_70::NAME, and NAME itself: that of TCPROBE_ARCH (in device code
+__CUDA_ARCH__), which does not exist for an arch without a table. Host code without TCPROBE_ARCH gets NAME if all archs
+agree, else only its sizes: the layout does not compile. nvcc also compiles kernels in its host pass, so there the
+functions are declared for the device. A static_assert checks all slots: the hash of all elements, and that the inverse
+leads back. Metadata has a struct for each selector, which also has the lanes that are read and how an index is written.
+Headers with common fragments can be included together: what they share is defined once.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """All fragments of `cells`; several archs of one fragment are told apart by TCPROBE_ARCH."""
+    """All fragments of `cells`; TCPROBE_ARCH selects among several archs of one fragment."""
     by_fragment: dict[str, list[Cell]] = {}
     for cell in cells:
         by_fragment.setdefault(named(cell), []).append(cell)
@@ -145,7 +145,7 @@ def emit(cells: Sequence[Cell]) -> str:
 
 
 def _layout(cell: Cell) -> Iterator[str]:
-    """The struct of a layout, once even if several headers are included."""
+    """The struct of a layout, defined once even if several headers are included."""
     table = cell.table
     if None in table.cells and not read.is_partial(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header cannot express.")
@@ -204,7 +204,7 @@ def _function(
 
 
 def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
-    """The structs of a fragment: one per arch, with its layout and how its elements lie in registers."""
+    """The structs of a fragment, one for each arch: its layout, and how its elements are packed into registers."""
     fragment, name, sizes = variants[0].fragment, named(variants[0]), _sizes(variants[0])
     chosen = "" if variants[0].selector is None else f", selector {variants[0].selector}"
     yield f"/// {fragment.id}{chosen}: {fragment.rows} x {fragment.cols} of {fragment.type}"
@@ -225,7 +225,7 @@ def _bases(cell: Cell) -> str:
 
 
 def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
-    """What the tables rest on, archs with the same evidence together."""
+    """The evidence of the tables; archs with the same evidence are combined."""
     by_evidence: dict[str, list[str]] = {}
     for cell in variants:
         words = of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
@@ -234,7 +234,7 @@ def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
 
 
 def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterator[str]:
-    """The struct of TCPROBE_ARCH; without one where all archs agree, else what host code has to do."""
+    """The struct of TCPROBE_ARCH; without that, the common one if all archs agree, else what host code must do."""
     last = max((cell for group in groups for cell in group), key=_number)
     alike = len(groups) == 1
     if len(groups) > 1:
@@ -251,7 +251,7 @@ def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterato
 
 
 def _condition(archs: Sequence[str], newest: int, last: bool = True) -> str:
-    """Whether TCPROBE_ARCH is one of some; `last`: or newer than all."""
+    """Whether TCPROBE_ARCH is one of `archs`; with `last`, or newer than all."""
     numbers = [f"TCPROBE_ARCH == {arch.arch(name).number * 10}" for name in archs]
     return " || ".join([*numbers, *([f"TCPROBE_ARCH > {newest}"] if last else [])])
 
@@ -276,7 +276,7 @@ def _number(cell: Cell) -> int:
 
 
 def digest(table: Table) -> int:
-    """What `proven` computes of the measured table, `governs` of one with slots that are not read."""
+    """What `proven` computes of the measured table, or `governs` of one with slots that are not read."""
     hash_ = OFFSET
     for cell in table.cells:
         row, col, product = (*(cell or ()), 0, 0, 0)[:3]

@@ -1,7 +1,7 @@
 """C++ types for CuTe (CUTLASS): the layout of (lane, i) as shape:stride.
 
-A layout maps (thread, value), each taken colexicographically, to m + M * k for A, n + N * k for B and m + M * n for
-C and D, as the traits of CuTe's MMA atoms do. Further products of a warp follow, M * N (and so on) apart.
+A layout maps (thread, value), each in colexicographic order, to m + M * k for A, n + N * k for B and m + M * n for C
+and D, as the traits of CuTe's MMA atoms do. Further products of a warp follow, each M * N (and so on) further on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A type a table."""
+    """A type for each table."""
     lines = [*heading(cells, "//"), *(f"// {line}" for line in CONVENTION), "#pragma once", ""]
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
     for cell in cells:
@@ -43,7 +43,7 @@ def written(cell: Cell) -> str:
 
 
 def thread_value(cell: Cell) -> tuple[Modes, Modes]:
-    """(shape, stride), each of lane and i. UsageError unless the map is a sum of strides and all lanes are read."""
+    """(shape, stride), each of lane and i; UsageError unless the map is a sum of strides and all lanes are read."""
     require_every_lane(cell)
     linear = layout(cell)
     crossed = [f"{name} = {formula}" for name, formula in formulas(cell).items() if formula.overlapping]
@@ -68,7 +68,7 @@ def _number(fragment: Fragment, element: dict[str, int]) -> int:
 
 
 def _merge(strides: list[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Modes of size 2 as (sizes, strides), those whose stride doubles joined; the last as long as `count` needs."""
+    """Modes of size 2 as (sizes, strides); modes whose strides double are merged, and the last covers `count`."""
     modes: list[list[int]] = []
     for stride in strides:
         if modes and stride == modes[-1][0] * modes[-1][1]:

@@ -1,6 +1,6 @@
-"""Python code for CuTe DSL (nvidia-cutlass-dsl): a function a fragment, which makes the layout of (lane, i).
+"""Python code for CuTe DSL (nvidia-cutlass-dsl): for each fragment a function that makes the layout of (lane, i).
 
-The layouts are those of the format cute; `cute.make_layout` builds code, so it is called while a kernel is compiled.
+The layouts are those of format cute. `cute.make_layout` generates code, so it is called while a kernel is compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROLES = (Role.METADATA,)
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A function a table."""
+    """A function for each table."""
     lines = [*heading(cells, "#"), *(f"# {line}" for line in CONVENTION), "import cutlass.cute as cute"]
     return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
 

@@ -1,10 +1,10 @@
-"""What `tcprobe show --json` prints: a JSON array with one object a fragment."""
+"""The output of `tcprobe show --json`: a JSON array with one object for each fragment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.ask.describe import shown
+from tcprobe.ask.describe import cell_entry
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 from tcprobe.store.documents import canonical
@@ -17,4 +17,4 @@ ROLES = tuple(Role)
 
 def emit(cells: Sequence[Cell]) -> str:
     """All tables."""
-    return canonical([shown(cell) for cell in cells])
+    return canonical([cell_entry(cell) for cell in cells])

@@ -1,4 +1,4 @@
-"""LaTeX: an aligned block of formulas a table."""
+"""LaTeX: an aligned block of formulas for each table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WHAT = "LaTeX formulas (amsmath)"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """An align* a table."""
+    """An align* for each table."""
     lines = heading(cells, "%")
     for cell in cells:
         rows = [rf"  \mathrm{{{name}}} &= {symbolic.latex(formula)}" for name, formula in formulas(cell).items()]

@@ -1,4 +1,4 @@
-"""Markdown: formulas, and a table with a line a lane and a column an element."""
+"""Markdown: formulas, and a table with a line for each lane and a column for each element."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = tuple(Role)
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A section a table."""
+    """A section for each table."""
     return "\n".join(line for cell in cells for line in _section(cell))
 
 

@@ -1,6 +1,6 @@
-"""What formats say of the metadata of sparse multiplies: which lanes are read, what an index field means.
+"""What formats need of the metadata of sparse multiplies: which lanes are read, and what an index field means.
 
-The table of a selector knows the lanes that are read: those with (lane & mask) == value, all their fields used.
+For a selector, the lanes that are read are those with (lane & mask) == value, and all their fields are used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def is_metadata(cell: Cell) -> bool:
 
 
 def require_every_lane(cell: Cell) -> None:
-    """UsageError for metadata with lanes that are not read."""
+    """UsageError for metadata if some lanes are not read."""
     if is_metadata(cell) and None in cell.table.cells:
         raise UsageError(
             f"{cell.fragment.id} is read from {len(lanes_read(cell))} of {cell.table.threads} lanes under selector "
@@ -66,12 +66,12 @@ def require_every_lane(cell: Cell) -> None:
 
 
 def indices(fragment: Fragment) -> str:
-    """The C++ base that knows how index fields are written."""
+    """The C++ base class that defines how index fields are written."""
     return f"indices<{', '.join(map(str, sparsity(fragment)))}>"
 
 
 def python(cell: Cell) -> Iterator[tuple[str, str, str, str]]:
-    """(name, arguments, what it is, body) of functions in Python, which take arrays too."""
+    """(name, arguments, description, body) of Python functions, which also take arrays."""
     rule = sparsity(cell.fragment)
     chunk = f"col // {rule.fields * rule.span} * {rule.positions} + index"
     k = chunk if rule.span == 1 else f"({chunk}) * {rule.span} + col % {rule.span}"

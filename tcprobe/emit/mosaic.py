@@ -1,9 +1,9 @@
 """Python code for JAX's Mosaic GPU (Pallas): the TiledLayout of a fragment.
 
-A TiledLayout tiles a matrix again and again: of tiles (64, 8) and (16, 8) the first splits off blocks of 64 x 8, the
-second 4 blocks of 16 x 8 in each. The dimensions that come about, outermost first, are shared out: some are the warp
-of a warpgroup, some the lane, one the elements of a vector; the rest, in order, count registers. So each bit of lane
-and of i has to be one bit of row or col, a higher bit of i a higher one of the same axis. Source: the docstring of
+A TiledLayout tiles a matrix repeatedly: with tiles (64, 8) and (16, 8), the first splits off blocks of 64 x 8, the
+second 4 blocks of 16 x 8 in each. The resulting dimensions, outermost first, are assigned: some to the warp of a
+warpgroup, some to the lane, one to the elements of a vector; the rest count registers, in order. So each bit of lane
+and of i must be one bit of row or col, and higher bits of i higher bits of an axis. Source: the docstring of
 TiledLayout in jax/experimental/mosaic/gpu/fragmented_array.py, JAX 0.10.2.
 """
 
@@ -19,7 +19,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for JAX's Mosaic GPU: TiledLayout of the four warps of a warpgroup"
-WARPS = 4  # of a warpgroup, which every TiledLayout is shared out over
+WARPS = 4  # of a warpgroup, over which every TiledLayout is distributed
 LANE_BITS = WARP.bit_length() - 1
 AXES = ("product", "row", "col")
 COPIES = -1
@@ -27,9 +27,9 @@ Tile = tuple[int, ...]
 
 
 class Digit(NamedTuple):
-    """Bits of i, lane or warp next to each other that are bits of an axis next to each other: `size` steps of `stride`.
+    """Consecutive bits of i, lane or warp that are consecutive bits of an axis: `size` steps of `stride`.
 
-    `axis` counts those of the matrix, or is COPIES where they lead to copies of the same elements.
+    `axis` is one of the matrix's, or COPIES if the bits lead to copies of the same elements.
     """
 
     owner: str
@@ -39,7 +39,7 @@ class Digit(NamedTuple):
 
 
 class Tiled(NamedTuple):
-    """The arguments of a TiledLayout; a dimension is a negative number, the n copies of a Replicated n > 0."""
+    """The arguments of a TiledLayout; a dimension is a negative number, and n > 0 is a Replicated of n copies."""
 
     tiles: tuple[Tile, ...]
     warps: Tile
@@ -48,7 +48,7 @@ class Tiled(NamedTuple):
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A TiledLayout a table."""
+    """A TiledLayout for each table."""
     lines = [
         *heading(cells, "#"),
         "# i counts the registers of registers_shape in order and, within each, the elements of its vector; the four",
@@ -78,7 +78,7 @@ def shape(cell: Cell) -> Tile:
 
 
 def tiled(cell: Cell) -> Tiled:
-    """The TiledLayout. UsageError with the reason where there is none."""
+    """The TiledLayout; UsageError with the reason if there is none."""
     digits = _digits(cell)
     vector = next((digit for digit in digits["i"][:1] if digit.stride == 1), None)
     tiles = _tiles(shape(cell), _order(cell, digits, vector), vector)
@@ -92,7 +92,7 @@ def tiled(cell: Cell) -> Tiled:
 
 
 def _digits(cell: Cell) -> dict[str, list[Digit]]:
-    """Those of i, lane and warp, lowest first. UsageError where a bit is not one bit of one axis, alone."""
+    """The digits of i, lane and warp, lowest first; UsageError if a bit is not exactly one bit of one axis."""
     if cell.fragment.threads not in (WARP, WARP * WARPS):
         raise _refused(cell, f"it is held by {cell.fragment.threads} threads, not by a warp or a warpgroup.")
     linear = layout(cell)
@@ -118,7 +118,7 @@ def _digit(cell: Cell, owner: str, bit: int, steps_by_axis: dict[str, int]) -> D
 
 
 def _joined(bits: Sequence[Digit]) -> list[Digit]:
-    """Neighbours that are neighbours on their axis too, and copies, as one."""
+    """Digits, with neighbours merged if they are neighbours on their axis too, or both copies."""
     digits: list[Digit] = []
     for bit in bits:
         last = digits[-1] if digits else None
@@ -130,7 +130,7 @@ def _joined(bits: Sequence[Digit]) -> list[Digit]:
 
 
 def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:
-    """The digits of i, the last only as long as there are elements: N = 24 has three blocks of 8 columns."""
+    """The digits of i, the last one only as long as there are elements: N = 24 has three blocks of 8 columns."""
     rest = math.prod(digit.size for digit in digits[:-1])
     if cell.fragment.elements % rest:
         raise _refused(cell, f"{cell.fragment.elements} elements per lane are not a product of the digits of i.")
@@ -139,7 +139,7 @@ def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:
 
 
 def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> list[Digit]:
-    """All digits that lead somewhere in the order of tiling, which is that of i, its vector left out, highest first."""
+    """All digits in the order of tiling: that of i without its vector, highest first."""
     every = [d for own in digits.values() for d in own if d.axis != COPIES]
     axes = [sorted((d for d in every if d.axis == axis), key=lambda d: d.stride) for axis in range(len(shape(cell)))]
     order: list[Digit] = []
@@ -155,9 +155,9 @@ def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> 
 
 
 def _tiles(extent: Tile, order: Sequence[Digit], vector: Digit | None) -> tuple[Tile, ...]:
-    """The base tile, which leaves out the digits of i that come first, and the tile after each further step.
+    """The base tile, without the digits of i that come first; then the tile after each further step.
 
-    Ones that a tile begins with are left out, and tiles that split nothing, as JAX asks for. Without a vector the last
+    Leading ones of a tile are left out, and so are tiles that split nothing, as JAX requires. Without a vector the last
     tile is one element.
     """
     outside, *steps = _steps(order, vector)
@@ -173,7 +173,7 @@ def _tiles(extent: Tile, order: Sequence[Digit], vector: Digit | None) -> tuple[
 
 
 def _steps(order: Sequence[Digit], vector: Digit | None) -> list[list[Digit]]:
-    """The digits of i outside the base tile, then those of each step: at most one of an axis, axes in order."""
+    """The digits of i outside the base tile, then those of each step: at most one of each axis, axes in order."""
     steps: list[list[Digit]] = [[]]
     for digit in order:
         inside = len(steps) == 1 and (digit.owner != "i" or digit is vector)

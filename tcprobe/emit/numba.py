@@ -1,4 +1,4 @@
-"""Python functions for Numba: row, col and their inverse, in CUDA kernels, in njit code and in Python itself.
+"""Python functions for Numba: row, col and their inverse, for CUDA kernels, njit code and plain Python.
 
 Numba compiles functions of a module, not methods of a class; register_jitable lets each target compile them.
 """
@@ -18,7 +18,7 @@ SELECTORS = "all"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """Constants and functions a table, each name beginning with the fragment's."""
+    """Constants and functions for each table; their names begin with the fragment's."""
     lines = [*heading(cells, "#"), "from numba.extending import register_jitable"]
     return "\n".join([*lines, *(line for cell in cells for line in _functions(cell))])
 

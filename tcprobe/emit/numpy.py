@@ -1,4 +1,4 @@
-"""NumPy arrays indexed [lane, i], computed from the formulas, and the way back: scatter and gather of a matrix."""
+"""NumPy arrays indexed [lane, i], computed from formulas, and the way back: scatter and gather of a matrix."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class {name}:
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A class a table."""
+    """A class for each table."""
     return "\n".join([*heading(cells, "#"), "", "import numpy as np", *map(_class, cells)])
 
 
@@ -92,7 +92,7 @@ def _class(cell: Cell) -> str:
 
 
 def _metadata(cell: Cell) -> dict[str, object]:
-    """What `METADATA` needs besides."""
+    """What the template METADATA needs besides."""
     rule = sparsity(cell.fragment)
     bodies = {name: body for name, _, _, body in metadata.python(cell)}
     codes = SINGLE if rule.fields == 1 else tuple(range(rule.positions))

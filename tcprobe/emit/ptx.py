@@ -1,7 +1,7 @@
-"""PTX of a whole instruction: registers declared, each with the elements that a lane holds in it, and the instruction.
+"""PTX of a whole instruction: declared registers, each with the elements that a lane holds in it, and the instruction.
 
-wmma: the loads, the multiply and the store as well, since their order of registers is that of the fragments.
-ldmatrix, stmatrix: the address with the lanes whose own counts. wgmma: A in registers and B behind a descriptor.
+wmma: also loads and store, since they determine which register holds what. ldmatrix, stmatrix: also the address, with
+the lanes whose addresses are used. wgmma: A in registers, B behind a descriptor.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tcprobe.store.cell import Cell
 
 WHAT = "PTX of an instruction, its operands laid out in comments"
 ROLES = (Role.ADDRESS, Role.METADATA, Role.SCALE)
-KINDS = {"f32": "f32", "f64": "f64"}  # register types; everything else is packed into .b32
+KINDS = {"f32": "f32", "f64": "f64"}  # register types; all others are packed into .b32
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A block an instruction; several in braces each, since all have the same names of registers."""
+    """A block for each instruction; several are each in braces, since their registers have the same names."""
     blocks = [list(_instruction(*pair)) for pair in instructions(cells, behind=True)]
     scoped = blocks if len(blocks) == 1 else [["{", *block, "}"] for block in blocks]
     return "\n".join([*heading(cells, "//"), *(line for block in scoped for line in ("", *block))])
@@ -58,9 +58,9 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
 
 
 def _tensor_memory(instruction: Instruction) -> Iterator[str]:
-    """A load or store of the least number of repetitions, without what may be left out."""
+    """A load or store with the fewest repetitions, without optional qualifiers."""
     yield ".reg .b32 %taddr;  // in tensor memory"
-    yield f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
+    yield tensor_memory.instruction_text(instruction)
 
 
 def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
 
 
 def _written(instruction: Instruction, cell: Cell) -> str:
-    """An operand as PTX writes it: a vector in braces, an address in brackets, what is selected before its immediates.
+    """An operand in PTX: a vector in braces, an address in brackets, or a register followed by its immediates.
 
     movmatrix's one register has no braces.
     """
@@ -139,7 +139,7 @@ def _scales(cell: Cell) -> str:
 
 
 def _metadata(cell: Cell) -> str:
-    """Which lanes are read under the selector, and what a field says."""
+    """Which lanes are read under the selector, and what a field means."""
     require_fit(cell.fragment, cell.table)
     rule = sparsity(cell.fragment)
     unit = "element" if cell.fragment.span == 1 else f"{cell.fragment.span} elements"
@@ -157,6 +157,6 @@ def _names(operand: str, fragment: Fragment) -> list[str]:
 
 
 def declared(cell: Cell) -> str:
-    """The registers of one fragment, each with what it holds; UsageError where it cannot be written."""
+    """The registers of one fragment, each with its content; UsageError if it cannot be expressed."""
     lines = _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(cell.fragment.operand, cell)
     return "\n".join(lines)

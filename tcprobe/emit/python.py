@@ -1,4 +1,4 @@
-"""Python functions: row, col and their inverse, without any import."""
+"""Python functions without imports: row, col and their inverse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SELECTORS = "all"
 
 
 class Function(NamedTuple):
-    """A function in Python: its name, its arguments, what it is, the expression that it returns."""
+    """A function in Python: name, arguments, description, and the expression that it returns."""
 
     name: str
     arguments: str
@@ -26,19 +26,19 @@ class Function(NamedTuple):
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A class a table."""
+    """A class for each table."""
     return "\n".join([*heading(cells, "#"), *(line for cell in cells for line in _class(cell))])
 
 
 def sizes(cell: Cell) -> dict[str, int]:
-    """Constants by name, of a table that is a whole fragment's."""
+    """Constants by name, for a table of a whole fragment."""
     fragment, table = cell.fragment, cell.table
     constants = {"LANES": table.threads, "ELEMENTS": table.elements, "ROWS": fragment.rows, "COLS": fragment.cols}
     return constants | {"COPIES": _copies(cell)}
 
 
 def functions(cell: Cell) -> Iterator[Function]:
-    """From slot to element and back, and what metadata also needs; UsageError as `formulas`."""
+    """From slot to element and back, and what metadata needs besides; UsageError as `formulas`."""
     table = cell.table
     for name, formula in formulas(cell).items():
         yield Function(name, "lane, i", f"The {name} of the element that slot (lane, i) holds", str(formula))

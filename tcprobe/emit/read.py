@@ -1,7 +1,7 @@
-"""Which slots are read, of what is not read whole: metadata under a selector, scales, addresses.
+"""Which slots are read, if not all are: metadata under a selector, scales, addresses.
 
-The lanes that are read are those with (lane & mask) == value; of them all elements i, or
-those with (i & mask) == value.
+The lanes that are read are those with (lane & mask) == value; of them all elements i, or those with (i & mask) ==
+value.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ class BitMask(NamedTuple):
     value: int
 
     def condition(self, name: str) -> str:
-        """In C, Python and NumPy alike."""
+        """The condition, in C, Python and NumPy alike."""
         return f"({name} & {self.mask}) == {self.value}"
 
 
 class SlotsRead(NamedTuple):
-    """What is read: these elements of these lanes."""
+    """The slots that are read: these elements of these lanes."""
 
     lanes: BitMask
     elements: BitMask
 
     @property
     def condition(self) -> str:
-        """In C."""
+        """The condition in C."""
         lanes = self.lanes.condition("lane")
         return f"{lanes} && {self.elements.condition('i')}" if self.elements.mask else lanes
 
@@ -85,20 +85,20 @@ def is_partial(cell: Cell) -> bool:
 
 
 def lanes_read(cell: Cell) -> list[int]:
-    """The lanes of which some slot is used."""
+    """The lanes with a used slot."""
     table = cell.table
     return [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
 
 
 def read(cell: Cell) -> SlotsRead:
-    """What is read. UsageError where no masks of lane and i say so."""
+    """The slots that are read; UsageError if no masks of lane and i describe them."""
     if slots := find(cell):
         return slots
     raise UsageError(f"{cell.fragment.id} on {cell.arch}: no mask of lane tells which slots are read.")
 
 
 def find(cell: Cell) -> SlotsRead | None:
-    """What is read, None where no masks of lane and i say so."""
+    """The slots that are read; None if no masks of lane and i describe them."""
     table, lanes = cell.table, lanes_read(cell)
     used = [divmod(slot, table.elements) for slot, place in enumerate(table.cells) if place is not None]
     elements = sorted({i for _, i in used})
@@ -108,7 +108,7 @@ def find(cell: Cell) -> SlotsRead | None:
 
 
 def _pattern(numbers: Sequence[int], size: int) -> BitMask:
-    """The bits that all have alike."""
+    """The bits that all numbers share."""
     ones, zeros = reduce(int.__and__, numbers), reduce(int.__and__, (~number for number in numbers))
     return BitMask((ones | zeros) & size - 1, ones)
 
@@ -118,6 +118,6 @@ def _meant(pattern: BitMask, size: int) -> list[int]:
 
 
 def lanes_in_words(cell: Cell) -> str:
-    """By the mask where one says which lanes are read, else one by one."""
+    """The lanes that are read, in words: by a mask if there is one, else one by one."""
     slots = find(cell)
     return f"with {slots.lanes.condition('lane')}" if slots else ", ".join(map(str, lanes_read(cell)))

@@ -1,7 +1,7 @@
 """SVG: the matrix with the holder lane:i of every element, and every lane's elements, coloured by structure.
 
-Of a whole multiply A, B and D come first, A left, B above, D lower right. The ground is transparent; every cell has a
-title; colours are classes, with others for a dark ground, and their text is readable printed in grey.
+For a whole multiply A, B and D come first: A left, B above, D lower right. The background is transparent; every cell
+has a title; colours are CSS classes, with others for dark mode, and their text is readable when printed in grey.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SMALL = 32  # columns
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """All tables one below the other; UsageError where one is not a whole fragment's."""
+    """All tables, one below the other; UsageError if one is not a whole fragment's."""
     return labelled(cells, drawing.lane_i)
 
 
@@ -38,12 +38,12 @@ def labelled(cells: Sequence[Cell], label: Label) -> str:
 
 
 def picture(cell: Cell) -> str:
-    """The matrix of one table alone, without a name, in pieces of a register where it has SMALL columns or more."""
+    """The matrix of one table, without a name; with SMALL columns or more, cells are pieces of a register."""
     return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i, "", SMALL))), f"layout {cell.table.id}")
 
 
 def captioned(cell: Cell) -> str:
-    """The matrix of one table below its name and its formulas, on a ground of its own."""
+    """The matrix of one table below its name and formulas, on its own background."""
     lines = [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
     named = manual_names(fitted(cell.table).formulas.values())
     head = drawing.heading([f"{cell.fragment.id} on {cell.arch}", *lines, *([named] if named else [])])
@@ -54,12 +54,12 @@ def captioned(cell: Cell) -> str:
 
 
 def pieces(cell: Cell) -> int:
-    """How many cells `picture` draws."""
+    """The number of cells that `picture` draws."""
     return sum(len(row) for block in blocks(cell.table, cell.fragment, SMALL) for row in block.pieces)
 
 
 def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
-    """A, B and D of each multiply that has all of them, on each arch, product by product."""
+    """A, B and D of each multiply that has all of them, by arch and product."""
     for arch in dict.fromkeys(cell.arch for cell in cells):
         on_arch = [cell for cell in cells if cell.arch == arch]
         for row, operands in answered(lambda: list(instructions(on_arch))) or ():  # noqa: B023 - asked at once

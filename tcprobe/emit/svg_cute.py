@@ -13,5 +13,5 @@ ARCHS = "any"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """All tables one below the other."""
+    """All tables, one below the other."""
     return labelled(cells, thread_value)

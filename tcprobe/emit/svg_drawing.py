@@ -1,8 +1,8 @@
 """Drawings of fragments as SVG elements: a matrix with its holders, and what each thread holds.
 
-Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; an element that two threads hold is split.
-A thick edge begins a register, a corner is cut where an element lies in its upper half. Every cell has a title.
-Colours are classes, so that a page or a dark ground can change them; the ground is transparent unless `grounded`.
+Colour follows structure: the hue is thread & 3, the tone (thread >> 2) & 1; the cell of an element with two threads is
+split. A thick edge marks the start of a register, a cut corner an element in its upper half. Every cell has a title.
+Colours are CSS classes, so that a page or dark mode can change them; the background is transparent unless `grounded`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tcprobe.text import escaped
 HIGH, LINE, MARGIN, LETTER = 20, 18, 34, 6.25  # height of a cell and a line, left margin, width of a letter, in px
 LIGHT = ("#ccd9fd", "#fee6b6", "#defeea", "#fdbbd7", "#8ea2d6", "#f3ba47", "#a8dbbb", "#da9ab5")
 DARK = ("#234975", "#624b22", "#24594c", "#822942", "#0b2038", "#2f2107", "#083127", "#511224")
-FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"  # some programs know no generic family
+FONTS = "'DejaVu Sans Mono',Menlo,Consolas,monospace"  # some programs do not know generic families
 INK, DARK_INK = "#111111", "#f4f4f4"
 GROUND, DARK_GROUND = "#fdfdfc", "#15161a"
 Label = Callable[[Stretch, str], str]
 
 
 class Drawing(NamedTuple):
-    """Elements, and how much room they take."""
+    """SVG elements, and their size."""
 
     parts: list[str]
     width: float
@@ -35,7 +35,7 @@ class Drawing(NamedTuple):
 
 
 def style() -> str:
-    """The style sheet: light colours, and dark ones where the reader wants them."""
+    """The style sheet: light colours, and dark ones for readers who prefer them."""
     light = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(LIGHT))
     dark = "".join(f".c{n}{{fill:{colour}}}" for n, colour in enumerate(DARK))
     text = f"text{{font-family:{FONTS};font-size:10px;text-anchor:middle}}.h,.s{{text-anchor:start}}"
@@ -52,7 +52,7 @@ def colour(thread: int) -> int:
 
 
 def grounded(drawing: Drawing) -> Drawing:
-    """With a ground of its own: for where the page around it may be dark while the reader's system is light."""
+    """The drawing on its own background, for pages that may be dark while the reader's system is light."""
     ground = '<rect class="g" width="100%" height="100%"/>'
     light_or_dark = f".g{{fill:{GROUND}}}@media (prefers-color-scheme:dark){{.g{{fill:{DARK_GROUND}}}}}"
     return Drawing([f"<style>{light_or_dark}</style>", ground, *drawing.parts], drawing.width, drawing.height)
@@ -74,12 +74,12 @@ def svg(drawing: Drawing, label: str) -> str:
 
 
 def moved(drawing: Drawing, x: float, y: float) -> list[str]:
-    """The elements elsewhere."""
+    """The elements, moved."""
     return [f'<g transform="translate({x:g} {y:g})">', *drawing.parts, "</g>"]
 
 
 def below(drawings: Sequence[Drawing], gap: float = LINE) -> Drawing:
-    """Drawings one below the other."""
+    """Drawings, one below the other."""
     parts, top = [], 0.0
     for drawing in drawings:
         parts += moved(drawing, 0, top)
@@ -94,14 +94,14 @@ def heading(lines: Sequence[str]) -> Drawing:
 
 
 def text(at: tuple[float, float], words: str, kind: str = "") -> str:
-    """A text, in the middle unless its kind says otherwise."""
+    """A text, centred unless its kind says otherwise."""
     x, y = at
     of = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}"{of}>{escape(words)}</text>'
 
 
 def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = None) -> Drawing:
-    """A matrix with row and column numbers; `wide` is the width of an element, else what its texts need."""
+    """A matrix with numbers of rows and columns; `wide` is the width of an element, by default what its labels need."""
     wide = wide or element_width(block, fragment, label)
     columns = sum(piece.span for piece in block.pieces[0])
     every = max(1, round(24 / wide)) if wide < 24 else 1
@@ -119,7 +119,7 @@ def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = 
 
 
 def element_width(block: Block, fragment: Fragment, label: Label) -> float:
-    """What the longest label needs, for an element."""
+    """The width per element that the longest label needs."""
     longest = max((len(label(p, fragment.operand)) * LETTER + 8) / p.span for row in block.pieces for p in row)
     return max(6, ceil(longest * 2) / 2)
 
@@ -142,7 +142,7 @@ def _cell(box: _Box, piece: Stretch, name: str, words: str) -> str:
 
 
 def _other(box: _Box, box_threads: Sequence[int]) -> str:
-    """The half of a second thread."""
+    """The half of the cell that belongs to a second thread."""
     if len(box_threads) < 2:
         return ""
     edge = f"M{box.x:g} {box.y + HIGH - 1:g}h{box.width - 1:g}v{1 - HIGH}z"
@@ -172,7 +172,7 @@ class _Marks:
 
 
 def registers(block: Block, fragment: Fragment) -> Drawing:
-    """A line for each thread: what its registers hold; a block for each warp."""
+    """A line for each thread with the contents of its registers; a block for each warp."""
     rows = lanes(block, fragment)
     wide = max(len(words) for lane in rows for words in lane.registers) * LETTER + 10
     parts = [text((MARGIN + (n + 0.5) * wide, 12), f"r{n}") for n in range(fragment.registers)]
@@ -192,7 +192,7 @@ def registers(block: Block, fragment: Fragment) -> Drawing:
 
 
 def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], label: Label) -> Drawing:
-    """A left, B above, D lower right, so that a row of A and a column of B meet where D has their product."""
+    """A left, B above, D lower right: a row of A and a column of B meet at their product in D."""
     widths = {name: element_width(drawn[name], fragments[name], label) for name in drawn}
     widths["b"] = widths["d"] = max(widths["b"], widths["d"])
     a, b, d = (matrix(drawn[name], fragments[name], label, widths[name]) for name in "abd")
@@ -206,7 +206,7 @@ def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], lab
 
 
 def lane_i(piece: Stretch, operand: str) -> str:
-    """lane:i, as the tables of tcprobe have it."""
+    """lane:i, as in tcprobe's tables."""
     return piece.text
 
 
@@ -216,7 +216,7 @@ def thread_value(piece: Stretch, operand: str) -> str:
 
 
 def ptx_figure(piece: Stretch, operand: str) -> str:
-    """T0:{a0,a1}, as PTX's figures have it."""
+    """T0:{a0,a1}, as in PTX's figures."""
     by_thread: dict[int, list[str]] = {}
     for thread, i in piece.holders:
         last = f"..{operand[0]}{i + piece.span - 1}" if piece.span > 1 else ""

@@ -1,4 +1,4 @@
-"""SVG with holders as PTX's figures have them: T0:{a0,a1}."""
+"""SVG with holders as in PTX's figures: T0:{a0,a1}."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ ARCHS = "any"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """All tables one below the other."""
+    """All tables, one below the other."""
     return labelled(cells, ptx_figure)

@@ -1,6 +1,6 @@
 """Python code that makes SymPy expressions in lane and i.
 
-The `eval` of its classes is SymPy's name for what a Function of numbers is worth; nothing evaluates text.
+`eval` of its classes is SymPy's name for the value of a Function of numbers; no text is evaluated.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Shift(Function):
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """One dict {output: expression} a table."""
+    """One dict {output: expression} for each table."""
     lines = [*heading(cells, "#"), "", IMPORT, *DEFINITIONS.splitlines(), ""]
     for cell in cells:
         expressions = {name: symbolic.expression(formula) for name, formula in formulas(cell).items()}

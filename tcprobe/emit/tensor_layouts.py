@@ -12,7 +12,7 @@ WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """A Layout a table, from (lane, i) to the element's number."""
+    """A Layout for each table, from (lane, i) to the element's number."""
     lines = [*heading(cells, "#"), *(f"# {line}" for line in CONVENTION), "from tensor_layouts import Layout", ""]
     for cell in cells:
         shape, stride = thread_value(cell)

@@ -1,7 +1,7 @@
 """Python code for tilelang: functions with // and %, and the T.Fragment that they make.
 
-tilelang's convention: NAME(thread_id, local_id) is the place in the matrix, NAME_thread and NAME_local lead back, and
-T.Fragment takes these two. Of a fragment with several products the first coordinate is the product's number.
+tilelang's convention: NAME(thread_id, local_id) is the place in the matrix; NAME_thread and NAME_local lead back, and
+T.Fragment takes these two. For a fragment with several products the first coordinate is the product's number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CROSSED = "# no T.Fragment: tilelang finds no extent for an XOR"
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """Functions a table."""
+    """Functions for each table."""
     lines = [*heading(cells, "#"), "import tilelang.language as T"]
     return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
 
@@ -45,7 +45,7 @@ def _functions(cell: Cell) -> Iterator[str]:
 
 
 def _holders(cell: Cell, axes: Sequence[str], bits: Mapping[str, int]) -> Iterator[str]:
-    """From an element, and its copy where it has several holders, to thread_id and local_id, and their T.Fragment."""
+    """From an element, and its copy if it has several holders, to thread_id and local_id; and their T.Fragment."""
     name, back = named(cell), _inverse(cell)
     copied = ["copy"] if "copy" in bits else []
     inside = copied if any(term.variable == "copy" for term in _terms(back["i"])) else []
@@ -93,7 +93,7 @@ def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
 
 
 def divided(formula: Formula, bits: Mapping[str, int]) -> str:
-    """A linear formula with //, % and *, of variables of so many bits."""
+    """A linear formula with //, % and *, for variables of so many bits."""
     parts = [part for term in _terms(formula) for part in _parts(term, bits)]
     parts += [str(formula.constant)] if formula.constant or not parts else []
     return (" ^ " if formula.overlapping else " + ").join(parts)
@@ -104,7 +104,7 @@ def _terms(formula: Formula) -> list[Term]:
 
 
 def _parts(term: Term, bits: Mapping[str, int]) -> Iterator[str]:
-    """What each run of bits of a mask adds, which all move by the term's shift."""
+    """What each run of bits of a mask adds; all are shifted by the term's shift."""
     for low, count in _runs(term.mask):
         text = NAMES.get(term.variable, term.variable)
         text += f" // {1 << low}" if low else ""

@@ -1,9 +1,9 @@
 """Python code for tinygrad: the rows of a TensorCore, with its opts and swizzle.
 
-tinygrad names the bits of the matrices: l0, l1, ... and u0, u1, ... are the bits of lane and of i of the accumulator,
-as `opts` assigns them to N (0) and M (1), lowest first; r0, r1, ... are the bits of k. A swizzle lists, for A and for
-B, which named bit each lane bit is, and which each bit of i is (highest first, over the u, then the r positions);
-bits that the operand does not have fill the rest. Source: tinygrad 0.14, codegen/opt/tc.py.
+tinygrad names the bits of the matrices: l0, l1, ... and u0, u1, ... are the bits of the accumulator's lane and i,
+assigned by `opts` to N (0) and M (1), lowest first; r0, r1, ... are the bits of k. For A and for B, a swizzle lists the
+named bit of each lane bit and of each bit of i (highest first, over the u, then the r positions); bits that the operand
+does not have fill the rest. Source: tinygrad 0.14, codegen/opt/tc.py.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
-Bit = tuple[str, int]  # (m, n or k, number of the bit)
+Bit = tuple[str, int]  # ("m", "n" or "k", number of the bit)
 Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """Arguments of a TensorCore a multiply."""
+    """Arguments of a TensorCore for each multiply."""
     lines = heading(cells, "#")
     for instruction, operands in multiplies(cells):
         opts, swizzle = rows(instruction, operands)
@@ -42,7 +42,7 @@ def emit(cells: Sequence[Cell]) -> str:
 
 
 def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
-    """(opts, swizzle of A and B). UsageError where some bit of lane or i is not one bit of a matrix."""
+    """(opts, swizzle of A and B); UsageError if some bit of lane or i is not one bit of a matrix."""
     if instruction.metadata:
         raise UsageError(f"{instruction.id} is sparse; tinygrad cannot express metadata.")
     bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
@@ -54,7 +54,7 @@ def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[
 
 
 def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
-    """The matrix bit that each bit of lane, and of i, is."""
+    """(the matrix bit of each bit of lane, of each bit of i)."""
     if instruction.products > 1:
         raise UsageError(f"{instruction.id} does {instruction.products} products at a time; tinygrad expresses one.")
     linear = layout(cell)
@@ -72,7 +72,7 @@ def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
 
 
 def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
-    """Names in an order in which n, m, l and u each count up: "u0" means the next u is the next bit of axis 0, n."""
+    """Names, so ordered that n, m, l and u each count up; "u0" says that the next u is the next bit of axis 0 (n)."""
     left = {
         axis: [names[axis, j] for j in range((size - 1).bit_length())]
         for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))

@@ -14,7 +14,7 @@ WHAT = "Python code for Triton: LinearLayout bases and Gluon's DistributedLinear
 
 
 def emit(cells: Sequence[Cell]) -> str:
-    """Bases and a Gluon layout a table; dimensions are row and col, after product where a warp holds several."""
+    """Bases and a Gluon layout for each table; dimensions are row and col, after product if a warp holds several."""
     lines = [
         *heading(cells, "#"),
         "# register counts elements, not 32-bit registers; one warp, or the four of a warpgroup",
@@ -41,7 +41,7 @@ def inputs(cell: Cell) -> dict[str, list[list[int]]]:
 
 
 def bases(cell: Cell) -> tuple[list[list[int]], list[list[int]]]:
-    """Bases of register (i) and of the thread: lane, then warp."""
+    """(bases of register, from i; bases of the thread: lane, then warp)."""
     linear = layout(cell)
     if linear.elements & (linear.elements - 1):
         raise UsageError(f"{cell.fragment.id} holds {linear.elements} elements per lane; Triton needs a power of two.")

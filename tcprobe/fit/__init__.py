@@ -1,4 +1,4 @@
-"""Fit: from a table to its layout and formulas, each proven over every slot before it is given out.
+"""Fit: from a table to its layout and formulas, each proven for every slot before it is returned.
 
 >>> from tcprobe.fit import fit
 >>> from tcprobe.layout.table import slot_table
@@ -6,16 +6,13 @@
 >>> str(found.formulas["row"]), str(found.formulas["col"]), found.verdict
 ('lane', 'i', 'linear')
 
-First a GF(2)-linear map is tried, then, output by output, a boolean search; failing that the verdict is "no
-closed form". `contradiction` names the first slots that no linear map fits.
+First a GF(2)-linear map is tried; then, for each output, a boolean search. If both fail, the verdict is "no closed
+form". `contradiction` has the first slots that no linear map fits.
 """
 
-from __future__ import annotations
-
-from dataclasses import replace
 from typing import NamedTuple
 
-from tcprobe.fit.formula import Formula, linear_formula, proven
+from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.fit.linear import Layout, NotLinear, fit_layout
 from tcprobe.layout.table import Table
 
@@ -25,7 +22,7 @@ __all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit", "fitted"]
 
 
 class Fit(NamedTuple):
-    """`formulas` by output (None where there is none); `layout` where all outputs are linear together."""
+    """`formulas` by output, None if there is none; `layout` if all outputs are linear together."""
 
     verdict: str
     formulas: dict[str, Formula | None]
@@ -40,29 +37,22 @@ def fit(table: Table) -> Fit:
     """Layout and formulas of a table."""
     layout = fit_layout(table)
     if isinstance(layout, Layout):
-        return Fit(LINEAR, {name: _sized(_linear(layout, name), table) for name in table.outputs}, layout, None)
+        return Fit(LINEAR, {name: _linear(layout, name) for name in table.outputs}, layout, None)
     from tcprobe.fit.boolean import boolean_formula
 
-    found = {name: boolean_formula(table, name) for name in table.outputs}
-    formulas = {n: _sized(one, table) if one and proven(one, table, n) else None for n, one in found.items()}
+    formulas = {name: boolean_formula(table, name) for name in table.outputs}
     verdict = NONE if None in formulas.values() else BOOLEAN
     return Fit(verdict, formulas, None, layout)
 
 
-def _sized(formula: Formula, table: Table) -> Formula:
-    """A formula that knows how far the variables of its table go."""
-    sizes = {axis.name: axis.size for axis in table.space.axes}
-    return replace(formula, sizes=tuple(sizes[name] for name in formula.variables))
-
-
 def fitted(table: Table) -> Fit:
-    """As `fit`, each layout once: for whoever asks for the tables of many fragments."""
+    """As `fit`, computed once for each layout; for callers with the tables of many fragments."""
     if table.id not in _FITTED:
         _FITTED[table.id] = fit(table)
     return _FITTED[table.id]
 
 
 def _linear(layout: Layout, name: str) -> Formula:
-    """Proven already: `fit_layout` has compared the layout with every slot."""
+    """The formula of an output; `fit_layout` has already proven the layout for every slot."""
     images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
-    return linear_formula(images, layout.origin[name], layout.space.names)
+    return linear_formula(images, layout.origin[name], layout.space.names, layout.space.sizes)

@@ -1,4 +1,5 @@
-"""shape:stride of an address map: offset = f(first) + g(second) + base, f and g sums over the modes of a coordinate.
+"""shape:stride of an address map: offset = f(first) + g(second) + base, where f and g are sums over a coordinate's
+modes.
 
 >>> import numpy as np
 >>> first, second = np.divmod(np.arange(32), 8)
@@ -6,7 +7,8 @@
 >>> found.first, found.second, found.base
 (Modes(sizes=(4,), strides=(8,)), Modes(sizes=(4, 2), strides=(1, 64)), 5)
 
-Modes are the fewest there are, so neighbours never merge. A map need not be whole: what it leaves open is continued.
+There are as few modes as possible, so neighbours cannot be merged. A map need not be whole; its modes are continued
+over what it leaves open.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ import numpy as np
 from tcprobe.layout.address import Integers, Pair
 from tcprobe.layout.arrays import Bools
 
-MOST_STEPS = 3  # steps between neighbours that are tried for a first mode, where a coordinate does not start at 0
+MOST_STEPS = 3  # steps tried for a first mode, if a coordinate does not start at 0
 
 
 class Modes(NamedTuple):
-    """A coordinate's modes, the fastest first: the value of its digits, in the radix of `sizes`, by `strides`."""
+    """A coordinate's modes, the fastest first: the digits of its value, in the radix of `sizes`, times `strides`."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
 
     def __call__(self, values: Integers) -> Integers:
-        """The sum over the digits of each value; what exceeds the sizes goes on in the last mode."""
+        """The sum over the digits of each value; values beyond the sizes continue the last mode."""
         total = np.zeros_like(values)
         for size, stride in zip(self.sizes[:-1], self.strides, strict=False):
             values, digit = np.divmod(values, size)
@@ -73,9 +75,9 @@ def fit_affine(first: Integers, second: Integers, offsets: Integers, extent: Pai
 def _separate(
     first: Integers, second: Integers, offsets: Integers, extent: Pair
 ) -> list[tuple[Integers, Bools]] | None:
-    """f and g with f(first) + g(second) = offset, and where they are known; None if there are none.
+    """f and g with f(first) + g(second) = offset, and where each is known; None if there are none.
 
-    g is 0 at the value of `second` with the most cells; from there f, then g, then f become known through the cells.
+    g is 0 at the value of `second` with the most cells. From there f, then g, then f follow through the cells.
     """
     f, g = (np.zeros(size, dtype=np.int64) for size in extent)
     f_known, g_known = (np.zeros(size, dtype=bool) for size in extent)
@@ -94,7 +96,7 @@ def _separate(
 
 
 def _modes(places: Integers, values: Integers, size: int) -> Modes | None:
-    """The fewest modes through (place, value), places ascending, up to a constant; None if there are none."""
+    """The fewest modes through (place, value), up to a constant; places ascend. None if there are none."""
     if len(places) == 1:
         return Modes((size,), (0,))
     stride = int(values[1] - values[0]) // int(places[1] - places[0])
@@ -109,7 +111,7 @@ def _modes(places: Integers, values: Integers, size: int) -> Modes | None:
 
 
 def _first_modes(places: Integers, values: Integers) -> Iterator[tuple[int, int]]:
-    """(stride, size) that the first mode can have: its size divides every place where the step differs."""
+    """(stride, size) that the first mode can have; its size divides every place where the step differs."""
     near = np.flatnonzero(np.diff(places) == 1)
     if not len(near):
         return
@@ -124,7 +126,7 @@ def _first_modes(places: Integers, values: Integers) -> Iterator[tuple[int, int]
 
 
 def _rest(places: Integers, values: Integers, size: int, step: int, block: int) -> Modes | None:
-    """The other modes, where the first has `block` values `step` apart."""
+    """The other modes, if the first has `block` values, `step` apart."""
     quotient, digit = np.divmod(places, block)
     left = values - digit * step
     starts = np.flatnonzero(np.diff(quotient, prepend=-1))

@@ -1,14 +1,14 @@
-"""Where a map is not linear: each output bit as a minimal sum of products of the input bits it depends on.
+"""Formulas of maps that are not linear: each output bit as a minimal sum of products of the input bits it depends on.
 
-SymPy's logic does the minimising; this module finds the input bits that matter, and gives up where they are
-too many to make a formula that anybody would use.
+SymPy's logic minimises. This module finds the input bits that matter, and gives up if they are too many for a useful
+formula.
 """
 
 from __future__ import annotations
 
 from itertools import product
 
-from tcprobe.fit.formula import Formula, Products, linear_formula
+from tcprobe.fit.formula import Formula, Products, linear_formula, proven
 from tcprobe.fit.linear import Layout, fit_layout
 from tcprobe.layout.table import Table
 
@@ -19,7 +19,7 @@ Point = tuple[int, ...]
 
 
 def boolean_formula(table: Table, output: str) -> Formula | None:
-    """A formula of `output` bit by bit, linear bits as mask-and-shift terms; None where a bit has no short one."""
+    """A proven formula of `output`; linear bits are mask-and-shift terms. None if a bit has no short formula."""
     variables = {axis.name: axis.bits for axis in reversed(table.space.axes)}
     names = [(variable, bit) for variable, bits in variables.items() for bit in range(bits)]
     points = _points(table, output, names)
@@ -38,7 +38,8 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
             return None
         products.append(of_bit)
     terms = linear_formula(images, constant).terms
-    return Formula((*terms, *products), constant, table.space.names)
+    formula = Formula((*terms, *products), constant, table.space.names, table.space.sizes)
+    return formula if proven(formula, table, output) else None
 
 
 def _one_bit(table: Table, output: str, bit: int) -> Table:
@@ -47,7 +48,7 @@ def _one_bit(table: Table, output: str, bit: int) -> Table:
 
 
 def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Point, int]:
-    """Used slots as tuples of input bits."""
+    """Used slots, as tuples of input bits."""
     points = {}
     for number, value in enumerate(table.values[output]):
         if value is not None:
@@ -57,7 +58,7 @@ def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Poi
 
 
 def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Products | None:
-    """One output bit, None if it depends on too many input bits or needs too many products."""
+    """One output bit; None if it depends on too many input bits, or needs too many products."""
     needed, short = _support(points)
     if len(needed) > MOST_BITS:
         return None
@@ -71,8 +72,10 @@ def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Pr
 
 
 def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:
-    """Input bits that the value needs, and the value by these: one after another is left out where the rest determines
-    it. Once more than MOST_BITS are needed, the others stay untried.
+    """(input bits that the value needs, the value by these).
+
+    One bit after another is dropped if the others determine the value. Once more than MOST_BITS are needed, the rest is
+    not tried.
     """
     needed = list(range(len(next(iter(points), ()))))
     for candidate in tuple(needed):
@@ -81,6 +84,6 @@ def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:
         if all(rest.setdefault(p[:j] + p[j + 1 :], v) == v for p, v in points.items()):
             points = rest
             needed.remove(candidate)
-        elif j == MOST_BITS:  # it stays, as those before it do
+        elif j == MOST_BITS:  # it is kept, as are those before it
             break
     return needed, points

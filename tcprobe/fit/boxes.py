@@ -1,4 +1,4 @@
-"""Where boxes are in shared memory: rows so many bytes apart, then a swizzle of the absolute address.
+"""Where boxes are in shared memory: a constant number of bytes from row to row, then a swizzle of the absolute address.
 
 >>> rule = BoxRule(128, Swizzle(3, 4, 3))
 >>> rule(896, 2, 32)[:, ::16].tolist()
@@ -20,19 +20,19 @@ from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.swizzle import Swizzle
 
 PITCHES = (None, 16, 32, 64, 128, 256, 512)
-MOST_BITS, MOST_BASE, MOST_SHIFT = 4, 8, 6  # B, M and S of the swizzles that are tried
-PIECE = 16  # of so many bytes the first and the last are looked at to choose a rule, in rows of powers of two
+MOST_BITS, MOST_BASE, MOST_SHIFT = 4, 8, 6  # largest B, M and S of swizzles that are tried
+PIECE = 16  # rules are chosen by the first and the last of so many bytes, in rows of powers of two
 
 
 class PlacedBox(NamedTuple):
-    """The absolute `addresses` of the bytes of a box that was put at `base`; shape (rows, bytes of a row)."""
+    """The absolute `addresses` of the bytes of a box at `base`: (rows, bytes of a row)."""
 
     base: int
     addresses: Ints
 
 
 class BoxRule(NamedTuple):
-    """Bytes from row to row, None for those of the row itself, and a swizzle of addresses."""
+    """Bytes from row to row, None for those of a row itself; and a swizzle of addresses."""
 
     pitch: int | None
     swizzle: Swizzle
@@ -44,7 +44,7 @@ class BoxRule(NamedTuple):
 
 
 class BoxFit(NamedTuple):
-    """A rule, and the numbers of the boxes that it does not explain, byte by byte."""
+    """A rule, and the numbers of the boxes with bytes that it does not explain."""
 
     rule: BoxRule
     misfits: list[int]
@@ -52,7 +52,7 @@ class BoxFit(NamedTuple):
 
 @cache
 def rules() -> tuple[BoxRule, ...]:
-    """All that are tried, the simplest first: fewest bits, then least place and distance."""
+    """All rules that are tried, the simplest first: fewest bits, then least base and shift."""
     swizzles = [Swizzle(0, 4, 3)]
     for bits, base in product(range(1, MOST_BITS + 1), range(MOST_BASE + 1)):
         swizzles += [Swizzle(bits, base, shift) for shift in range(bits, MOST_SHIFT + 1)]
@@ -60,7 +60,7 @@ def rules() -> tuple[BoxRule, ...]:
 
 
 def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
-    """The rule that explains most boxes, and the best of those that disagree with it about some box."""
+    """The rule that explains the most boxes, and the best of those that differ from it for some box."""
     missed = _missed(boxes)
     order = sorted(range(len(missed)), key=lambda n: int(missed[n].sum()))
     first = order[0]
@@ -69,7 +69,7 @@ def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
 
 
 def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
-    """The numbers of the boxes with a byte that is elsewhere."""
+    """The numbers of the boxes with a byte at another address."""
     return [n for n, box in enumerate(boxes) if not np.array_equal(rule(box.base, *box.addresses.shape), box.addresses)]
 
 

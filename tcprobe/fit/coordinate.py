@@ -1,11 +1,11 @@
-"""Coordinate swizzles: one coordinate is XORed with bits of the other before shape:stride.
+"""Coordinate swizzles: one coordinate is XORed with bits of the other, before shape:stride.
 
 >>> import numpy as np
 >>> CoordinateSwizzle("first", 2, 3, 1)(np.array([5, 5]), np.array([1, 2]))
 (array([ 5, 13]), array([1, 2]))
 
-CUTLASS's TensorOpMultiplicand is one at every pitch. Where the pitch is a power of two it is a swizzle of the offset
-as well; at a pitch of 96 or 192 it is not.
+CUTLASS's TensorOpMultiplicand is one, for any pitch. If the pitch is a power of two, it is also a swizzle of the
+offset; for a pitch of 96 or 192 it is not.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ FIRST, SECOND = "first", "second"
 
 
 class Candidates(NamedTuple):
-    """B, M and S (K, of coordinates) of many swizzles, an array each."""
+    """B, M and S (for coordinates K) of many swizzles, one array each."""
 
     bits: Integers
     base: Integers
     shift: Integers
 
     def kept(self, which: Bools) -> Candidates:
-        """Those where `which` is true."""
+        """The candidates where `which` is true."""
         return Candidates(*(axis[which] for axis in self))
 
     def triples(self) -> Iterator[tuple[int, ...]]:
-        """(B, M, S) of each in turn."""
+        """(B, M, S) of each candidate."""
         return zip(*(axis.tolist() for axis in self), strict=True)
 
 
@@ -47,14 +47,16 @@ class CoordinateSwizzle(NamedTuple):
     shift: int
 
     def __call__(self, first: Integers, second: Integers) -> tuple[Integers, Integers]:
-        """The coordinates of elements after it."""
+        """The swizzled coordinates of elements."""
         other = second if self.which == FIRST else first
         moved = ((other >> self.shift) & ((1 << self.bits) - 1)) << self.base
         return (first ^ moved, second) if self.which == FIRST else (first, second ^ moved)
 
 
 def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle, Affine]]:
-    """Those under which the map is affine, and that affine map: the fewest bits first, then the first coordinate."""
+    """(swizzle, affine map) for each swizzle under which the map is affine: fewest bits first, then the first
+    coordinate.
+    """
     able = [*_able(address, FIRST), *_able(address, SECOND)]
     for swizzle in sorted(able, key=lambda one: (one.bits, one.which, one.base, one.shift)):
         first, second = swizzle(address.first, address.second)
@@ -64,7 +66,7 @@ def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle,
 
 
 def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
-    """The swizzles of coordinate `which` that hold between a part of the rows and of the columns."""
+    """The swizzles of coordinate `which` that hold for a part of the rows and columns."""
     grid, low = address.grid, address.low
     if which == SECOND:
         grid, low = grid.T, low[::-1]
@@ -77,7 +79,7 @@ def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
 
 
 def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> Bools:
-    """Which swizzles of the rows' coordinate make every column the fullest one, moved; a necessary condition.
+    """Which swizzles of the rows' coordinate make every column the fullest one, permuted; a necessary condition.
 
     With F the fullest column, at `at`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
     """
@@ -96,13 +98,13 @@ def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> Bool
 
 
 def _column(column: Integers, places: Integers) -> tuple[Integers, Bools]:
-    """Offsets of a column at places that may be outside, and which of them exist."""
+    """(offsets of a column at places, which of the places exist)."""
     inside = (places >= 0) & (places < len(column))
     offsets = column[np.where(inside, places, 0)]
     return offsets, inside & (offsets >= 0)
 
 
 def _part(size: int) -> Integers:
-    """Some places below `size`: the first four, those beside powers of two, and the last."""
+    """Some places below `size`: the first four, those next to powers of two, and the last."""
     near = (place for bit in range(size.bit_length()) for place in ((1 << bit) - 1, 1 << bit, (1 << bit) + 1))
     return np.array(sorted({*(place for place in near if place < size), size - 1}))

@@ -4,13 +4,10 @@
 >>> str(Formula((Term("i", 2, 2), Term("lane", 28, -2))))
 '((i & 2) << 2) + ((lane & 28) >> 2)'
 
-Bits that move by the same distance share a term. Where two terms reach the same bit they are XORed; a map
-that is not linear has, for each bit that is not, a sum of products of input bits (`Products`). The terms are
-the source of truth: text in C, Python or LaTeX is printed from them, never parsed. Each is called with numbers of its
-variables, by position or by name, and takes no others.
+Bits that move by the same distance share a term. Terms that reach the same bit are XORed. Each bit that is not linear
+is a sum of products of input bits (`Products`). Terms are the source of truth: text in C, Python or LaTeX is printed
+from them, never parsed. All are called with values of their variables, by position or by name.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +20,14 @@ SLOT = ("lane", "i")
 
 
 class Term(NamedTuple):
-    """(variable & mask) moved left by `shift` (right where negative)."""
+    """(variable & mask), shifted left by `shift`; right if that is negative."""
 
     variable: str
     mask: int
     shift: int = 0
 
     def at(self, given: Mapping[str, int]) -> int:
-        """The value for numbers by variable; VariableError where the term's own is not among them."""
+        """The value for given variables; VariableError if the term's own is missing."""
         try:
             masked = given[self.variable] & self.mask
         except KeyError:
@@ -43,7 +40,7 @@ class Term(NamedTuple):
         return self.mask << self.shift if self.shift >= 0 else self.mask >> -self.shift
 
     def implied(self, bits: int | None) -> bool:
-        """Whether the mask takes nothing away that the shift leaves of a variable of that many bits."""
+        """Whether the mask has no effect on a variable of `bits` bits, after the shift."""
         lost = max(0, -self.shift)
         return bits is not None and self.mask >> lost == ((1 << bits) - 1) >> lost
 
@@ -51,7 +48,7 @@ class Term(NamedTuple):
         return self.text()
 
     def text(self, bits: int | None = None) -> str:
-        """C syntax; for a variable of that many bits without a mask that takes nothing away."""
+        """C syntax; without the mask if it has no effect on a variable of `bits` bits."""
         shift = f"{'<<' if self.shift > 0 else '>>'} {abs(self.shift)}"
         if self.implied(bits):
             return f"({self.variable} {shift})" if self.shift else self.variable
@@ -60,13 +57,13 @@ class Term(NamedTuple):
 
 
 class Products(NamedTuple):
-    """One output bit as an OR of products: each product lists (variable, bit, wanted value)."""
+    """One output bit as an OR of products; a product lists (variable, bit, wanted value)."""
 
     bit: int
     products: tuple[tuple[tuple[str, int, bool], ...], ...]
 
     def at(self, given: Mapping[str, int]) -> int:
-        """The value for numbers by variable; VariableError where one that a product has is not among them."""
+        """The value for given variables; VariableError if one of a product is missing."""
         try:
             return any(all(given[v] >> b & 1 == wanted for v, b, wanted in p) for p in self.products) << self.bit
         except KeyError as error:
@@ -93,10 +90,10 @@ def _literal(variable: str, bit: int, wanted: bool) -> str:
 
 @dataclass(frozen=True)
 class Formula:
-    """Sum (XOR where terms overlap) of `terms`, and of `constant`, in `variables`.
+    """The sum of `terms` and `constant` (XOR if terms overlap), in `variables`.
 
-    Callable with a number for each variable, in their order or by name: formula(3, 0), formula(lane=3, i=0). `sizes`
-    are those of the variables in the table that it was fitted to, none where it is of no table.
+    It is called with a value for each variable, in order or by name: formula(3, 0), formula(lane=3, i=0). `sizes` are
+    those of the variables in the fitted table, empty without a table.
     """
 
     terms: tuple[Term | Products, ...]
@@ -116,13 +113,13 @@ class Formula:
 
     @property
     def linear(self) -> bool:
-        """Whether there are only mask-and-shift terms."""
+        """Whether all terms are mask-and-shift terms."""
         return all(isinstance(term, Term) for term in self.terms)
 
     def __call__(self, *values: int, **named: int) -> int:
-        """The value for a number of each variable.
+        """The value for a value of each variable.
 
-        VariableError where one is missing, unknown, given twice, or outside the table that the formula was fitted to.
+        VariableError if one is missing, unknown, given twice, or outside the fitted table.
         """
         given = dict(zip(self.variables, values, strict=False), **named)
         count = len(self.variables)
@@ -144,15 +141,15 @@ class Formula:
 
     @property
     def bits(self) -> dict[str, int]:
-        """How many bits each variable has in the table that the formula was fitted to; none where it is of no table."""
+        """The bits of each variable in the fitted table; empty without a table."""
         return {name: (size - 1).bit_length() for name, size in zip(self.variables, self.sizes, strict=False)}
 
     def __str__(self) -> str:
-        """C (and Python) syntax in its variables; a mask that their ranges imply is left out."""
+        """C (and Python) syntax; masks that the variables' ranges imply are left out."""
         return self.text(self.bits)
 
     def text(self, bits: Mapping[str, int]) -> str:
-        """C syntax; masks are left out that take nothing away from variables of so many bits."""
+        """C syntax; masks without effect on variables of so many bits are left out."""
         parts = [t.text(bits.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
         parts += [str(self.constant)] if self.constant or not self.terms else []
         if len(parts) == 1:
@@ -164,8 +161,10 @@ def _bare(text: str) -> str:
     return text[1:-1] if text.startswith("(") else text
 
 
-def linear_formula(images: Mapping[str, Sequence[int]], constant: int, variables: tuple[str, ...] = SLOT) -> Formula:
-    """The formula of one output, in `variables`, from the images of the bits of each."""
+def linear_formula(
+    images: Mapping[str, Sequence[int]], constant: int, variables: tuple[str, ...] = SLOT, limits: tuple[int, ...] = ()
+) -> Formula:
+    """The formula of one output, in `variables` below `limits`, from the images of the bits of each."""
     masks: dict[tuple[str, int], int] = {}
     for variable in sorted(images):
         for bit, image in enumerate(images[variable]):
@@ -174,10 +173,10 @@ def linear_formula(images: Mapping[str, Sequence[int]], constant: int, variables
                     key = (variable, out - bit)
                     masks[key] = masks.get(key, 0) | 1 << bit
     terms = sorted((variable, mask, shift) for (variable, shift), mask in masks.items())
-    return Formula(tuple(Term(*term) for term in terms), constant, variables)
+    return Formula(tuple(Term(*term) for term in terms), constant, variables, limits)
 
 
 def proven(formula: Formula, table: Table, output: str) -> bool:
-    """Whether the formula gives the table's value at every point that leads to something."""
+    """Whether the formula gives the table's value at every used point."""
     pairs = zip(table.space.all(), table.values[output], strict=True)
     return all(value is None or formula(*point) == value for point, value in pairs)

@@ -6,8 +6,8 @@
 >>> str(found["lane"]), str(found["i"])
 ('row & 1', 'col & 1')
 
-Copies of an element are numbered in the order of their slots. Proven over every slot; None where no linear map
-goes through all of them.
+Copies of an element are numbered in the order of their slots. Formulas are proven for every slot; there are none if no
+linear map goes through all slots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _INVERTED: dict[str, dict[str, Formula] | None] = {}  # by layout id: many fragm
 
 
 def inverse(table: Table) -> dict[str, Formula] | None:
-    """Formulas of the inputs in the table's outputs and, where elements have several holders, in `copy`."""
+    """Formulas of the inputs in the table's outputs and, if elements have several holders, `copy`; None if there are
+    none.
+    """
     inputs = table.space.names
     most = max(map(len, table.inverse.values()))
     names = (*table.outputs, *(("copy",) if most > 1 else ()))
@@ -32,7 +34,7 @@ def inverse(table: Table) -> dict[str, Formula] | None:
     points = []
     for cell, slots in table.inverse.items():
         for copy, slot in enumerate(slots):
-            vector = _vector((*cell, copy), sizes) | 1 << total  # the top bit carries the constant
+            vector = _vector((*cell, copy), sizes) | 1 << total  # the top bit stands for the constant
             points.append((vector, pack(table.space.point(slot), inputs)))
     images = gf2.solve(points, total + 1)
     if images is None:
@@ -47,7 +49,7 @@ def inverse(table: Table) -> dict[str, Formula] | None:
 
 
 def inverted(table: Table) -> dict[str, Formula] | None:
-    """As `inverse`, each layout once: for whoever asks for the tables of many fragments."""
+    """As `inverse`, computed once for each layout; for callers with the tables of many fragments."""
     if table.id not in _INVERTED:
         _INVERTED[table.id] = inverse(table)
     return _INVERTED[table.id]
@@ -63,7 +65,7 @@ def _proven(formulas: Mapping[str, Formula], table: Table, names: tuple[str, ...
 
 
 def _vector(values: tuple[int, ...], sizes: list[int]) -> int:
-    """Values one after the other, the first in the low bits."""
+    """Values side by side in one number, the first in the low bits."""
     total, shift = 0, 0
     for value, size in zip(values, sizes, strict=False):
         total |= value << shift

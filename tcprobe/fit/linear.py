@@ -1,4 +1,4 @@
-"""Layout: a map as GF(2)-linear bases, one image per bit of each input: of lane and of i for a fragment.
+"""Layout: a map as GF(2)-linear bases, with one image for each bit of each input; for a fragment, of lane and of i.
 
 >>> from tcprobe.fit.linear import fit_layout
 >>> from tcprobe.layout.table import slot_table
@@ -9,11 +9,9 @@
 >>> layout.holders({"row": 3, "col": 1})
 [(1, 3)]
 
-What a point leads to is the XOR of the bases of the bits set in its inputs, and of `offset`. No input's size need be a
-power of two, and points may lead to nothing: the map is asked for on the points that exist.
+The element of a point is the XOR of `offset` and the bases of the bits set in its inputs. Sizes of inputs need not be
+powers of two, and points may be unused: the map only has to hold for used points.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ from tcprobe.layout.table import Table
 
 FIELD = 20  # bits of each output in a packed element; values are below 2**20
 MASK = (1 << FIELD) - 1
-FIRST = 3  # contradicting slots that are shown
+FIRST = 3  # contradicting points that are kept
 
 
 class Contradiction(NamedTuple):
@@ -44,7 +42,7 @@ class Contradiction(NamedTuple):
 
 @dataclass(frozen=True)
 class NotLinear:
-    """Why a table has no linear map: the first points that contradict it, of how many."""
+    """Why a table has no linear map: the first points that contradict it, and how many do."""
 
     first: tuple[Contradiction, ...]
     count: int
@@ -72,12 +70,12 @@ class Layout:
 
     @cached_property
     def shifts(self) -> dict[str, int]:
-        """Where each input's bits start in a vector, the last input's in the lowest."""
+        """Where each input's bits start in a vector; the last input's are the lowest."""
         return _shifts(self.space)
 
     @cached_property
     def bases(self) -> dict[str, tuple[dict[str, int], ...]]:
-        """Images by input: bases["lane"][b] is the change that bit b of lane makes, by output."""
+        """Images by input: bases["lane"][b] is the change, by output, that bit b of lane makes."""
         unpacked = tuple(unpack(image, self.outputs) for image in self.images)
         parts = {
             axis.name: slice(self.shifts[axis.name], self.shifts[axis.name] + axis.bits)
@@ -91,7 +89,7 @@ class Layout:
         return unpack(self.offset, self.outputs)
 
     def at(self, **point: int) -> dict[str, int]:
-        """The element that a point leads to."""
+        """The element of a point."""
         self.space.number(**point)
         vector, value = sum(point[name] << shift for name, shift in self.shifts.items()), self.offset
         for bit, image in enumerate(self.images):
@@ -99,7 +97,7 @@ class Layout:
         return unpack(value, self.outputs)
 
     def holders(self, element: Mapping[str, int]) -> list[tuple[int, ...]]:
-        """Every point of the domain that the map sends to `element`, in ascending order."""
+        """Every point of the domain that the map sends to `element`, ascending."""
         vectors = gf2.preimages(self.images, pack(element, self.outputs) ^ self.offset)
         points = (
             tuple(vector >> self.shifts[axis.name] & (1 << axis.bits) - 1 for axis in self.space.axes)
@@ -108,7 +106,7 @@ class Layout:
         return [p for p in points if all(value < axis.size for value, axis in zip(p, self.space.axes, strict=True))]
 
     def packed(self) -> list[int]:
-        """The elements of all points in order, packed."""
+        """The elements of all points, in order, packed."""
         values = [value ^ self.offset for value in gf2.span(self.images)] if self.offset else gf2.span(self.images)
         if all(axis.size == 1 << axis.bits for axis in self.space.axes):
             return values
@@ -116,7 +114,7 @@ class Layout:
 
 
 def fit_layout(table: Table) -> Layout | NotLinear:
-    """The linear layout of a table, proven over every point, or the first points that contradict it."""
+    """The linear layout of a table, proven for every used point; or the first points that contradict it."""
     values = pack_table(table)
     layout = _through(table, values)
     fitted = layout.packed()
@@ -134,7 +132,7 @@ def _contradiction(table: Table, number: int, fitted: int) -> Contradiction:
 
 
 def _through(table: Table, values: list[int | None]) -> Layout:
-    """The affine map through as many independent points as there are, those at powers of two first."""
+    """The affine map through a maximal set of independent points; those at powers of two come first."""
     bits, vectors = sum(axis.bits for axis in table.space.axes), _vectors(table.space)
     points: list[tuple[int, int]] = []
     pivots: dict[int, int] = {}
@@ -142,7 +140,7 @@ def _through(table: Table, values: list[int | None]) -> Layout:
         value = values[number]
         if value is None:
             continue
-        vector = vectors[number] | 1 << bits  # the top bit carries the offset
+        vector = vectors[number] | 1 << bits  # the top bit stands for the offset
         if _independent(pivots, vector):
             points.append((vector, value))
             if len(points) == bits + 1:
@@ -162,7 +160,7 @@ def _shifts(space: Space) -> dict[str, int]:
 
 @cache
 def _vectors(space: Space) -> tuple[int, ...]:
-    """The bits of every point's inputs, one input beside the other."""
+    """The bits of every point's inputs, side by side."""
     vectors = [0]
     for axis in space.axes:
         vectors = [vector << axis.bits | value for vector in vectors for value in range(axis.size)]
@@ -171,7 +169,7 @@ def _vectors(space: Space) -> tuple[int, ...]:
 
 @cache
 def _units(space: Space) -> tuple[int, ...]:
-    """The numbers of the points with all inputs zero, and with one bit set in one of them."""
+    """The numbers of the point with all inputs zero, and of the points with one bit set in one input."""
     units, stride = [0], 1
     for axis in reversed(space.axes):
         units += [stride << bit for bit in range(axis.bits)]
@@ -190,7 +188,7 @@ def _independent(pivots: dict[int, int], vector: int) -> bool:
 
 
 def pack_table(table: Table) -> list[int | None]:
-    """Every slot's element as one number, None where unused."""
+    """Every slot's element as one number, None if unused."""
     columns = [table.values[name] for name in table.outputs]
     if all(None not in column for column in columns[:1]):
         packed: list[int | None] = list(columns[0])
@@ -204,7 +202,7 @@ def pack_table(table: Table) -> list[int | None]:
 
 
 def pack(element: Mapping[str, int], outputs: tuple[str, ...]) -> int:
-    """An element as one number, FIELD bits an output."""
+    """An element as one number, FIELD bits for each output."""
     return sum(element[name] << FIELD * shift for shift, name in enumerate(outputs))
 
 

@@ -1,4 +1,4 @@
-"""The PTX manual's names of parts of a lane's number, where formulas have these parts.
+"""The PTX manual's names for parts of a lane's number, if formulas have these parts.
 
 >>> from tcprobe.fit.formula import Formula, Term
 >>> manual_names([Formula((Term("lane", 28, -2),), sizes=(32, 4)), Formula((Term("lane", 3, 1),), sizes=(32, 4))])
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from tcprobe.fit.formula import Formula, Term
 
-_GROUP, _MEMBER = Term("lane", 28, -2), Term("lane", 3)  # the manual: %laneid >> 2, and %laneid % 4
+_GROUP, _MEMBER = Term("lane", 28, -2), Term("lane", 3)  # in the manual %laneid >> 2 and %laneid % 4
 
 
 def manual_names(formulas: Iterable[Formula | None]) -> str:
-    """groupID and threadID_in_group, each with what it is, if the formulas have it; empty where no part is a groupID.
+    """groupID and threadID_in_group with their definitions, if the formulas have them; empty without a groupID.
 
-    Bits 0 and 1 of a lane alone are not threadID_in_group: the manual has other groups there (m8n8k4 of f16).
+    Bits 0 and 1 of a lane alone are not threadID_in_group: there the manual has other groups (m8n8k4 with f16).
     """
     some = [formula for formula in formulas if formula]
     masks = {term.mask for formula in some for term in formula.terms if isinstance(term, Term) and _of_lane(term)}
@@ -31,7 +31,7 @@ def manual_names(formulas: Iterable[Formula | None]) -> str:
 
 
 def in_manual(formulas: Iterable[Formula | None]) -> str:
-    """The same as a sentence, empty where no part is a groupID."""
+    """As `manual_names`, as a sentence."""
     names = manual_names(formulas)
     return f"In the PTX manual's words: {names}." if names else ""
 

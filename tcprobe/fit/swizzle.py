@@ -1,4 +1,4 @@
-"""The layout behind an address map, of four kinds in this order, and each proven on every cell.
+"""The layout behind an address map: one of four kinds, tried in this order and proven for every cell.
 
 >>> from tcprobe.layout.offsets import matrices
 >>> text = "0 1 2 3 4 5 6 7; 9 8 11 10 13 12 15 14; 18 19 16 17 22 23 20 21; 27 26 25 24 31 30 29 28"
@@ -6,13 +6,13 @@
 >>> found.kind, found.swizzle, found.others
 ('swizzle', Swizzle(bits=2, base=0, shift=3), (Swizzle(bits=3, base=0, shift=3),))
 
-affine      shape:stride
-swizzle     a swizzle of shape:stride + base; the fewest bits B first, then the least M, then the least S; S < 0 last
-coordinate  one coordinate XORed with bits of the other, then shape:stride: CUTLASS where a row is not a power of two
-xor         several swizzles, one after the other, of shape:stride + base
+- affine: shape:stride
+- swizzle: a swizzle of shape:stride + base; fewest bits B first, then least M, then least S; S < 0 last
+- coordinate: one coordinate XORed with bits of the other, then shape:stride; CUTLASS if a row is not a power of two
+- xor: several swizzles, one after the other, of shape:stride + base
 
-The search is bounded: a swizzle is tried on the whole map where the beginnings of its first row and column allow it,
-and no more than `MOST_TRIES` of each kind are.
+The search is bounded: a swizzle is tried on the whole map only if the beginnings of its first row and column allow it,
+and at most `MOST_TRIES` swizzles of each kind are tried.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from tcprobe.layout.arrays import Bools
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
-MOST_BITS = 5  # B of the swizzles that are listed besides the first
-MOST_PAIRED = 21  # bits of the offsets for which all pairs of swizzles are tried: 228 KB, in single bits
+MOST_BITS = 5  # largest B of the swizzles that are listed besides the first
+MOST_PAIRED = 21  # bits of offsets up to which all pairs of swizzles are tried: 228 KB, in bits
 MOST_WORK = 1 << 20  # cells that are computed in search of one kind, if that is between these numbers of swizzles
 LEAST_TRIES, MOST_TRIES = 1 << 6, 1 << 10
-BEGINNING = 17  # places of the first row and of the first column that have to be the beginning of modes
+BEGINNING = 17  # places of the first row and column that must be the beginning of modes
 
 
 @dataclass(frozen=True)
 class AddressFit:
     """offset = swizzles, first to last, of affine(coordinate(element)).
 
-    `others`: the other swizzles of up to 5 bits that fit, each over a shape:stride of its own. None where none is
-    needed (kind affine) and where none fits (coordinate, xor). `fewest`: no fewer swizzles do.
+    `others`: other swizzles of up to 5 bits that fit, each over its own shape:stride; empty for the kinds affine,
+    coordinate and xor. `fewest`: no smaller number of swizzles fits.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class AddressFit:
 
     @property
     def swizzle(self) -> Swizzle | None:
-        """The one swizzle of kind `swizzle`."""
+        """The swizzle, if the kind is `swizzle`."""
         return self.swizzles[0] if self.kind == SWIZZLE else None
 
     def __call__(self, first: Integers, second: Integers) -> Integers:
@@ -81,7 +81,7 @@ def proven(layout: AddressFit, address: AddressMap) -> bool:
 
 
 def offset_bits(address: AddressMap) -> int:
-    """The bits of the largest offset."""
+    """The number of bits of the largest offset."""
     return int(address.offsets.max()).bit_length()
 
 
@@ -116,7 +116,7 @@ def _xor(address: AddressMap) -> Iterator[AddressFit]:
 
 
 def _pairs(address: AddressMap) -> Iterator[AddressFit]:
-    """Two swizzles of up to 5 bits each, S > 0, over any shape:stride, whose strides need not be powers of two."""
+    """Fits with two swizzles of up to 5 bits each, S > 0, over any shape:stride; strides need not be powers of two."""
     if offset_bits(address) > MOST_PAIRED:
         return
     tried = {_seen(address.corners, first) for first in (Swizzle(0, 0, 0), *_left(address, MOST_BITS, 1))}
@@ -136,17 +136,17 @@ def _both(address: AddressMap) -> Iterator[tuple[Swizzle, Swizzle]]:
 
 
 def _tries(address: AddressMap) -> int:
-    """How many swizzles of a map are undone in all its cells."""
+    """How many swizzles are undone on the whole map."""
     return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
 
 
 def _seen(sample: Integers, known_swizzle: Swizzle) -> bytes:
-    """What a swizzle makes of a part of the map: one that makes of it what another did is not tried as well."""
+    """A part of the map under a swizzle; if another swizzle gave the same, this one is not tried."""
     return np.where(sample < 0, -1, known_swizzle(sample)).tobytes()
 
 
 def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
-    """The swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine, and that affine map."""
+    """(swizzle, affine map) for swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine."""
     for swizzle in _left(address, most, sign)[: _tries(address)]:
         affine = _undone(address, [swizzle])
         if affine:
@@ -154,7 +154,7 @@ def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzl
 
 
 def _left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
-    """The swizzles of shift `sign` * S, B up to `most`, before `last`, that quick conditions on parts leave."""
+    """The swizzles of shift `sign` * S, B up to `most`, before `last`, that pass quick conditions on parts."""
     kept = _candidates(offset_bits(address), most)
     kept = kept.kept(_separable(_part(address.corners, last), kept, sign))
     for axis in (0, 1):
@@ -168,14 +168,15 @@ def _part(offsets: Integers, last: Swizzle | None) -> Integers:
 
 
 def _beginning(address: AddressMap, axis: int) -> Integers:
-    """The first offsets of the first row or column, as far as there are any from 0 on."""
+    """The first offsets of the first row or column, as long as they are consecutive from 0."""
     line = (address.grid[:, 0] if axis == 0 else address.grid[0])[:BEGINNING]
     known = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
     return line[:known]
 
 
 def _begins(line: Integers, candidates: Candidates, sign: int) -> Bools:
-    """Which swizzles leave the beginning of modes: the first step everywhere but at multiples of the first mode's size.
+    """Which swizzles leave the beginning of modes: the first step everywhere except at multiples of the first mode's
+    size.
 
     A necessary condition.
     """
@@ -187,7 +188,7 @@ def _begins(line: Integers, candidates: Candidates, sign: int) -> Bools:
 
 
 def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
-    """The affine map that is left when the swizzles, applied first to last, are undone."""
+    """The affine map that is left when the swizzles, applied first to last, are undone; None if it is not affine."""
     offsets = _before(address.offsets, swizzles)
     if address.cells == address.grid.size and not _sums(_before(address.grid, swizzles)):
         return None
@@ -195,20 +196,20 @@ def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
 
 
 def _before(offsets: Integers, swizzles: Sequence[Swizzle]) -> Integers:
-    """What the swizzles, applied first to last, made these offsets of."""
+    """The offsets before the swizzles, which were applied first to last."""
     for swizzle in reversed(swizzles):
         offsets = swizzle(offsets)
     return offsets
 
 
 def _sums(grid: Integers) -> bool:
-    """Whether a whole grid is a sum of f(first) and g(second); quick, for most maps are not."""
+    """Whether a whole grid is a sum f(first) + g(second); a quick check, since most maps are not."""
     steps = np.diff(grid, axis=0)
     return bool((steps == steps[:, :1]).all())
 
 
 def _candidates(bits: int, most: int) -> Candidates:
-    """B, M and S > 0 of all swizzles with B <= most whose lowest source bit is one of `bits`, in ascending order."""
+    """B, M and S > 0 of all swizzles with B <= most whose lowest source bit is in `bits`, ascending."""
     size = np.arange(1, max(2, min(most, bits) + 1))
     axes = np.meshgrid(size, np.arange(bits), np.arange(1, bits), indexing="ij")
     every = Candidates(*(axis.ravel() for axis in axes))
@@ -217,9 +218,9 @@ def _candidates(bits: int, most: int) -> Candidates:
 
 
 def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
-    """Which swizzles leave f(first) + g(second) on a part of the map, -1 where it has no offset; a necessary condition.
+    """Which swizzles leave f(first) + g(second) on a part of the map; -1 means no offset. A necessary condition.
 
-    The part's first row and column are whole.
+    The part's first row and column must be whole.
     """
     images = _images(sample, candidates, sign)
     images -= images[:, :1, :].copy()
@@ -228,7 +229,7 @@ def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
 
 
 def _images(sample: Integers, candidates: Candidates, sign: int) -> Integers:
-    """A part of the map under each swizzle; shape (swizzles, rows, columns)."""
+    """A part of the map under each swizzle: (swizzles, rows, columns)."""
     bits, base, shift = candidates
     low, high = (axis[:, None, None] for axis in (base, base + shift))
     source, target = (high, low) if sign > 0 else (low, high)

@@ -1,8 +1,8 @@
 """Formulas as SymPy expressions and LaTeX, and SymPy's minimising of sums of products.
 
-The only file that imports SymPy. Integers and bit operations are Function classes of our own: with SymPy's
-Symbols `>>` would mean Implies and `^` logical Xor, and `//` would turn into floating point in C. Their `eval` is
-SymPy's name for what a Function of numbers is worth; nothing evaluates text.
+The only file that imports SymPy. Bit operations on integers are Functions of its own: for SymPy's Symbols `>>` would
+mean Implies and `^` logical Xor, and `//` would become floating point in C. `eval` is SymPy's name for the value of a
+Function of numbers; no text is evaluated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BitAnd(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, x: sympy.Expr, mask: sympy.Expr) -> sympy.Integer | None:
-        """A number for numbers."""
+        """The number, if the arguments are numbers."""
         return sympy.Integer(int(x) & int(mask)) if x.is_Integer and mask.is_Integer else None
 
     def _latex(self, printer: LatexPrinter) -> str:
@@ -36,7 +36,7 @@ class BitXor(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, *parts: sympy.Expr) -> sympy.Integer | None:
-        """A number for numbers."""
+        """The number, if the arguments are numbers."""
         if not all(part.is_Integer for part in parts):
             return None
         total = 0
@@ -49,13 +49,13 @@ class BitXor(sympy.Function):  # type: ignore[misc]
 
 
 class Shift(sympy.Function):  # type: ignore[misc]
-    """x << n, or x >> -n."""
+    """x << n; x >> -n if n is negative."""
 
     nargs = 2
 
     @classmethod
     def eval(cls, x: sympy.Expr, n: sympy.Expr) -> sympy.Integer | None:
-        """A number for numbers."""
+        """The number, if the arguments are numbers."""
         if not (x.is_Integer and n.is_Integer):
             return None
         return sympy.Integer(int(x) << int(n) if n >= 0 else int(x) >> -int(n))
@@ -68,7 +68,7 @@ class Shift(sympy.Function):  # type: ignore[misc]
 
 @cache
 def symbol(name: str) -> sympy.Symbol:
-    """The symbol of a variable: a whole number, not negative."""
+    """The symbol of a variable, a nonnegative integer."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
@@ -94,9 +94,9 @@ def latex(formula: Formula) -> str:
 def minimal_products(
     count: int, ones: Sequence[tuple[int, ...]], free: Sequence[tuple[int, ...]]
 ) -> list[list[tuple[int, bool]]]:
-    """A minimal sum of products over `count` bits that is true on `ones`, anything on `free`, false elsewhere.
+    """A minimal sum of products over `count` bits: true on `ones`, anything on `free`, false elsewhere.
 
-    Each product lists (bit number, wanted value); no product means false, an empty one true.
+    A product lists (bit number, wanted value). No product means false, an empty product true.
     """
     if not ones:
         return []

@@ -1,4 +1,4 @@
-"""Several swizzles behind an address map whose offset is an XOR of one image per coordinate bit: as few as possible.
+"""The swizzles behind an address map whose offset is an XOR of one image per coordinate bit: as few as possible.
 
 >>> import numpy as np
 >>> first, second = np.divmod(np.arange(1024), 32)
@@ -8,10 +8,10 @@
 >>> chain_of(twice).swizzles
 (Swizzle(bits=1, base=3, shift=4), Swizzle(bits=1, base=0, shift=6))
 
-The images of the coordinate bits are the columns of a matrix over GF(2), the bits of the offset its rows. shape:stride
-alone sends every coordinate bit to offset bits of its own, so that no row has two ones: it is *plain*. A swizzle adds
-rows to rows: row z becomes row z ^ row z + S for the B rows that it changes, so undoing one is a step of that kind too.
-All sequences of steps are tried, the shorter ones first, up to `MOST_MATRICES` of them; beyond that, elimination
+The images of the coordinate bits are the columns of a matrix over GF(2); the bits of the offset are its rows.
+shape:stride alone maps every coordinate bit to its own offset bits, so that no row has two ones: the matrix is *plain*.
+A swizzle adds rows to rows: each of the B rows z that it changes becomes row z ^ row z + S; undoing it is a step of the
+same kind. All sequences of steps are tried, shorter ones first, up to `MOST_MATRICES` of them. Beyond that, elimination
 gives swizzles of one bit each, which may not be the fewest.
 """
 
@@ -29,11 +29,11 @@ from tcprobe.layout.gf2 import solve
 from tcprobe.layout.swizzle import Swizzle
 
 MOST_MATRICES = 1 << 19
-Matrices = NDArray[np.uint64]  # [matrix, row]: the ones of a row as bits
+Matrices = NDArray[np.uint64]  # [matrix, row]: the row as bits
 
 
 class RowStep(NamedTuple):
-    """Rows `row` .. `row` + `height` - 1 are each XORed with the row `distance` above."""
+    """Each of rows `row` .. `row` + `height` - 1 is XORed with the row `distance` above it."""
 
     row: int
     height: int
@@ -41,7 +41,7 @@ class RowStep(NamedTuple):
 
     @property
     def swizzle(self) -> Swizzle:
-        """The swizzle that does, and undoes, this."""
+        """The swizzle that makes, and undoes, this step."""
         return Swizzle(self.height, min(self.row, self.row + self.distance), self.distance)
 
 
@@ -55,14 +55,14 @@ class _Level(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Swizzles, the first to be applied first, and whether all shorter sequences were tried."""
+    """Swizzles, the first to be applied first; and whether all shorter sequences were tried."""
 
     swizzles: tuple[Swizzle, ...]
     fewest: bool
 
 
 def chain_of(address: AddressMap) -> Chain | None:
-    """Swizzles that make the map of a shape:stride; None if there are none."""
+    """Swizzles of a shape:stride that make the map; None if there are none."""
     rows = _rows(address)
     if rows is None:
         return None
@@ -72,7 +72,7 @@ def chain_of(address: AddressMap) -> Chain | None:
 
 
 def _rows(address: AddressMap) -> list[int] | None:
-    """The rows of the matrix, offset bit 0 first; None where the offset is not an XOR of images."""
+    """The rows of the matrix, offset bit 0 first; None if the offset is not an XOR of images."""
     low, high = ((extent - 1).bit_length() for extent in address.extent)
     inputs = address.first | (address.second << low)
     points = _points(inputs ^ inputs[0], address.offsets ^ address.offsets[0], low + high)
@@ -84,7 +84,7 @@ def _rows(address: AddressMap) -> list[int] | None:
 
 
 def _points(vectors: Integers, images: Integers, bits: int) -> list[tuple[int, int]]:
-    """Enough of the points to determine the linear map; [] if there is none through all."""
+    """Enough points to determine the linear map; [] if none goes through all points."""
     points = []
     for bit in range(bits):
         able = np.flatnonzero(vectors >> bit & 1)
@@ -98,7 +98,7 @@ def _points(vectors: Integers, images: Integers, bits: int) -> list[tuple[int, i
 
 
 def _steps(size: int) -> Iterator[RowStep]:
-    """All steps between `size` rows, those of CuTe's positive S first."""
+    """All steps between `size` rows; those of positive S come first."""
     for sign in (1, -1):
         for length in range(1, size):
             for row in range(0 if sign > 0 else length, size - (length if sign > 0 else 0)):
@@ -107,7 +107,7 @@ def _steps(size: int) -> Iterator[RowStep]:
 
 
 def _fewest(rows: list[int]) -> list[RowStep]:
-    """The fewest steps to a plain matrix; [] if none are within `MOST_MATRICES`."""
+    """The fewest steps to a plain matrix; [] if there are none within `MOST_MATRICES`."""
     levels = [_Level(np.array([rows], dtype=np.uint64), [], np.zeros(1, np.int64), np.zeros(1, np.int64))]
     steps = list(_steps(len(rows)))
     while True:
@@ -128,7 +128,7 @@ def _path(levels: Sequence[_Level], at: int) -> list[RowStep]:
 
 
 def _next(matrices: Matrices, steps: list[RowStep]) -> _Level:
-    """Every matrix after every step; each matrix once."""
+    """Every matrix after every step, each matrix once."""
     after = np.repeat(matrices[None], len(steps), axis=0)
     for number, (row, height, distance) in enumerate(steps):
         after[number, :, row : row + height] ^= matrices[:, row + distance : row + distance + height]
@@ -137,9 +137,9 @@ def _next(matrices: Matrices, steps: list[RowStep]) -> _Level:
 
 
 def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
-    """A matrix that one step makes plain, by its number, and that step.
+    """(number of a matrix that one step makes plain, that step); None if there is none.
 
-    The step changes all rows with two ones or more; the fewest rows that hold those are enough.
+    The step must change all rows with two or more ones; the fewest rows with all of these suffice.
     """
     size, row = matrices.shape[1], np.arange(matrices.shape[1])
     crowded = _two(matrices)
@@ -156,12 +156,12 @@ def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
 
 
 def _two(matrices: Matrices) -> Bools:
-    """Which rows have two ones or more."""
+    """Which rows have two or more ones."""
     return np.asarray((matrices & (matrices - np.uint64(1))) != 0)
 
 
 def _shifted(matrices: Matrices, distance: int) -> Matrices:
-    """Each matrix with row z + distance in place of row z, zero where there is none."""
+    """Each matrix with row z + distance in place of row z; zero where there is none."""
     moved = np.zeros_like(matrices)
     if distance > 0:
         moved[:, :-distance] = matrices[:, distance:]
@@ -171,7 +171,7 @@ def _shifted(matrices: Matrices, distance: int) -> Matrices:
 
 
 def _eliminated(rows: list[int]) -> list[RowStep]:
-    """Steps of one row each to a plain matrix, column after column; [] if there are none, columns being dependent."""
+    """Steps of one row each to a plain matrix, column by column; [] if columns are dependent."""
     rows, pivots, steps = list(rows), set[int](), []
     for column in range(max(rows).bit_length()):
         able = [z for z, row in enumerate(rows) if row >> column & 1 and z not in pivots]

@@ -10,8 +10,6 @@ Source: PTX ISA 9.1, section 11.1.2 (`.target`): a plain target runs on that com
 every later one; a target with suffix `a` on that one alone; with suffix `f` on those of its family that are not older.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 
@@ -70,7 +68,7 @@ _BY_NAME = {a.name: a for a in ARCHS}
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
 WARPGROUP = 128  # threads of four warps next to each other, the first a multiple of four (PTX ISA 9.1, section 9.7.15)
 RENAMED = {101: 110}  # CUDA 13 release notes: sm_101 is sm_110
-_WRITTEN = re.compile(r"(?:sm_?|compute_?|cc ?)?([0-9]{2,3}|[0-9]{1,2}\.[0-9])([af]?)")
+_WRITTEN = r"(?:sm_?|compute_?|cc ?)?([0-9]{2,3}|[0-9]{1,2}\.[0-9])([af]?)"
 
 
 def arch(name: str) -> Arch:
@@ -83,7 +81,7 @@ def arch(name: str) -> Arch:
 
 
 def _meant(name: str) -> Arch:
-    written = _WRITTEN.fullmatch(name.strip().lower())
+    written = re.fullmatch(_WRITTEN, name.strip().lower())
     if written:
         number = RENAMED.get(digits := int(written[1].replace(".", "")), digits)
         exact = _BY_NAME.get(f"sm_{number}")

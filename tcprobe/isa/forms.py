@@ -9,15 +9,16 @@ A family of hundreds of forms costs nothing but their names as long as nobody as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction, id_of
+from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import version
 
+EVERYWHERE = ".sync.aligned"  # what the name of every form has, and no id
 Makers = Mapping[str, Callable[[], Instruction]]
 
 
@@ -76,6 +77,11 @@ class Forms(Mapping[str, Instruction]):
         """A form that has an id but is not listed, because a listed one represents it; None if there is none."""
         return None
 
+    def measured_by(self, by_experiment: Mapping[str, Sequence[str]]) -> Iterable[str]:
+        """Ids of the fragments that are those operands of experiments, in the order of the forms; no form is made."""
+        own = ((id_, by_experiment[id_]) for id_ in self if id_ in by_experiment)
+        return (f"{id_}.{operand}" for id_, named in own for operand in sorted(named, key=_written_at))
+
     def __getitem__(self, id_: str) -> Instruction:
         if id_ in self._made:
             return self._made[id_]
@@ -97,9 +103,14 @@ class Forms(Mapping[str, Instruction]):
         return len(self._makers)
 
 
+def _written_at(operand: str) -> tuple[int, str]:
+    """Where PTX writes an operand of a multiply: d first; others after a, b and c, by name."""
+    return ("dabc".find(operand) % 5, operand)
+
+
 def one_by_one(forms: Callable[[], Iterable[tuple[str, Callable[[], Instruction]]]]) -> Callable[[], Makers]:
-    """Makers of forms by their PTX names, each made when it is asked for."""
-    return lambda: {id_of(name): maker for name, maker in forms()}
+    """Makers of forms by their PTX names, which have .sync.aligned; each is made when it is asked for."""
+    return lambda: {name.replace(EVERYWHERE, ""): maker for name, maker in forms()}
 
 
 def together(rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:

@@ -1,7 +1,5 @@
 """Fragment: an operand that lives in registers, as the threads of a warp or warpgroup hold it together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

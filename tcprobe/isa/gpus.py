@@ -38,6 +38,8 @@ _NOISE = re.compile(r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+")
 def numbers(name: str) -> list[int]:
     """The archs (80 for sm_80) of the GPU that `name` means; none where it is not a GPU's."""
     wanted = bare(name)
+    if not wanted.isalnum():  # what is dotted is a fragment's name
+        return []
     return [number for number, _, pattern in GPUS if re.fullmatch(pattern, wanted)]
 
 

@@ -10,8 +10,6 @@
 A row that contradicts itself raises RowError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -96,7 +94,7 @@ class Instruction:
         return tuple(fragment for fragment in self.fragments if fragment.role in roles)
 
     @cached_property
-    def described(self) -> tuple[SharedOperand, ...]:
+    def described(self) -> tuple["SharedOperand", ...]:
         """The factors in shared memory, behind descriptors: a_smem, b_smem."""
         return tuple(
             SharedOperand(f"{self.id}.{operand.name}", self, operand) for operand in self.operands if operand.majors

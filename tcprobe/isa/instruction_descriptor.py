@@ -11,7 +11,7 @@ InstrDescriptor and InstrDescriptorBlockScaled of CUTLASS, include/cute/arch/mma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tcprobe.errors import UsageError
@@ -157,10 +157,14 @@ def _has(instruction: Instruction, fields: Json) -> bool:
     return fields["m"] in instruction.stated["m_values"] and fields["n"] in instruction.stated["n_values"]
 
 
+def _some(stated_sizes: Sequence[int | str]) -> str:
+    first = ", ".join(map(str, stated_sizes[:3]))
+    return f"{first}, ... {stated_sizes[-1]}" if len(stated_sizes) > 3 else first
+
+
 def _no_shape(kind: str, fields: Json) -> str:
     there = "; ".join(
-        f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, "
-        f"N {', '.join(map(str, form.stated['n_values'][:3]))}, ... {form.stated['n_values'][-1]}"
+        f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, N {_some(form.stated['n_values'])}"
         for form in _forms(kind, fields)
     )
     words = "sparse" if fields["sparse"] else "dense"

@@ -24,7 +24,7 @@ from tcprobe.isa.operand import WHOLE
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
-_SHAPE = re.compile(r"\bm(\d+)n(\d+)k(\d+)\b")
+_SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
 
 
 @cache
@@ -106,36 +106,29 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
 
 
 def may_hold(wanted: Fragment, experiments: Iterable[str]) -> Iterator[str]:
-    """Of some experiments those whose tables may be as that of `wanted`: by their threads, and the shape in the id."""
+    """Of some experiments those whose tables may be as that of `wanted`: by their threads, and the shape in the id.
+
+    What a multiply of wmma takes is measured by experiments of its own.
+    """
     stems = tuple(stem for forms in instructions().parts if forms.threads == wanted.threads for stem in forms.stems)
-    for experiment in (id_ for id_ in experiments if id_.startswith(stems)):
-        m, n, k = map(int, shape.groups()) if (shape := _SHAPE.search(experiment)) else (0, 0, 0)
-        sizes = ((m, k), (m, k // 2), (k, n), (m, n))
-        if not shape or wanted.role not in WHOLE or (wanted.rows, wanted.cols) in sizes:
+    whole, size = wanted.role in WHOLE, (wanted.rows, wanted.cols)
+    for experiment in (id_ for id_ in experiments if id_.startswith(stems) and not id_.startswith("wmma.mma")):
+        shape = _SHAPE.search(experiment) if whole else None
+        if shape is None or size in _sizes(shape[0], ".sp" in experiment):
             yield experiment
 
 
+@cache
+def _sizes(shape: str, sparse: bool) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of A as it is stored, of B, and of C and D."""
+    m, n, k = map(int, re.findall(r"\d+", shape))
+    return (m, k // 2 if sparse else k), (k, n), (m, n)
+
+
 def ids_of(by_experiment: Mapping[str, Sequence[str]]) -> list[str]:
-    """Ids of the fragments whose tables are those operands of experiments, in the order of the rows."""
+    """Ids of the fragments whose tables are those operands of experiments, of `may_hold`, in the order of the rows."""
     parts = (part for part in instructions().parts if any(map(part.begins, by_experiment)))
-    return [id_ for part in parts for id_ in _ids_in(part, by_experiment)]
-
-
-def _ids_in(forms: Forms, by_experiment: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """To make hundreds of forms would take as long as all else: only multiplies that share what is loaded are made."""
-    if "wmma" not in forms.families:
-        for id_ in (id_ for id_ in forms if id_ in by_experiment):
-            yield from (f"{id_}.{operand}" for operand in sorted(by_experiment[id_], key=_written_at))
-        return
-    shapes = {shape[0] for shape in map(_SHAPE.search, by_experiment) if shape}
-    rows = (forms[id_] for id_ in forms if shapes & set(id_.split(".")))
-    held = (fragment for row in rows for fragment in row.spelled)
-    yield from dict.fromkeys(f.id for f in held if f.operand in by_experiment.get(f.experiment, ()))
-
-
-def _written_at(operand: str) -> tuple[int, str]:
-    """Where PTX writes an operand of a multiply: d first; others after a, b and c, by name."""
-    return ("dabc".find(operand) % 5, operand)
+    return [id_ for part in parts for id_ in part.measured_by(by_experiment)]
 
 
 def users(fragment_id: str) -> tuple[str, ...]:

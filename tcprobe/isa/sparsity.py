@@ -11,8 +11,6 @@ says where in the chunk the unit was. A unit is one element, or two next to each
 Source: PTX ISA 9.1, section 9.7.14.6.1 (sparse matrix storage): 1:2 for tf32, 4:8 in pairs for u4 and s4, else 2:4.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from tcprobe.isa.arch import Arch

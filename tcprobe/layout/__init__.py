@@ -1,1 +1,1 @@
-"""Maps between slots and elements, apart from any hardware: tables, linear algebra over GF(2), CSV files."""
+"""Maps between slots and elements, independent of any hardware: tables, linear algebra over GF(2), CSV files."""

@@ -6,8 +6,8 @@
 >>> runs([(0, 5), (1, 5), (2, 5), (0, 6), (1, 6), (2, 6)])
 ['(0..2, 5..6)']
 
-The first coordinate is CUTLASS's contiguous one or a matrix's row, the second the strided one or the column: a map
-says nothing of which is the faster.
+The first coordinate is CUTLASS's contiguous one or a matrix's row, the second the strided one or the column. A map does
+not say which of them varies faster.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MOST_OFFSET = 1 << 40
 
 @dataclass(frozen=True, eq=False)
 class AddressMap:
-    """Element (first[k], second[k]) is at offsets[k], each at least 0, no element twice.
+    """Element (first[k], second[k]) is at offsets[k]; offsets are at least 0, and no element occurs twice.
 
-    `low` and `high` are the corners of the box that the map is meant to fill, both inside it.
+    `low` and `high` are the corners, both inclusive, of the box that the map should fill.
     """
 
     first: Integers
@@ -44,10 +44,10 @@ class AddressMap:
     def of(
         cls, first: Sequence[int], second: Sequence[int], offsets: Sequence[int], box: tuple[Pair, Pair] | None = None
     ) -> AddressMap:
-        """A map of plain numbers; the box is the bounding box unless it is given.
+        """A map from sequences of numbers; without `box`, it is the bounding box.
 
-        DataError without a cell, with a coordinate or a box beyond 2**19, an offset beyond 2**40, and where an element
-        lies outside the box or appears twice.
+        DataError if there is no cell, a coordinate or the box exceeds 2**19, an offset exceeds 2**40, or an element is
+        outside the box or occurs twice.
         """
         if not len(first):
             raise DataError("no element has an offset.")
@@ -76,12 +76,12 @@ class AddressMap:
 
     @cached_property
     def _numbers(self) -> Integers:
-        """Each cell's place in the box, row after row."""
+        """Each cell's position in the box, row by row."""
         return (self.first - self.low[0]) * self.shape[1] + self.second - self.low[1]
 
     @property
     def shape(self) -> Pair:
-        """How many values each coordinate has in the box."""
+        """The number of values of each coordinate in the box."""
         return self.high[0] - self.low[0] + 1, self.high[1] - self.low[1] + 1
 
     @property
@@ -91,12 +91,12 @@ class AddressMap:
 
     @property
     def cells(self) -> int:
-        """How many elements have an offset."""
+        """The number of elements that have an offset."""
         return len(self.offsets)
 
     @cached_property
     def missing(self) -> list[Pair]:
-        """The elements of the box without an offset, in the order of the second coordinate, then the first."""
+        """Elements of the box without an offset, sorted by the second coordinate, then the first."""
         known = np.zeros(self.shape[0] * self.shape[1], dtype=bool)
         known[self._numbers] = True
         second, first = np.nonzero(~known.reshape(self.shape).T)
@@ -104,15 +104,16 @@ class AddressMap:
 
     @cached_property
     def grid(self) -> Integers:
-        """Offsets by [first - low, second - low], -1 where there is none."""
+        """Offsets by [first - low, second - low]; -1 if there is none."""
         grid = np.full(self.shape[0] * self.shape[1], -1, dtype=np.int64)
         grid[self._numbers] = self.offsets
         return grid.reshape(self.shape)
 
     @cached_property
     def corners(self) -> Integers:
-        """A part of the grid for quick checks: some rows and columns, ever further apart. The fullest column and its
-        fullest row come first; the others are rows and columns that these reach.
+        """A part of the grid for quick checks: some rows and columns, with growing distances.
+
+        The fullest column and its fullest row come first; the others are those that these two reach.
         """
         known = self.grid >= 0
         column = int(np.argmax(known.sum(axis=0)))
@@ -132,7 +133,7 @@ def _integers(values: Sequence[int]) -> Integers:
 
 
 def whole(address: AddressMap) -> AddressMap:
-    """The map itself; DataError that names the first element without an offset, if any is missing."""
+    """The map itself; DataError if an element has no offset, which names the first."""
     if not address.missing:
         return address
     (first, second), rest = address.missing[0], len(address.missing) - 1
@@ -140,7 +141,7 @@ def whole(address: AddressMap) -> AddressMap:
 
 
 def runs(elements: Iterable[Pair]) -> list[str]:
-    """Elements as ranges along the first coordinate, equal ones joined along the second: (0..7, 2..3)."""
+    """Elements as ranges along the first coordinate; equal ranges are merged along the second: (0..7, 2..3)."""
     rows: dict[int, list[list[int]]] = {}
     for first, second in sorted(elements, key=lambda pair: (pair[1], pair[0])):
         row = rows.setdefault(second, [])

@@ -1,4 +1,4 @@
-"""A file of offsets, in whichever form: a CSV, a matrix of numbers, or what 03_visualize_layout prints."""
+"""A file of offsets in any of three forms: a CSV, a matrix of numbers, or the output of 03_visualize_layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 23
 
 
 class Source(NamedTuple):
-    """The address map that a file states, the command line that printed it, and what else the file holds, in words."""
+    """The address map in a file, the command line that printed it, and what else the file contains, in words."""
 
     address: AddressMap
     command: Command | None
@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 
 class _Stated(NamedTuple):
-    """One of the tables of a file."""
+    """One of the tables in a file."""
 
     address: AddressMap
     command: Command | None
@@ -33,11 +33,11 @@ class _Stated(NamedTuple):
 
 
 def read(path: Path, table: int | None = None) -> Source:
-    """The address map in a file, its table number `table` (from 1) where it holds several.
+    """The address map in a file; if the file has several tables, number `table`, from 1.
 
-    A table that only counts its elements, 0, 1, 2, ... line after line, ahead of one other of its size numbers that
-    one's elements and states no layout: the other is read. UsageError where it takes `table` to choose; DataError, with
-    the line or the element (a, b), where the file is none of the three forms or contradicts itself.
+    A table that only counts its elements (0, 1, 2, ... line by line), followed by one other of the same size, numbers
+    the elements of that one and is no layout: the other is read. UsageError if `table` is needed to choose; DataError,
+    with the line or the element (a, b), if the file has none of the three forms or contradicts itself.
     """
     text = files.read_text(path, MOST_BYTES)
     try:
@@ -71,5 +71,5 @@ def _chosen(path: Path, tables: list[_Stated], table: int | None) -> Source:
 
 
 def _counts(address: AddressMap) -> bool:
-    """Whether the offsets are 0, 1, 2, ... line after line."""
+    """Whether the offsets are 0, 1, 2, ... line by line."""
     return not address.missing and np.array_equal(address.grid.ravel(), np.arange(address.cells))

@@ -1,4 +1,4 @@
-"""An address map drawn by banks, 32 of 4 bytes: as coloured text and as SVG.
+"""An address map drawn by banks (32 of 4 bytes), as coloured text and as SVG.
 
 >>> from tcprobe.layout.swizzle import Swizzle
 >>> first, second = np.indices((4, 16))
@@ -6,8 +6,8 @@
 >>> [picture.label(*cell) for cell in ((0, 0), (0, 1), (1, 0), (1, 1))]
 ['0-3', '4-7', '4-7', '0-3']
 
-Lines are one coordinate, columns the other: the one along which offsets are consecutive, if any. As many consecutive
-elements as fill 16 bytes, or fewer, make one cell; it is labelled with its banks and coloured by the first.
+Columns are the coordinate along which offsets are consecutive, if there is one; lines are the other. A cell combines up
+to 16 bytes of consecutive elements. Its label is its banks, its colour that of the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Colour = tuple[int, int, int]
 
 
 class Picture(NamedTuple):
-    """Bit offsets by [line, column], `run` elements to a column; `axes` names the coordinates of lines and columns."""
+    """Bit offsets by [line, column], `run` elements per column; `axes` names the coordinates of lines and columns."""
 
     offsets: Integers
     run: int
@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
     @classmethod
     def of(cls, offsets: Integers, bits: int) -> Picture:
-        """The picture of offsets[first, second], in elements of `bits`; -1 is an element without an offset."""
+        """The picture of offsets[first, second], in elements of `bits`; -1 means no offset."""
         runs = (_run(offsets.T, bits), _run(offsets, bits))
         turned = runs[0] > runs[1]
         grid, axes = (offsets.T, ("second", "first")) if turned else (offsets, ("first", "second"))
@@ -44,12 +44,12 @@ class Picture(NamedTuple):
         return cls(np.where(grid < 0, -1, grid * bits)[:, ::run], run, bits, axes)
 
     def bank(self, line: int, column: int) -> int | None:
-        """The first bank of a cell; None where there is no offset."""
+        """The first bank of a cell; None without an offset."""
         offset = int(self.offsets[line, column])
         return None if offset < 0 else offset // BANK_BITS % BANKS
 
     def label(self, line: int, column: int) -> str:
-        """The banks of a cell: 7, or 4-7."""
+        """The banks of a cell, as 7 or 4-7."""
         bank = self.bank(line, column)
         if bank is None:
             return ""
@@ -63,7 +63,7 @@ class Picture(NamedTuple):
 
 
 def _run(offsets: Integers, bits: int) -> int:
-    """How many columns, a power of two and at most 16 bytes, are consecutive from an aligned start on every line."""
+    """How many columns (a power of two, at most 16 bytes) are consecutive from an aligned start, on every line."""
     run = 1
     while run * 2 * bits <= VECTOR_BITS and offsets.shape[1] % (run * 2) == 0:
         groups = offsets.reshape(len(offsets), -1, run * 2)
@@ -74,7 +74,7 @@ def _run(offsets: Integers, bits: int) -> int:
 
 
 def colour(bank: int) -> Colour:
-    """A light colour for each bank: neighbours differ little, opposite banks most."""
+    """A light colour for each bank: neighbouring banks differ little, opposite ones most."""
     red, green, blue = (round(255 * part) for part in hls_to_rgb(bank / BANKS, 0.82, 0.75))
     return red, green, blue
 

@@ -1,25 +1,26 @@
-"""What one access of a warp to shared memory costs, by the rule measured on the hardware.
+"""The cost of one access of a warp to shared memory, by the rule measured on the hardware.
 
-Shared memory has 32 banks of 4 bytes; in one pass each bank gives one word, to any number of lanes. The lanes of an
-access form *phases* that are served one after the other. A phase takes as many passes (wavefronts) as its fullest bank
-has distinct words; equal words go together, idle lanes ask for nothing, a phase of idle lanes needs no pass.
-cycles = max(P, B): P the passes of all phases, B the beats of 128 bytes: one for each phase. Loads and stores of 64 and
-128 bits spend a beat on phases of idle lanes too, unless all 32 lanes are idle; other accesses do not.
+Shared memory has 32 banks of 4 bytes. In one pass each bank delivers one word, to any number of lanes. The lanes of an
+access form *phases*, which are served one after the other. A phase takes as many passes (wavefronts) as its fullest
+bank has distinct words; lanes with equal words share a pass, idle lanes need nothing, and a phase of idle lanes needs
+no pass. cycles = max(P, B): P is the number of passes of all phases, B the number of beats of 128 bytes, one for each
+phase. Loads and stores of 64 and 128 bits also spend a beat on a phase of idle lanes, unless all 32 lanes are idle;
+other accesses do not.
 
 - 8 to 32 bits: the 32 lanes are one phase. 64 bits: halves of 16 lanes. 128 bits, ldmatrix, stmatrix: octets of 8.
-- Neighbours *join*: a 64-bit load is one phase, and a 128-bit load two, where over the whole warp every lane has the
+- Neighbours *join*: a 64-bit load is one phase, and a 128-bit load two, if over the whole warp every lane has the
   address of lane i ^ 1, or every lane that of lane i ^ 2. A lane whose partner is idle agrees with it.
-- Atomics: equal words do not go together, so a phase takes as many passes as its fullest bank has lanes.
-- cp.async.ca: phases of 32, 16, 8 lanes (4, 8, 16 bytes). Lanes come in order; a lane waits for every earlier one of
-  its phase that needs its bank in shared memory, or the bank of its source (bits 2 to 6 of the global address).
+- Atomics: equal words do not share a pass, so a phase takes as many passes as its fullest bank has lanes.
+- cp.async.ca: phases of 32, 16, 8 lanes (4, 8, 16 bytes). Lanes are served in order; a lane waits for every earlier one
+  of its phase that needs its bank in shared memory, or the bank of its source (bits 2 to 6 of the global address).
 
 >>> from tcprobe.layout.banks import judge
 >>> cost = judge("ld.shared.b64", [64 * (lane % 16) for lane in range(32)])
 >>> cost.phases, cost.wavefronts, cost.beats, cost.cycles, cost.ideal
 ([8, 8], 16, 2, 16, 2)
 
-Source: experiments on an H200 (sm_90), which `tcprobe.probes.bank_experiments` repeats; `bank_rules` says
-what is published for which arch.
+Source: experiments on an H200 (sm_90), which `tcprobe.probes.bank_experiments` repeats; `bank_rules` says what is
+published for which arch.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ ABSENT = -1  # in place of the passes of a phase that joined another
 
 @dataclass(frozen=True)
 class BankRule:
-    """How one access is served: `phase` and `joined` in lanes, the latter where neighbours agree.
+    """How an access is served: lanes of a `phase`, and lanes of one where neighbours join (`joined`).
 
-    `passes`: of a phase, the most "words" or "lanes" in a bank, or the longest chain of lanes that wait in "order".
-    `idle`: whether beats of phases without an active lane are counted.
+    `passes` of a phase: the most distinct "words" or the most "lanes" in a bank, or the longest chain of lanes that
+    wait in "order". `idle`: whether beats of phases without an active lane count.
     """
 
     phase: int
@@ -59,7 +60,7 @@ class BankRule:
 
 @dataclass(frozen=True)
 class Cost:
-    """Passes of each phase in order, and beats."""
+    """The passes of each phase in order, and the beats."""
 
     phases: list[int]
     beats: int
@@ -71,12 +72,12 @@ class Cost:
 
     @property
     def cycles(self) -> int:
-        """What the access costs."""
+        """Cycles of the access."""
         return max(self.wavefronts, self.beats)
 
     @property
     def ideal(self) -> int:
-        """Phases with an active lane: the passes of an access whose lanes do not collide."""
+        """Phases with an active lane: the passes if no lanes conflict."""
         return sum(passes > 0 for passes in self.phases)
 
     def to_json(self) -> dict[str, object]:
@@ -92,7 +93,7 @@ class Cost:
 
 @cache
 def designed() -> MappingProxyType[str, BankRule]:
-    """The rule of every access as the module's text states it."""
+    """The rule of every access, as the module's docstring states it."""
     return MappingProxyType({row.name: _rule(row) for row in accesses().values()})
 
 
@@ -105,9 +106,9 @@ def _rule(access: SharedAccess) -> BankRule:
 
 
 def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | None] | None = None) -> Cost:
-    """The cost of one access: 32 byte addresses in shared memory, None for idle lanes; `sources` of cp.async likewise.
+    """The cost of one access: 32 byte addresses in shared memory, None for idle lanes; for cp.async also of `sources`.
 
-    Without sources these do not conflict. Addresses are taken as they are: `bank_patterns` checks them.
+    Without sources only destinations can conflict. Addresses are not checked here; `bank_patterns` does that.
     """
     row = access(name)
     by = Judge(row, designed()[row.name])
@@ -120,7 +121,7 @@ def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
 
 
 class Judge(NamedTuple):
-    """An access and its rule; `addresses` and `sources` of shape (patterns, 32), IDLE where a lane is idle."""
+    """An access and its rule; `addresses` and `sources` are (patterns, 32), IDLE for idle lanes."""
 
     row: SharedAccess
     rule: BankRule
@@ -138,7 +139,7 @@ class Judge(NamedTuple):
         return total
 
     def passes(self, addresses: Ints, sources: Ints | None = None) -> Ints:
-        """Passes of each phase, ABSENT beyond the last where phases joined; shape (patterns, phases)."""
+        """Passes of each phase, (patterns, phases); ABSENT in place of phases that joined others."""
         sides = [side for side in (addresses, sources) if side is not None]
         by_phase = self._passes(self.rule.phase, sides)
         if self.rule.joined > self.rule.phase:
@@ -149,7 +150,7 @@ class Judge(NamedTuple):
         return by_phase
 
     def _passes(self, phase: int, sides: Sequence[Ints]) -> Ints:
-        """Passes of each phase of `phase` lanes; `sides`: addresses, maybe sources; shape (patterns, phases)."""
+        """Passes of each phase of `phase` lanes, (patterns, phases); `sides` are addresses, and sources if given."""
         width = min(phase, self.row.lanes)
         count = self.row.lanes // width
         needs = [_units(self.row, a[:, : self.row.lanes].reshape(len(a) * count, width)) for a in sides]
@@ -161,14 +162,14 @@ class Judge(NamedTuple):
 
 
 def beats(rule: BankRule, by_phase: Ints) -> Ints:
-    """B of each pattern, from its passes."""
+    """B of each pattern, from the passes of its phases."""
     counted = (by_phase != ABSENT) & (by_phase > 0).any(axis=1, keepdims=True) if rule.idle else by_phase > 0
     count: Ints = counted.sum(axis=1)
     return count
 
 
 def agree(addresses: Ints) -> Bools:
-    """Whether over the whole warp lanes i and i ^ 1, or lanes i and i ^ 2, have one address or one of them is idle."""
+    """Whether, over the whole warp, lanes i and i ^ 1, or i and i ^ 2, have one address, or one of them is idle."""
     lanes = np.arange(WARP)
     pairs = [(addresses, addresses[:, lanes ^ step]) for step in (1, 2)]
     same = [((a == b) | (a == IDLE) | (b == IDLE)).all(axis=1) for a, b in pairs]
@@ -177,12 +178,12 @@ def agree(addresses: Ints) -> Bools:
 
 
 def _units(access: SharedAccess, lanes: Ints) -> Ints:
-    """The words that lanes need, or, where one lane needs several, the aligned pairs or quads of words; IDLE stays."""
+    """The words that lanes need; if a lane needs several, aligned pairs or quads of words. IDLE stays."""
     return lanes // max(WORD, access.bytes)
 
 
 def _banks(access: SharedAccess) -> int:
-    """How many units lie side by side in the banks."""
+    """How many units the banks hold side by side."""
     return LINE // max(WORD, access.bytes)
 
 
@@ -199,9 +200,11 @@ def _fullest(access: SharedAccess, units: Ints, distinct: bool) -> Ints:
 
 
 def _longest_chain(access: SharedAccess, needs: Sequence[Ints]) -> Ints:
-    """The most lanes in a row that wait for each other; `needs`: units in shared memory, and those of the sources."""
+    """The longest chain of lanes that wait for each other; `needs`: units in shared memory, and of the sources."""
     banks = _banks(access)
-    free = np.zeros((len(needs), len(needs[0]), banks), np.int64)  # passes after which the banks of a unit are free
+    free = np.zeros(
+        (len(needs), len(needs[0]), banks), np.int64
+    )  # the number of passes after which a unit's banks are free
     for lane in range(needs[0].shape[1]):
         (on,) = np.nonzero(needs[0][:, lane] != IDLE)
         places = [(j, on, need[on, lane] % banks) for j, need in enumerate(needs)]

@@ -1,4 +1,4 @@
-"""Where the elements of a matrix are in tensor memory, as runs: elements of a row that follow each other in one lane.
+"""Where the elements of a matrix are in tensor memory, as runs: consecutive elements of a row in one lane.
 
 >>> from tcprobe.layout.cell_runs import CellRun, places, runs
 >>> held = [(0, col, 0, 5, 32 * col) for col in range(8)]
@@ -7,8 +7,8 @@
 >>> places(runs(held)) == held
 True
 
-Bits count from bit 0 of the column that the operand's address names: bit 40 is bit 8 of the next column. Any places can
-be written like this, at worst each as a run of its own.
+Bits count from bit 0 of the column at the operand's address: bit 40 is bit 8 of the next column. Runs can express any
+places, at worst with a run for each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Held = tuple[int, int, int, int, int]  # row, col, CTA, lane, bit
 
 
 class CellRun(NamedTuple):
-    """Elements [row][col] to [row][col + length - 1], from `bit` of a lane of a CTA on, each `step` bits further."""
+    """Elements [row][col] to [row][col + length - 1] in a lane of a CTA: the first at `bit`, then every `step` bits."""
 
     row: int
     col: int
@@ -34,7 +34,7 @@ class CellRun(NamedTuple):
 def runs(held_places: Iterable[Held]) -> tuple[CellRun, ...]:
     """The places of all elements as runs, sorted; an element may have several places."""
     found: list[CellRun] = []
-    open_runs: dict[tuple[int, int, int], list[CellRun]] = {}  # by row, CTA and lane: those that may go on
+    open_runs: dict[tuple[int, int, int], list[CellRun]] = {}  # by row, CTA and lane: runs that may be continued
     for row, col, cta, lane, bit in sorted(set(held_places)):
         mine = open_runs.setdefault((row, cta, lane), [])
         for at, run in enumerate(mine):

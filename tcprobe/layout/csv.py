@@ -1,11 +1,11 @@
-"""Tables of others: a CSV of lane,i,row,col (and product), one line for each slot.
+"""Tables from elsewhere: a CSV of lane,i,row,col (and product), one line for each slot.
 
-A header line is optional and may name the columns in another order, and lane and i as thread and register; where a
-register of a thread has several lines, they are its elements, low bits first. Columns are separated by commas,
-semicolons or tabs; lines that begin with # are skipped. Slots without a line count as unused. A number is digits 0 to 9
-alone, and below 4096. The text is UTF-8, with line ends of any system; the name - is standard input. Bounds, checked
-before anything is made of a file: `files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are
-elements times lanes, the lanes rounded up to a power of two.
+A header line is optional. It may name the columns in another order, and call lane and i thread and register; if a
+register of a thread has several lines, these are its elements, low bits first. Separators are commas, semicolons or
+tabs; lines that begin with # are skipped. Slots without a line are unused. A number consists of digits 0 to 9 and is
+below 4096. The text is UTF-8, with any line ends; the name - is standard input. Bounds, checked before a file is used:
+`files.MOST_BYTES`, MOST_LINES lines, and `table.MOST_SLOTS` slots, which are elements times lanes, lanes rounded up to
+a power of two.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ Line = tuple[int, list[str]]  # number of the line in the file, and its cells
 
 
 def rules() -> Json:
-    """Names of columns, bounds and words as data."""
+    """Names of columns, bounds and messages as data."""
     bounds = {"bytes": files.MOST_BYTES, "lines": MOST_LINES, "index": MOST_INDEX, "slots": MOST_SLOTS}
     names = {"inputs": INPUTS, "outputs": SLOT_OUTPUTS, "also": ALSO, "delimiters": DELIMITERS}
     return {**names, "most": bounds, "words": WORDS}
 
 
 def read_csv(path: Path) -> Table:
-    """The table in a CSV file; DataError names the file, the line and the reason where it is not one."""
+    """The table in a CSV file; DataError with the file, the line and the reason if it is not one."""
     lines = _lines(path)
     if not lines:
         raise DataError(f"{path}: {WORDS['empty']}")
@@ -73,7 +73,10 @@ def read_csv(path: Path) -> Table:
 
 
 def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
-    """The lines with i in place of the register: its lines are its elements, low bits first, in each equally many."""
+    """The lines with i in place of the register.
+
+    The lines of a register are its elements, low bits first; every register must have equally many.
+    """
     at, thread = names.index("register"), names.index("lane")
     lines = [(number, cells) for number, cells in body if len(cells) == len(names)]
     places = Counter((cells[thread], cells[at]) for _, cells in lines)
@@ -107,7 +110,7 @@ def _lines(path: Path) -> list[Line]:
 
 
 def _delimiter(lines: Iterable[str]) -> str:
-    """What parts the columns of the first line that says something."""
+    """The separator, from the first line with content."""
     first = next((line for line in lines if line.strip()), "")
     return next((mark for mark in DELIMITERS if mark in first), ",")
 

@@ -1,4 +1,4 @@
-"""Descriptor: the 64 bits by which wgmma finds a matrix in shared memory, and the bytes that they lead to.
+"""Descriptor: the 64 bits by which wgmma finds a matrix in shared memory, and the bytes that it leads to.
 
 >>> from tcprobe.layout.descriptor import Descriptor, decode
 >>> found = decode(0x4000004000010000)
@@ -7,9 +7,9 @@ Descriptor(lbo=16, sbo=1024, swizzle=128, base_offset=0, start=0)
 >>> hex(found.encode()), found.offset("k", line=1, byte=0), found.offset("mn", line=0, byte=2)
 ('0x4000004000010000', 144, 288)
 
-A matrix is lines (rows of A, columns of B) x k. With major k the elements of a line are next to each other, 16 bytes of
-them in a chunk; with major mn the lines are. One formula covers all modes: fields of the line and of k are put side by
-side or times a stride, then the swizzle exchanges chunks of 16 bytes:
+A matrix is lines (rows of A, columns of B) x k. With major k the elements of a line are contiguous, in chunks of 16
+bytes; with major mn, those of one k are. One formula covers all modes. Bit fields of the line and of k are placed side
+by side or multiplied by a stride; then the swizzle permutes chunks of 16 bytes:
 
     none, k     line % 8 * 16 + line / 8 * SBO + k' / 16 * LBO + k' % 16        (k' = bytes of k, l' = bytes of lines)
     none, mn    k % 8 * 16 + k / 8 * LBO + l' / 16 * SBO + l' % 16
@@ -29,10 +29,10 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from tcprobe.layout.arrays import Offset
 
-SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}  # bytes that a row of the pattern has, and bits 62 and 63 of a descriptor
-UNIT = 16  # bytes that fields count
-REACH = UNIT << 14  # what a field of 14 bits can say, in bytes
-PERIOD = 1024  # bytes after which the widest pattern starts again
+SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}  # bytes of a row of the pattern: bits 62 and 63 of a descriptor
+UNIT = 16  # bytes per unit of a field
+REACH = UNIT << 14  # range of a field of 14 bits, in bytes
+PERIOD = 1024  # bytes after which the widest pattern repeats
 _KNOWN = 0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62
 
 
@@ -46,7 +46,7 @@ class Descriptor(NamedTuple):
     start: int = 0
 
     def check(self) -> Descriptor:
-        """Itself; UsageError where a field cannot be written."""
+        """The descriptor itself; UsageError if a field cannot be encoded."""
         for name, value in (("leading byte offset", self.lbo), ("stride byte offset", self.sbo), ("start", self.start)):
             if not 0 <= value < REACH or value % UNIT:
                 raise UsageError(f"{name} {value}: expected a multiple of {UNIT} from 0 to {REACH - UNIT}.")
@@ -63,28 +63,28 @@ class Descriptor(NamedTuple):
         return fields | self.base_offset << 49 | SWIZZLES[self.swizzle] << 62
 
     def linear(self, major: str, line: Offset, byte: Offset) -> Offset:
-        """The offset before the swizzle; see `offset`."""
+        """The offset before the swizzle; arguments as `offset`."""
         width = self.swizzle or UNIT
-        outer, inner = (line, byte) if major == "k" else (byte, line)  # inner: bytes next to each other
+        outer, inner = (line, byte) if major == "k" else (byte, line)  # inner: the contiguous bytes
         across, along = (self.lbo, self.sbo) if self.swizzle or major == "k" else (self.sbo, self.lbo)
         return outer % 8 * width + outer // 8 * along + inner % width + inner // width * across
 
     def offset(self, major: str, line: Offset, byte: Offset) -> Offset:
         """Bytes from the start address to an element, for numbers or arrays.
 
-        With major k: `line` counts lines, `byte` bytes of k. With major mn: `line` counts bytes of lines, `byte` k.
+        Major k: `line` counts lines, `byte` bytes of k. Major mn: `line` counts bytes of lines, `byte` counts k.
         """
         address = self.start + self.linear(major, line, byte)
         return self.swizzled(address) - self.start
 
     def swizzled(self, address: Offset) -> Offset:
-        """Where the bytes at an address are, by the pattern."""
+        """The address after the swizzle."""
         chunks = max(1, self.swizzle // UNIT)
         return address ^ (((address >> 7) - self.base_offset) & chunks - 1) << 4
 
 
 def decode(bits: int) -> Descriptor:
-    """The fields of 64 bits; UsageError where bits are set that belong to none."""
+    """The fields of 64 bits; UsageError if bits outside all fields are set."""
     if not 0 <= bits < 1 << 64:
         raise UsageError(f"{bits:#x} has more than 64 bits.")
     if bits & ~_KNOWN:
@@ -95,16 +95,16 @@ def decode(bits: int) -> Descriptor:
 
 
 def offsets(descriptor: Descriptor, major: str, lines: Offset, k: Offset, bits: int) -> Offset:
-    """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; of b1 the byte that holds the bit."""
+    """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; for b1, of the byte that has the bit."""
     if major == "k":
         return descriptor.offset("k", lines, k * bits // 8)
     return descriptor.offset("mn", lines * bits // 8, k)
 
 
 def packed(k_bytes: int) -> Descriptor:
-    """The descriptor without swizzle by which lines of `k_bytes` bytes, k contiguous, fill memory without a gap.
+    """The descriptor without swizzle for lines of `k_bytes` bytes, k contiguous, packed without gaps.
 
-    Of 8 lines chunk after chunk of k, then the next 8 lines.
+    8 lines come chunk by chunk along k, then the next 8 lines.
     """
     return Descriptor(128, 8 * k_bytes)
 

@@ -1,4 +1,4 @@
-"""A table drawn both ways as plain text: the matrix with its holders, and each lane's registers.
+"""A table drawn in both directions as plain text: the matrix with its holders, and each lane's registers.
 
 element (row, col) -> lane:i            lane -> element of each register
       0     1    2                          r0       r1
@@ -17,7 +17,7 @@ from tcprobe.layout.table import Table
 
 
 def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
-    """Rows and columns, every `span`-th, with lane:i of every holder, in blocks that fit `width` characters."""
+    """Rows and columns (every `span`-th) with lane:i of every holder, in blocks that fit `width` characters."""
     products = [(n,) for n in range(table.extent["product"])] if "product" in table.outputs else [()]
     cols = range(0, table.extent["col"], span)
     for product in products:
@@ -28,7 +28,7 @@ def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
 
 
 def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
-    """One line a lane: the elements of each register, low bits first."""
+    """A line for each lane: the elements of each register, low bits first."""
     size = fragment.register_bits // fragment.slot_bits
     starts = range(0, table.elements, size)
     rows = []
@@ -41,7 +41,9 @@ def lanes(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
 
 
 def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
-    """One line a lane that is read: the element, all its columns, that each group of bits of its register governs."""
+    """A line for each lane that is read: the element, with all columns, that each group of bits of its register
+    governs.
+    """
     places = [fragment.place(i)[1] for i in range(table.elements)]
     heads = [f"{low}-{low + fragment.slot_bits - 1}" for low in places]
     rows, read = [], []
@@ -58,7 +60,7 @@ def _spanned(cell: tuple[int, ...], span: int) -> str:
 
 
 def addresses(table: Table, width: int) -> Iterator[str]:
-    """Lanes, and below each the row that it points to, - where its address does not count."""
+    """Lanes, and below each the row that it points to; - if its address is not used."""
     rows = ["-" if row is None else str(row) for row in table.values["row"]]
     wide = max(len(text) for text in (*rows, str(table.threads - 1))) + 1
     per_block = max(1, (width - 6) // wide)
@@ -69,7 +71,7 @@ def addresses(table: Table, width: int) -> Iterator[str]:
 
 
 def _holders(table: Table, element: tuple[int, ...]) -> str:
-    """lane:i of every holder, those of one lane together: 0:0,8."""
+    """lane:i of every holder, grouped by lane: 0:0,8."""
     by_lane: dict[int, list[str]] = {}
     for slot in table.inverse.get(element, []):
         lane, i = divmod(slot, table.elements)
@@ -110,7 +112,7 @@ def _run(run: Sequence[tuple[int, int] | None]) -> str:
 def grid_lines(
     cells: Sequence[Sequence[str]], heads: Sequence[str], width: int, names: Sequence[str] | None = None
 ) -> Iterator[str]:
-    """Lines of equally wide columns, numbered from 0 or by `names`, in blocks of columns that fit `width`."""
+    """Lines of columns of equal width, numbered from 0 or by `names`, in blocks that fit `width`."""
     names = [str(number) for number in range(len(cells))] if names is None else names
     wide = max((len(text) for row in (*cells, heads) for text in row), default=0) + 2
     margin = max(map(len, names), default=1) + 2

@@ -1,12 +1,13 @@
-"""Whole-number expressions in `lane`, for all 32 lanes at once: parsed, never run as code.
+"""Integer expressions in `lane`, evaluated for all 32 lanes at once: parsed, never run as code.
 
 >>> from tcprobe.layout.expression import values
 >>> values("((lane & 7) << 7) + lane / 8 * 16")[:10]
 (0, 128, 256, 384, 512, 640, 768, 896, 16, 144)
 
-Numbers (12, 0x1f, 0b101), `lane`, parentheses, `~` and `-`, and with C's precedences `* / // %`, `+ -`, `<< >>`, `&`,
-`^`, `|`. Where C and Python, or signed and unsigned, would differ, the expression is refused: a division, remainder or
-shift of or by a negative number, a number with leading zeros. Bounded in length, nesting and the size of every value.
+Syntax: numbers (12, 0x1f, 0b101), `lane`, parentheses, `~` and `-`, and with C's precedences `* / // %`, `+ -`, `<<
+>>`, `&`, `^`, `|`. An expression is refused where C and Python, or signed and unsigned, would differ: division,
+remainder or shift with a negative number, numbers with leading zeros. Length, nesting and the size of every value are
+bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tcprobe.isa.arch import WARP
 
 LONGEST = 2000  # characters
 DEEPEST = 50  # parentheses and signs around one value
-MOST_BITS = 62  # of every value on the way
+MOST_BITS = 62  # of every intermediate value
 
 Values = tuple[int, ...]
 _TOKEN = re.compile(r"\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+|[A-Za-z_]\w*|<<|>>|//|[-+*/%&|^~()])")
@@ -45,14 +46,14 @@ _UNSIGNED = ("<<", ">>", "/", "//", "%")
 
 
 class Token(NamedTuple):
-    """A piece of the text, "" at its end, and the column where it starts, from 1."""
+    """A piece of the text ("" at its end), and the column where it starts, from 1."""
 
     text: str
     column: int
 
 
 def values(text: str) -> Values:
-    """What `text` is for lanes 0 to 31; UsageError names the column of what cannot be read or computed."""
+    """The value of `text` for lanes 0 to 31; UsageError with the column of what cannot be parsed or computed."""
     if len(text) > LONGEST:
         raise UsageError(f"an expression of {len(text)} characters; at most {LONGEST} are read.")
     reader = _Reader(_tokens(text))
@@ -75,7 +76,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 class _Reader:
-    """Precedence climbing over tokens; every method leaves `next` behind what it read."""
+    """Precedence climbing over tokens; every method leaves `next` after what it has read."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = iter(tokens)

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 
 
 def solve(points: Iterable[tuple[int, int]], bits: int) -> tuple[int, ...] | None:
-    """Images of the `bits` unit vectors under a linear map through all (input, output) points.
+    """The images of the `bits` unit vectors under a linear map through all (input, output) points; None if there is
+    none.
 
-    Unit vectors that the inputs do not determine get image 0. None if no linear map goes through all points.
+    Unit vectors that the inputs do not determine get image 0.
     """
     pivots: dict[int, tuple[int, int]] = {}  # highest bit -> (input, output), reduced
     for vector, image in points:

@@ -1,4 +1,4 @@
-"""A table drawn small: elements that one thread holds side by side in one cell, one band of rows, how the rest follows.
+"""A table drawn small: consecutive elements of one thread in one cell, one band of rows, and how the rest follows.
 
 >>> from tcprobe.layout.table import slot_table
 >>> table = slot_table(4, 2, {"row": (0, 0, 0, 0, 1, 1, 1, 1), "col": (0, 1, 2, 3, 0, 1, 2, 3)})
@@ -7,10 +7,8 @@
   0  0:0-1  1:0-1
   1  2:0-1  3:0-1
 
-What is said of the rest is proven over every element before it is said.
+What it states about the rest is first proven for every element.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -48,7 +46,7 @@ def glance(table: Table, width: int, span: int = 1) -> Iterator[str]:
 
 
 def _merged(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int]) -> tuple[int, int]:
-    """How many neighbours along a column, or along a row, are held by the same threads at i that follow each other."""
+    """How many neighbours, along a column or along a row, are held by the same threads at consecutive i."""
     for axis in (1, 0):
         count = 1
         while sizes[axis] % (2 * count) == 0 and _follows(by_element, axis, count):
@@ -59,7 +57,7 @@ def _merged(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int]) ->
 
 
 def _follows(by_element: dict[tuple[int, ...], Slots], axis: int, count: int) -> bool:
-    """Whether of every two neighbouring groups of `count` elements the second goes on where the first ends."""
+    """Whether each group of `count` elements continues the holders of the group before it."""
     for element, slots in by_element.items():
         if element[axis] // count % 2 == 0:
             if by_element.get(_moved(element, axis, count)) != tuple((thread, i + count) for thread, i in slots):
@@ -98,7 +96,7 @@ def _drawn(by_element: dict[tuple[int, ...], Slots], band: _Band, width: int, sp
 
 
 def _cell(slots: Slots, size: int) -> str:
-    """thread:i of every holder, those of one thread together: 0:0-1,8-9."""
+    """thread:i of every holder, grouped by thread: 0:0-1,8-9."""
     by_thread: dict[int, list[str]] = {}
     for thread, i in slots:
         by_thread.setdefault(thread, []).append(_range(i, size))
@@ -110,7 +108,7 @@ def _range(first: int, count: int) -> str:
 
 
 def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, span: int) -> Iterator[str]:
-    """A line an axis of which something is not drawn: by which step its holders follow."""
+    """A line for each axis that is not drawn completely: the step by which its holders follow."""
     sizes = (table.extent["row"], -(-table.extent["col"] // span))
     for axis, (name, size, shown) in enumerate(zip(("row", "col"), sizes, (band.rows, band.cols), strict=True)):
         if shown < size:
@@ -124,7 +122,7 @@ def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, s
 
 
 def _said(by_element: dict[tuple[int, ...], Slots], axis: int, step: int, name: str, threads: int) -> str:
-    """`name` and what it adds to the thread and to i of every holder; empty where it does not add the same to all."""
+    """`name` and what it adds to the thread and to i of every holder; empty unless it adds the same to all."""
     moves = {
         _move(slots, by_element.get(_moved(element, axis, -step), ()))
         for element, slots in by_element.items()
@@ -145,7 +143,7 @@ def _plus(name: str, by: int) -> str:
 
 
 def _move(slots: Slots, former: Slots) -> tuple[int, int] | None:
-    """What leads from each holder before to each one now; None where that differs."""
+    """What must be added to each earlier holder to get the present one; None if that differs."""
     if not former or len(slots) != len(former):
         return None
     moves = {(one[0] - other[0], one[1] - other[1]) for one, other in zip(slots, former, strict=True)}

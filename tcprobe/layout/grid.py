@@ -1,4 +1,4 @@
-"""A fragment's table as pictures have it: blocks of a matrix whose pieces name their holders, and what threads hold.
+"""A fragment's table as pictures need it: blocks of a matrix whose pieces name their holders, and what threads hold.
 
 >>> from tcprobe.isa import inventory
 >>> from tcprobe.layout.grid import blocks, lanes
@@ -10,8 +10,8 @@
 (['12:0', '13:0', '14:0', '15:0'], ('3,1',))
 
 A table has a block for each product of a warp, and for each value of an input before thread and i (the selector of
-metadata). A matrix of WIDE columns or more has pieces of several elements: those that lie side by side in one register.
-An address has no column: its block has one.
+metadata). In matrices of WIDE columns or more, a piece combines elements that are side by side in one register.
+Addresses have no column; their block has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Element = tuple[int, int]  # (row, col)
 
 
 class Stretch(NamedTuple):
-    """`span` elements of a row from column `col` on; `holders` of the first, whose i grow with the column."""
+    """`span` elements of a row from column `col` on; `holders` are those of the first, and i grows with the column."""
 
     col: int
     span: int
@@ -38,7 +38,7 @@ class Stretch(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Thread:i of every holder, those of one thread together, 0:0,8; of several elements a range, 0:4..7."""
+        """thread:i of every holder, grouped by thread: 0:0,8; for several elements a range: 0:4..7."""
         by_thread: dict[int, list[str]] = {}
         for thread, i in self.holders:
             by_thread.setdefault(thread, []).append(str(i) if self.span == 1 else f"{i}..{i + self.span - 1}")
@@ -51,14 +51,14 @@ class Stretch(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A thread, and what each of its registers holds, in words: 0,0..1."""
+    """A thread, and the contents of each of its registers in words, as 0,0..1."""
 
     number: int
     registers: tuple[str, ...]
 
 
 class Block(NamedTuple):
-    """One matrix: `at` names what chooses it, `pieces` are row by row, `slots` lead to elements, `flat` has no col."""
+    """One matrix: `at` says what selects it, `pieces` are by row, `slots` map to elements, `flat` means no columns."""
 
     at: Mapping[str, int]
     pieces: list[list[Stretch]]
@@ -67,17 +67,17 @@ class Block(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What chooses the block: "product 2"; empty where there is one only."""
+        """What selects the block, as "product 2"; empty if it is the only one."""
         return ", ".join(f"{name} {value}" for name, value in self.at.items())
 
 
 def blocks(table: Table, fragment: Fragment, wide: int = WIDE) -> list[Block]:
-    """All matrices of a table, in the order of selectors and products; from `wide` columns on with wide pieces."""
+    """All matrices of a table, by selector, then product; matrices of `wide` columns or more have wide pieces."""
     return [_block(at, slots, fragment, "col" not in table.outputs, wide) for at, slots in _parts(table)]
 
 
 def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]:
-    """What chooses each block, and where its slots lead."""
+    """(what selects a block, the elements of its slots) for each block."""
     *lead, thread, i = table.space.axes
     size = thread.size * i.size
     products = range(table.extent["product"]) if "product" in table.outputs else (None,)
@@ -90,7 +90,7 @@ def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]
 
 
 def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int]]:
-    """(slot, row, col, product) of the used slots of a block's inputs; 0 for an output that the table lacks."""
+    """(slot, row, col, product) of the used slots of a block; 0 for outputs that the table lacks."""
     columns = [table.values.get(name, (0,) * table.points) for name in ("row", "col", "product")]
     parts = zip(range(size), *(column[first : first + size] for column in columns), strict=True)
     return [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
@@ -107,7 +107,7 @@ def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragm
 
 
 def _row(cells: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
-    """Pieces of at most so many elements."""
+    """Pieces of at most `most` elements."""
     stretches: list[Stretch] = []
     for col, holders in cells:
         piece = Stretch(col, 1, tuple(holders))
@@ -119,7 +119,7 @@ def _row(cells: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
 
 
 def _continues(before: Stretch, piece: Stretch, size: int) -> bool:
-    """Whether all holders go on in the same register."""
+    """Whether all holders continue in the same register."""
     if piece.holders and not piece.holders[0][1] % size:
         return False
     expected = tuple((thread, i + before.span) for thread, i in before.holders)
@@ -138,7 +138,7 @@ def lanes(block: Block, fragment: Fragment) -> list[Lane]:
 
 
 def _words(elements: Sequence[Element | None], flat: bool) -> str:
-    """The elements of a register: row,col; runs along a row or a column as 0,0..3; nothing as -."""
+    """The elements of a register as row,col; runs along a row or column as 0,0..3; an empty one as -."""
     if flat:
         return ", ".join("-" if e is None else str(e[0]) for e in elements)
     return runs(elements)

@@ -1,11 +1,12 @@
-"""Offsets as numbers: a CSV of row,col,offset, or matrices of offsets, a line for each value of the first coordinate.
+"""Offsets as numbers: a CSV of row,col,offset, or matrices of offsets with a line for each value of the first
+coordinate.
 
 >>> [plain] = matrices(["0, 1, 2,", "4, 5, 6,"])
 >>> plain.address.offsets.tolist(), plain.address.shape
 ([0, 1, 2, 4, 5, 6], (2, 3))
 
-Numbers of a matrix are separated by commas, | or spaces; brackets, braces and quotes around them, comments (#, //) and
-blank lines are passed over. A line of words, such as a heading or a prompt, ends a matrix. An empty place between two
+Numbers of a matrix are separated by commas, | or spaces. Brackets, braces and quotes around them, comments (#, //) and
+blank lines are ignored. A line of words, such as a heading or a prompt, ends a matrix. An empty place between two
 commas is an element without an offset.
 """
 
@@ -19,7 +20,7 @@ from tcprobe.errors import DataError
 from tcprobe.layout.address import MOST_CELLS, AddressMap
 
 COLUMNS = ("row", "col", "offset")
-LEAST_ROWS = 4  # lines from which three columns without a header can be told from a matrix
+LEAST_ROWS = 4  # with fewer lines, three columns without a header are a matrix
 _COMMENT = re.compile(r"(?:#|//).*")
 _BRACKETS = str.maketrans(dict.fromkeys("[]{}()\"'", " ") | {"|": ",", ";": ","})
 _ROW = re.compile(r"[\s,]*[-+]?[0-9]")
@@ -43,9 +44,9 @@ class _Lines(NamedTuple):
 
 
 def matrices(lines: Sequence[str]) -> list[Matrix]:
-    """All tables of a text, one where it is a CSV; DataError names the line or the element (a, b) that is wrong.
+    """All tables in a text, one if it is a CSV; DataError with the line or the element (a, b) that is wrong.
 
-    Three columns without a header are a CSV where their first two number the elements of a box, at least half of it.
+    Three columns without a header are a CSV if the first two number at least half of the elements of a box.
     """
     blocks = [block for block in _blocks(lines) if block.rows]
     if not blocks:
@@ -71,7 +72,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Lines]:
 
 
 def _words(number: int, text: str) -> bool:
-    """Whether a line that begins with no number has words; DataError where most of it is numbers all the same."""
+    """Whether a line that does not begin with a number has words; DataError if most of it is numbers nevertheless."""
     fields = text.replace(",", " ").split()
     other = [field for field in fields if not _NUMBER.fullmatch(field)]
     if 2 * len(other) < len(fields):

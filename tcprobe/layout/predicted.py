@@ -1,8 +1,8 @@
-"""What tables of a multiply's operands predict of its structure tensor: the measured one must equal it.
+"""What the tables of a multiply's operands predict of its structure tensor; the measured one must be equal.
 
 A `StructureHash` says which slots of A meet which of B in which of D. Its `anchor` covers what that leaves open: which
-slots of C are added, what each field of metadata and each scale governs, B where metadata does not pick it, and the
-numbers of rows and columns where addresses give them (wgmma).
+slots of C are added, what each field of metadata and each scale governs, elements of B that metadata does not pick, and
+the numbers of rows and columns if addresses give them (wgmma).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 
 Tables = Mapping[str, Table]
-NIBBLE = 0x4  # every four bits of the metadata under which a sparse structure tensor is taken
+NIBBLE = 0x4  # four bits of metadata; a sparse structure tensor is taken with all metadata like this
 CHUNK = 512  # A slots that are hashed at a time
 
 
 def predicted(instruction: Instruction, tables: Tables) -> StructureHash:
-    """The structure tensor that the tables of the slots that are read mean, with its anchor."""
+    """The structure tensor that the tables of the slots that are read predict, with its anchor."""
     return _hash(instruction, tables)._replace(anchor=anchor(tables))
 
 
@@ -39,7 +39,7 @@ def _hash(instruction: Instruction, tables: Tables) -> StructureHash:
 
 
 def anchor(tables: Tables) -> str:
-    """SHA-256 of the numbers of every slot, operand by operand in the order of their names."""
+    """SHA-256 of the elements of every slot, operand by operand, sorted by name."""
     sha256 = hashlib.sha256()
     for operand, table in sorted(tables.items()):
         sha256.update(f"{operand} {table.id}\n".encode())
@@ -47,7 +47,7 @@ def anchor(tables: Tables) -> str:
 
 
 def sparse(instruction: Instruction, tables: Tables) -> Triples:
-    """The structure tensor of tables under metadata whose every four bits are NIBBLE."""
+    """The structure tensor of the tables when every four bits of metadata are NIBBLE."""
     e, n = instruction.fragment("e"), instruction.shape.n
     rule = sparsity(e)
     m, stored, _ = elements(tables["a"])
@@ -71,7 +71,7 @@ def columns(sparsity: Sparsity, stored: Ints, picked_field: int | Ints) -> Ints:
 
 
 def picked(instruction: Instruction, value: int = NIBBLE) -> Ints:
-    """The k that A's stored columns meet where every four bits of the metadata are `value`; all without metadata."""
+    """The k of A's stored columns if every four bits of metadata are `value`; all k without metadata."""
     if instruction.metadata is None:
         return np.arange(instruction.shape.k)
     rule = sparsity(instruction.metadata)
@@ -79,14 +79,14 @@ def picked(instruction: Instruction, value: int = NIBBLE) -> Ints:
 
 
 def behind_descriptors(instruction: Instruction, tables: Tables) -> StructureHash:
-    """The triples that tables of registers mean, A behind `picked` metadata."""
+    """The triples that tables of registers predict, with A behind `picked` metadata."""
     values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
     return StructureHash(
         instruction.triples, _of_registers(values, instruction.shape.n, tuple(picked(instruction).tolist()))
     )
 
 
-@lru_cache(maxsize=16)  # forms of other types have the same tables
+@lru_cache(maxsize=16)  # forms that differ in types alone have the same tables
 def _of_registers(values: tuple[Any, ...], n: int, k: tuple[int, ...]) -> str:
     line, stored, m, col = map(np.array, values)
     reached = np.empty((len(m) // n, n), np.int64)
@@ -96,9 +96,10 @@ def _of_registers(values: tuple[Any, ...], n: int, k: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class WholeProduct:
-    """A product of matrices: by A slot its `k` and which line of `reached` it reaches (`line`); by D slot its column.
+    """A matrix product, in slots.
 
-    `reached` has the D slots of every row of D, by column.
+    By A slot: its `k`, and the row of D that it reaches (`line`). `reached`: the D slots of every row of D, by column.
+    By D slot: its column `col`.
     """
 
     k: Ints
@@ -108,19 +109,19 @@ class WholeProduct:
 
     @cached_property
     def least(self) -> Ints:
-        """By A slot the lowest D slot that it reaches."""
+        """By A slot, the lowest D slot that it reaches."""
         lowest: Ints = self.reached.min(axis=1)[self.line]
         return lowest
 
     @cached_property
     def first(self) -> Ints:
-        """By D slot the lowest of its row."""
+        """By D slot, the lowest D slot of its row."""
         lowest = np.empty(self.reached.size, np.int64)
         lowest[self.reached] = self.reached.min(axis=1)[:, None]
         return lowest
 
     def digest(self) -> Bytes:
-        """Hash of the triples, ascending: A slot, element of B (row after row), D slot."""
+        """Hash of the sorted triples: A slot, element of B (row by row), D slot."""
         sha256, n = hashlib.sha256(), self.reached.shape[1]
         d = np.sort(self.reached, axis=1)
         of_row = np.stack([np.zeros_like(d), self.col[d], d], axis=2).astype("<u4")
@@ -133,12 +134,12 @@ class WholeProduct:
 
 
 def chunks(count: int) -> Iterator[slice]:
-    """CHUNK A slots at a time."""
+    """Slices of CHUNK A slots."""
     return (slice(start, start + CHUNK) for start in range(0, count, CHUNK))
 
 
 def read_slots(table: Table, unread: tuple[tuple[int, ...], ...] | None) -> Table:
-    """The table of the slots that a multiply reads."""
+    """The table restricted to the slots that a multiply reads."""
     if not unread:
         return table
     skipped = {lane * table.elements + i for lane, numbers in enumerate(unread) for i in numbers}

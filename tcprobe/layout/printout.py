@@ -1,14 +1,14 @@
-"""What CUTLASS's example 03_visualize_layout prints: which element is at each offset, in the order of offsets.
+"""Output of CUTLASS's example 03_visualize_layout: which element is at each offset, in the order of offsets.
 
 >>> text = ["(0..3, 0)|(4, 0)(5, 0)  ", "(0..3, 1)|(4, 1)(5, 1)  "]
 >>> [printed] = printouts(text)
 >>> printed.address.offsets.tolist()
 [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]
 
-A line holds cells separated by |, a cell --vectorize elements: a range such as (0..7, 3), single coordinates, or one
-space per offset that holds nothing (one space for a cell without any). Blank lines group lines and mean nothing.
-Prompts and comments are passed over; the command line, where there is one, says what the rest must be. Without one
-cells may be of several sizes, as long as every offset holds something.
+A line has cells separated by |, each with --vectorize elements: a range such as (0..7, 3), single coordinates, or one
+space for each offset without an element (one space for an empty cell). Blank lines group lines and mean nothing.
+Prompts and comments are skipped. A command line, if there is one, says what the rest must be; without one, cells may
+differ in size if every offset has an element.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PASSED = ("#", "//", "$", ">", "%")
 
 
 class Command(NamedTuple):
-    """A command line of 03_visualize_layout; what it leaves out has the example's own default."""
+    """A command line of 03_visualize_layout; missing arguments have the example's defaults."""
 
     layout: str
     extent: Pair = (32, 8)
@@ -44,7 +44,7 @@ class Command(NamedTuple):
 
 
 class Printout(NamedTuple):
-    """One print-out: its address map in elements, its command line if it has one, and the line where it starts."""
+    """One output: its address map in elements, its command line if there is one, and the line where it starts."""
 
     address: AddressMap
     command: Command | None
@@ -52,7 +52,7 @@ class Printout(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A cell: the spaces before each coordinate, what it names, the spaces after the last and nothing; and how many."""
+    """A cell: the spaces before each coordinate, what it names, the spaces after the last; and how many elements."""
 
     gaps: list[int]
     spans: list[Span]
@@ -60,21 +60,21 @@ class _Parts(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The lines of one print-out: (number, text)."""
+    """The lines of one output: (number, text)."""
 
     command: Command | None
     lines: list[tuple[int, str]]
 
 
 def is_printout(lines: Sequence[str]) -> bool:
-    """Whether any line is one of a print-out, or the command line of one."""
+    """Whether any line is one of such an output, or its command line."""
     return any(_COMMAND.search(line) or _is_row(line) for line in lines)
 
 
 def printouts(lines: Sequence[str]) -> list[Printout]:
-    """All print-outs of a text; DataError names the line or the element (a, b) where it is none or contradicts itself.
+    """All outputs in a text; DataError with the line or the element (a, b) if there is none, or it contradicts itself.
 
-    Elements may be missing: `AddressMap.missing` says which.
+    Elements may be missing: `AddressMap.missing` has them.
     """
     blocks = [_read(block) for block in _blocks(lines) if block.lines]
     if not blocks:
@@ -87,7 +87,7 @@ def _is_row(line: str) -> bool:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
-    """A new print-out starts at each command line."""
+    """The outputs of a text; each command line starts a new one."""
     block = _Block(None, [])
     for number, line in _joined(lines):
         if _COMMAND.search(line):
@@ -103,13 +103,13 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
 
 
 def _without_comment(line: str) -> str:
-    """The line without its comment, if it has one, and without the spaces between."""
+    """The line without a comment, and without the spaces before that."""
     comment = _COMMENT.search(line)
     return line[: comment.start()].rstrip() if comment else line
 
 
 def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    r"""Numbered lines, those that end in \ joined with the next."""
+    """Numbered lines; a line that ends in \\ is joined with the next."""
     held = ""
     for number, line in enumerate(lines, 1):
         if line.rstrip().endswith("\\"):
@@ -160,9 +160,9 @@ def _read(block: _Block) -> Printout:
 
 
 def _sizes_are_free(parsed: list[tuple[int, list[_Parts]]], size: int) -> bool:
-    """Whether cells are of several sizes and none has a hole, not even inside: each begins where the last ended.
+    """Whether cells differ in size and none has a hole, not even inside: each begins where the one before ends.
 
-    A short cell of single coordinates at the end of a line is one whose spaces were trimmed.
+    A short cell of single coordinates at the end of a line had its spaces trimmed.
     """
     short = [(cell, cell is cells[-1]) for _, cells in parsed for cell in cells if cell.held + sum(cell.gaps) < size]
     whole = not any(sum(cell.gaps[1:-1]) or not cell.held for _, cells in parsed for cell in cells)
@@ -182,7 +182,7 @@ def _check_width(number: int, elements: int, width: int, last: bool) -> None:
 
 
 def _with_holes(block: _Block) -> Iterator[tuple[int, str]]:
-    """Lines of one cell each: one of spaces alone is a cell that holds nothing, an empty one ends a group."""
+    """Lines of one cell each: one of spaces alone is an empty cell, an empty one ends a group."""
     group = block.command.shape[1] if block.command else 0
     full = [index for index, (_, text) in enumerate(block.lines) if text.strip()]
     rows = 0
@@ -195,7 +195,7 @@ def _with_holes(block: _Block) -> Iterator[tuple[int, str]]:
 
 
 def _placed(number: int, cell: _Parts, size: int, last: bool) -> Cell:
-    """The elements of a cell, None for each offset that holds nothing."""
+    """The elements of a cell, None for each offset without one."""
     if not cell.held:
         return [None] * size
     exact, filled = cell.held == size, cell.held + sum(cell.gaps)
@@ -221,7 +221,7 @@ def _parts(number: int, text: str) -> _Parts:
 
 
 def _spaces(number: int, text: str) -> int:
-    """How many there are between coordinates."""
+    """How many spaces there are between coordinates."""
     between = text.strip()
     if between:
         raise DataError(f"line {number}: {between[:40]!r} is not a coordinate such as (3, 4) or (0..7, 4).")

@@ -1,4 +1,5 @@
-"""What cp.async.ca waits for besides banks: its source lines are looked up in banks of tags, one line a bank and cycle.
+"""What cp.async.ca waits for besides banks: its source lines are looked up in banks of tags, one line per bank and
+cycle.
 
 >>> import numpy as np
 >>> tags, lanes = SourceTags((0x1A80, 0x2D00)), np.arange(32)
@@ -7,11 +8,10 @@
 >>> found.tolist(), timed(np.array([1, 1]), found, is_spread(to)).tolist()
 ([8, 1], [9, 2])
 
-A line has 128 bytes; which bank has its tag is a parity of address bits for each bit of the bank's number. Lookups are
-the most distinct lines that fall into one bank. An access takes as many cycles as its passes, but at least one more
-than its lookups, and two more where its destinations are spread (over more than ROWS rows of 128 bytes, in several
-blocks of 2 KB), or where there is one lookup and more than one pass. Source: an H200, as `tcprobe run --family banks`
-repeats.
+A line has 128 bytes. Each bit of the number of its tag bank is a parity of address bits. Lookups are the most distinct
+lines that fall into one bank. An access takes as many cycles as its passes, but at least one more than its lookups; two
+more if its destinations are spread (over more than ROWS rows of 128 bytes, in several blocks of 2 KB), or if it has one
+lookup and more than one pass. Source: an H200; `tcprobe run --family banks` repeats the measurement.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tcprobe.values import Json
 
 MOST_MASKS, MOST_BITS = 4, 62
 LEAST = 2  # cycles of an access with one pass and one lookup
-ROWS, BLOCK = 4, 2048  # rows and bytes of destinations that are together
+ROWS, BLOCK = 4, 2048  # rows, and bytes, within which destinations are not spread
 
 
 @dataclass(frozen=True)
 class SourceTags:
-    """The number of a line's bank has a bit for each mask: the parity of the bits of its address under the mask."""
+    """For each bit of a bank's number, a mask: the bit is the parity of the address bits under it."""
 
     masks: tuple[int, ...]
 
@@ -41,7 +41,7 @@ class SourceTags:
         return {"masks": list(self.masks)}
 
     def bank(self, addresses: Ints) -> Ints:
-        """The bank of the line of each address."""
+        """The tag bank of each address's line."""
         banks = np.zeros_like(addresses)
         for number, mask in enumerate(self.masks):
             banks |= _parity(addresses & mask) << number
@@ -49,7 +49,7 @@ class SourceTags:
 
 
 def from_json(data: Json) -> SourceTags:
-    """What `to_json` gave; ValueError for what it cannot have given."""
+    """The inverse of `to_json`; ValueError for data that it cannot return."""
     masks = tuple(data["masks"])
     whole = all(type(m) is int and 0 < m < 1 << MOST_BITS and not m % LINE for m in masks)
     if not whole or not 0 < len(masks) <= MOST_MASKS:
@@ -58,7 +58,7 @@ def from_json(data: Json) -> SourceTags:
 
 
 def lookups(tags: SourceTags, sources: Ints) -> Ints:
-    """The most distinct lines in one bank, of each pattern; `sources` of shape (patterns, 32), IDLE where a lane is."""
+    """The most distinct lines in one bank, by pattern; `sources` are (patterns, 32), IDLE for idle lanes."""
     lines = np.sort(np.where(sources == IDLE, IDLE, sources // LINE), axis=1)
     fresh = lines != IDLE
     fresh[:, 1:] &= lines[:, 1:] != lines[:, :-1]
@@ -68,12 +68,12 @@ def lookups(tags: SourceTags, sources: Ints) -> Ints:
 
 
 def is_spread(addresses: Ints) -> Bools:
-    """For each pattern, whether its destinations are in many rows of several blocks; IDLE where a lane is."""
+    """By pattern, whether destinations are in many rows of several blocks; IDLE for idle lanes."""
     return np.asarray((_distinct(addresses, LINE) > ROWS) & (_distinct(addresses, BLOCK) > 1))
 
 
 def _distinct(addresses: Ints, size: int) -> Ints:
-    """In how many pieces of `size` bytes each pattern's addresses are."""
+    """By pattern, how many pieces of `size` bytes its addresses are in."""
     pieces = np.sort(np.where(addresses == IDLE, IDLE, addresses // size), axis=1)
     fresh = pieces != IDLE
     fresh[:, 1:] &= pieces[:, 1:] != pieces[:, :-1]
@@ -81,7 +81,7 @@ def _distinct(addresses: Ints, size: int) -> Ints:
 
 
 def timed(passes: Ints, looked_up: Ints, spread: Bools) -> Ints:
-    """Cycles of patterns with so many passes and lookups; 0 where no lane copies."""
+    """Cycles of patterns from passes and lookups; 0 if no lane copies."""
     least = looked_up + 1 + (spread | ((passes > 1) & (looked_up == 1)))
     return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
 
@@ -89,16 +89,16 @@ def timed(passes: Ints, looked_up: Ints, spread: Bools) -> Ints:
 def of_pattern(
     tags: SourceTags, addresses: Sequence[int | None], sources: Sequence[int | None], passes: int
 ) -> tuple[int, int]:
-    """(lookups, cycles) of one pattern of 32 addresses in shared memory and as many sources."""
+    """(lookups, cycles) of one pattern of 32 destinations and 32 sources."""
     looked_up = lookups(tags, as_array([sources]))
     return int(looked_up[0]), int(timed(np.array([passes]), looked_up, is_spread(as_array([addresses])))[0])
 
 
 def of_pairs(steps: Sequence[int], together: Bools) -> SourceTags | None:
-    """The tags by which pairs of lines, `steps` apart, fall into one bank or not; None where no parities say so.
+    """The tags, from which pairs of lines, `steps` apart, fall into one bank; None if no parities explain it.
 
-    Steps are single bits, and pairs of them. Bits that undo one another have one number; the others are numbered 1, 2,
-    3, ..., as few banks as there can be.
+    Steps are single bits, and pairs of them. Bits that cancel each other get the same number; the others get 1, 2, 3,
+    ..., with as few banks as possible.
     """
     same = dict(zip(steps, together.tolist(), strict=True))
     bits = [step for step in steps if step.bit_count() == 1]

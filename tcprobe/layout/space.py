@@ -1,4 +1,4 @@
-"""Axis: a named input of a map, of any size; and points, the tuples of inputs, numbered with the first axis slowest.
+"""Axis: a named input of a map, of any size. Points are tuples of inputs, numbered with the first axis slowest.
 
 >>> from tcprobe.layout.space import Axis, Space
 >>> space = Space((Axis("thread", 128), Axis("i", 12)))
@@ -20,7 +20,7 @@ MOST_POINTS = 1 << 20
 
 @dataclass(frozen=True)
 class Axis:
-    """A named input; its values are 0 to size - 1."""
+    """A named input with values 0 to size - 1."""
 
     name: str
     size: int
@@ -31,11 +31,11 @@ class Axis:
 
     @property
     def bits(self) -> int:
-        """Bits that its values need; 0 for a single one."""
+        """Bits that the values need; 0 if there is only one."""
         return (self.size - 1).bit_length()
 
     def check(self, value: object) -> int:
-        """The value if the axis has it, else UsageError."""
+        """The value; UsageError if the axis does not have it."""
         if type(value) is not int or not 0 <= value < self.size:
             raise UsageError(f"{self.name} {value!r} is not a number from 0 to {self.size - 1}.")
         return value
@@ -43,7 +43,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Space:
-    """All tuples of values of some axes, numbered from 0, the last axis counting fastest."""
+    """All tuples of values of some axes, numbered from 0; the last axis varies fastest."""
 
     axes: tuple[Axis, ...]
 
@@ -56,8 +56,13 @@ class Space:
 
     @cached_property
     def points(self) -> int:
-        """How many tuples there are."""
-        return prod(axis.size for axis in self.axes)
+        """The number of tuples."""
+        return prod(self.sizes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the axes, in order."""
+        return tuple(axis.size for axis in self.axes)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -65,9 +70,9 @@ class Space:
         return tuple(axis.name for axis in self.axes)
 
     def number(self, *values: int, **point: int) -> int:
-        """The number of a point, given in the order of the axes or by their names.
+        """The number of a point, whose values are given in the order of the axes or by name.
 
-        UsageError where an axis is missing, unknown, given twice, or does not have the value.
+        UsageError if an axis is missing, unknown, given twice, or does not have the value.
         """
         named = [*zip(self.names, values, strict=False), *point.items()]
         if sorted(name for name, _ in named) != sorted(self.names) or len(named) != len(values) + len(point):
@@ -80,7 +85,7 @@ class Space:
         return total
 
     def values(self, number: int) -> tuple[int, ...]:
-        """The values of point `number` in the order of the axes."""
+        """The values of point `number`, in the order of the axes."""
         reversed_values = []
         for axis in reversed(self.axes):
             number, value = divmod(number, axis.size)
@@ -92,10 +97,10 @@ class Space:
         return dict(zip(self.names, self.values(number), strict=True))
 
     def all(self) -> Iterator[tuple[int, ...]]:
-        """Every point in the order of its number."""
+        """Every point, in the order of numbers."""
         return map(self.values, range(self.points))
 
 
 def slots(threads: int, elements: int) -> Space:
-    """The places of a fragment: lane, the number of a thread in its warp or warpgroup, x i."""
+    """The slots of a fragment: lane (the number of a thread in its warp or warpgroup) x i."""
     return Space((Axis("lane", threads), Axis("i", elements)))

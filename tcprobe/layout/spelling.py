@@ -7,7 +7,7 @@
 >>> sides("128x64") == sides("128,64"), element_type("FLOAT16")
 (True, 'f16')
 
-A *mode* is a swizzle of tensor maps and of the descriptors of wgmma: bytes within rows of its span. `B,M,S` is any
+A *mode* is a swizzle of tensor maps and of wgmma's descriptors: of bytes within rows of its span. `B,M,S` is any
 swizzle. Both are of byte offsets.
 """
 
@@ -59,20 +59,20 @@ _EITHER = {"fp8": "e4m3 or e5m2", "float8": "e4m3 or e5m2", "fp6": "e2m3 or e3m2
 
 
 class SwizzleName(NamedTuple):
-    """A swizzle of byte offsets, and whether it was named as a mode, which means the boxes of a tensor map."""
+    """A swizzle of byte offsets; `is_mode`: it was named as a mode, which means boxes of a tensor map."""
 
     swizzle: Swizzle
     is_mode: bool
 
     def __str__(self) -> str:
-        """The one canonical spelling."""
+        """The canonical spelling."""
         if self.is_mode:
             return f"SWIZZLE_{f'{self.span}B' if self.span else 'NONE'}"
         return f"sw:{','.join(map(str, self.swizzle.to_json()))}"
 
     @property
     def span(self) -> int:
-        """Bytes of a row of the mode's pattern, 0 without one; UsageError where no mode does the same."""
+        """Bytes of a row of the mode's pattern, 0 without a swizzle; UsageError if no mode does the same."""
         bits, *rest = self.swizzle.to_json()
         if bits and (bits not in SPANS or rest != [4, 3]):
             raise UsageError(
@@ -83,12 +83,12 @@ class SwizzleName(NamedTuple):
 
 
 def is_swizzle(text: str) -> bool:
-    """Whether a text is written as a swizzle, even if there is none of its numbers."""
+    """Whether a text is written like a swizzle, even if no swizzle has its numbers."""
     return bool(_MODE.fullmatch(text.strip()) or _three(text))
 
 
 def swizzle(text: str) -> SwizzleName:
-    """What a spelling means; UsageError where it is none of `SPELLINGS`."""
+    """The swizzle that a text names; UsageError if it is not one of `SPELLINGS`."""
     if match := _MODE.fullmatch(text.strip()):
         bits = next((b for b, span in SPANS.items() if str(span) == match["span"]), 0)
         return SwizzleName(Swizzle(bits, 4, 3), is_mode=True)
@@ -105,7 +105,7 @@ def _three(text: str) -> tuple[int, int, int] | None:
 
 
 def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
-    """Up to `most` numbers, two where that is two, with x or commas between: 128x64, 128,64; UsageError."""
+    """Up to `most` numbers (exactly two if that is two), separated by x or commas: 128x64, 128,64; else UsageError."""
     parts = [part.strip() for part in re.split(r"[x,]", text[:MOST_TEXT], flags=re.IGNORECASE)]
     if len(parts) > most or (most == 2 != len(parts)) or not all(_SIDE.fullmatch(part) for part in parts):
         raise UsageError(f"{text[:40]!r} is not {'two' if most == 2 else f'one to {most}'} numbers such as 128x64.")
@@ -113,7 +113,7 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
 
 
 def element_type(text: str) -> str:
-    """PTX's name of an element type that `text` names in another way; any other text in small letters.
+    """PTX's name of an element type that `text` names in another way; any other text in lower case.
 
     UsageError for a name of two types.
     """

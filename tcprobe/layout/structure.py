@@ -1,8 +1,8 @@
-"""From slots that meet to rows, columns and k: does a structure tensor fit given tables, and if none, number it.
+"""From slots that meet to rows, columns and k: checks a structure tensor against tables; numbers it if there are none.
 
-The hardware knows no row, column and k numbers; any simultaneous renumbering fits it equally. So tables
-are *confirmed* by predicting the structure tensor, triple by triple (`agreement`), and only where no known
-tables fit does `number` choose numbers by a stated rule.
+The hardware has no numbers of rows, columns and k; any simultaneous renumbering fits equally. So tables are *confirmed*
+by predicting the structure tensor, triple by triple (`agreement`). Only if no known tables predict it does `number`
+choose numbers by a stated rule.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class Triples:
     d: Ints
 
     def digest(self) -> StructureHash:
-        """Its count and hash."""
+        """The count and the hash of the triples."""
         raw = np.stack([self.a, self.b, self.d], axis=1).astype("<u4").tobytes()
         return StructureHash(len(self.a), hashlib.sha256(raw).hexdigest())
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Tables predict `needed` triples; `matched` of them were measured; `first` shows measured ones that disagree."""
+    """Tables predict `needed` triples; `matched` of them were measured; `first`: measured triples that disagree, in
+    words.
+    """
 
     matched: int
     needed: int
@@ -52,7 +54,9 @@ class Agreement:
 
 
 def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agreement:
-    """Compare a structure tensor with the one that `tables` (a, b, d) predict: every (product, m, n, k) once."""
+    """Compare a structure tensor with the one that `tables` (a, b, d) predict, where every (product, m, n, k) occurs
+    once.
+    """
     shape, products = instruction.shape, instruction.products
     needed = shape.m * shape.n * shape.k * products
     a, b, d = (elements(tables[operand]) for operand in "abd")
@@ -81,7 +85,7 @@ def predict(instruction: Instruction, tables: Tables) -> Triples:
 def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
     """Tables of a, b and d by rule: products, rows, columns and k in the order of their lowest D or A slot.
 
-    ProbeError where the classes of slots are not those of a matrix product.
+    ProbeError if the classes of slots are not those of a matrix product.
     """
     of_d = _group(triples.d, triples.a), _group(triples.d, triples.b)
     of_a = _group(triples.a, triples.b)
@@ -109,7 +113,7 @@ def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
 
 
 def elements(table: Table) -> Ints:
-    """(row, col, product) of every slot, shape (3, slots); -1 where unused."""
+    """(row, col, product) of every slot, (3, slots); -1 if unused."""
     if table.id not in _ELEMENTS:
         zero = (0,) * table.points
         columns = [table.values["row"], table.values["col"], table.values.get("product", zero)]
@@ -118,7 +122,7 @@ def elements(table: Table) -> Ints:
 
 
 def holder(table: Table, size: tuple[int, int, int]) -> Ints:
-    """The slot that holds each element of products, rows and cols; -1 where none does."""
+    """The slot that holds each element of (products, rows, cols); -1 if there is none."""
     row, col, product = elements(table)
     slots = np.full(size, -1, np.int64)
     used = np.flatnonzero(row >= 0)
@@ -132,7 +136,7 @@ def _size(instruction: Instruction, operand: str) -> tuple[int, int, int]:
 
 
 def _misfit(triples: Triples, tables: Tables, j: int) -> str:
-    """One measured triple, and which elements the tables say its slots hold."""
+    """One measured triple, and the elements of its slots according to the tables."""
     parts = []
     for operand, slots in (("a", triples.a), ("b", triples.b), ("d", triples.d)):
         table, slot = tables[operand], int(slots[j])
@@ -149,7 +153,7 @@ def _group(keys: Ints, members: Ints) -> dict[int, frozenset[int]]:
 
 
 def _class(instruction: Instruction, what: str, groups: dict[int, frozenset[int]]) -> dict[int, int]:
-    """Number the distinct groups in order; a member must belong to one group only."""
+    """Numbers for the distinct groups, in order; ProbeError if a member belongs to several groups."""
     classes = {group: number for number, group in enumerate(dict.fromkeys(groups.values()))}
     of: dict[int, int] = {}
     for group, number_ in classes.items():
@@ -162,7 +166,7 @@ def _class(instruction: Instruction, what: str, groups: dict[int, frozenset[int]
 
 
 def _products(row_of_d: dict[int, int], col_of_d: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
-    """Rows that meet the same columns are of one product; products in the order of their lowest D slot."""
+    """Rows that meet the same columns are in one product; products are in the order of their lowest D slot."""
     met: dict[int, set[int]] = {}
     for d in sorted(row_of_d):
         met.setdefault(row_of_d[d], set()).add(col_of_d[d])
@@ -173,7 +177,7 @@ def _products(row_of_d: dict[int, int], col_of_d: dict[int, int]) -> tuple[dict[
 
 
 def _within(product_of: dict[int, int]) -> dict[int, int]:
-    """Renumber classes from 0 inside each product, keeping their order."""
+    """Classes renumbered from 0 inside each product, in the same order."""
     counts: dict[int, int] = {}
     numbers: dict[int, int] = {}
     for class_, product in product_of.items():

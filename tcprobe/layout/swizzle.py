@@ -1,13 +1,13 @@
-"""Swizzle<B, M, S> as CuTe defines it: B bits of an offset are XORed into B others, S places away.
+"""Swizzle<B, M, S> as CuTe defines it: B bits of an offset are XORed into B other bits, S places away.
 
 >>> Swizzle(2, 0, 3)(9), Swizzle(2, 0, 3).name
 (8, 'Sw<2,0,3>')
 >>> Swizzle(2, 3, 3).in_bytes(16)
 Swizzle(bits=2, base=4, shift=3)
 
-With S > 0 the bits Y = M + S .. M + S + B - 1 change the bits Z = M .. M + B - 1; with S < 0 it is the low bits
-M .. M + B - 1 that change the bits |S| places above them. |S| is at least B, so Y and Z never overlap and a swizzle
-undoes itself. Source: include/cute/swizzle.hpp of CUTLASS.
+With S > 0 the bits Y = M + S .. M + S + B - 1 change the bits Z = M .. M + B - 1; with S < 0 the low bits M .. M + B -
+1 change the bits |S| places above them. |S| is at least B, so Y and Z do not overlap, and a swizzle is its own inverse.
+Source: include/cute/swizzle.hpp of CUTLASS.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ class Swizzle:
 
     @property
     def name(self) -> str:
-        """As CuTe prints it: Sw<B,M,S>."""
+        """The name as CuTe prints it: Sw<B,M,S>."""
         return f"Sw<{self.bits},{self.base},{self.shift}>"
 
     def __call__(self, offset: Offset) -> Offset:
-        """The image of an offset, an integer at least 0 or a NumPy array of such."""
+        """The image of an offset: an integer of at least 0, or a NumPy array of these."""
         moved = offset & self.source
         return offset ^ (moved >> self.shift if self.shift >= 0 else moved << -self.shift)
 
     def in_bytes(self, element_bits: int) -> Swizzle | None:
-        """The same swizzle on byte offsets, for elements of 2**n bits; None where it acts inside a byte."""
+        """The same swizzle of byte offsets, for elements of 2**n bits; None if it acts inside a byte."""
         base = self.base + element_bits.bit_length() - 4
         return Swizzle(self.bits, base, self.shift) if base >= 0 else None
 
     def in_elements(self, element_bits: int) -> Swizzle | None:
-        """The inverse of `in_bytes`; None where it acts inside an element."""
+        """The inverse of `in_bytes`; None if it acts inside an element."""
         base = self.base - element_bits.bit_length() + 4
         return Swizzle(self.bits, base, self.shift) if base >= 0 else None
 

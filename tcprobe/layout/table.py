@@ -1,18 +1,17 @@
-"""Table: a measured map from named inputs to named outputs, for a fragment from slots (lane, i) to matrix elements.
+"""Table: a measured map from named inputs to named outputs; for a fragment, from slots (lane, i) to matrix elements.
 
-An element can have several holders (copies), a slot can be unused (None).
+An element can have several holders (copies), and a slot can be unused (None).
 
 >>> from tcprobe.layout.table import slot_table
 >>> t = slot_table(2, 2, {"row": (0, 0, 1, None), "col": (0, 1, 0, None)})
 >>> t.at(lane=0, i=1), t.at(lane=1, i=1), t.holders(row=1, col=0)
 ({'row': 0, 'col': 1}, None, [(1, 0)])
 
-Any other map is the same type, an address map for one: byte address -> row and col.
+Other maps have the same type, for example an address map: byte address -> row and col.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,18 +21,19 @@ from typing import Any
 
 from tcprobe.errors import DataError
 from tcprobe.layout.space import Axis, Space, slots
+from tcprobe.system.digest import sha256
 from tcprobe.values import Json
 
 OUTPUTS = ("row", "col", "product", "k", "group", "address", "offset")
 MOST_VALUE = 1 << 20
 MOST_SLOTS = 1 << 16
-SLOT_OUTPUTS = ("row", "col", "product")  # what the slots of a fragment can lead to
+SLOT_OUTPUTS = ("row", "col", "product")  # possible outputs of a fragment's table
 Values = tuple[int, ...]
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """`values[output][point]` is a number from 0 to MOST_VALUE - 1, or None in every output where there is nothing."""
+    """`values[output][point]` is a number from 0 to MOST_VALUE - 1; None in all outputs if the point is unused."""
 
     space: Space
     values: Mapping[str, tuple[int | None, ...]]
@@ -56,12 +56,12 @@ class Table:
 
     @property
     def points(self) -> int:
-        """How many points the inputs have; of a fragment: threads x elements."""
+        """The number of points; for a fragment threads x elements."""
         return self.space.points
 
     @property
     def threads(self) -> int:
-        """Threads that hold a fragment together."""
+        """The number of threads that hold a fragment together."""
         return self.space.axes[0].size
 
     @property
@@ -71,12 +71,12 @@ class Table:
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs in their fixed order."""
+        """Names of the outputs, in their fixed order."""
         return tuple(name for name in OUTPUTS if name in self.values)
 
     @cached_property
     def cells(self) -> tuple[Values | None, ...]:
-        """Per point the values of all outputs, in the order of `outputs`; None where there is nothing."""
+        """By point, the values of all outputs in the order of `outputs`; None if it is unused."""
         columns = [self.values[name] for name in self.outputs]
         joined: Iterator[tuple[Any, ...]] = zip(*columns, strict=True)
         if None not in columns[0]:
@@ -84,16 +84,16 @@ class Table:
         return tuple(None if cell[0] is None else cell for cell in joined)
 
     def at(self, *values: int, **point: int) -> dict[str, int] | None:
-        """What a point, given by the names of the inputs or in their order, leads to; None if to nothing.
+        """The outputs of a point, given by name or in the order of the inputs; None if it is unused.
 
-        UsageError where an input is missing, unknown, or out of range.
+        UsageError if an input is missing, unknown, or out of range.
         """
         cell = self.cells[self.space.number(*values, **point)]
         return None if cell is None else dict(zip(self.outputs, cell, strict=True))
 
     @cached_property
     def inverse(self) -> dict[Values, list[int]]:
-        """The numbers of all points that lead to each element, ascending."""
+        """The numbers of all points of each element, ascending."""
         holders: dict[Values, list[int]] = {}
         for number, cell in enumerate(self.cells):
             if cell is not None:
@@ -102,18 +102,18 @@ class Table:
 
     @cached_property
     def held(self) -> Counter[Values]:
-        """How many holders each element has that has any."""
+        """The number of holders of each element that has any."""
         return Counter(cell for cell in self.cells if cell is not None)
 
     @cached_property
     def copies(self) -> frozenset[int]:
-        """How many holders elements have: {1} where each has one."""
+        """The numbers of holders that elements have: {1} if each has one."""
         return frozenset(self.held.values())
 
     def holders(self, **element: int) -> list[tuple[int, ...]]:
-        """Every point, (lane, i) of a fragment, that leads to an element given by the names of the outputs.
+        """Every point of an element, which is given by output names; for a fragment (lane, i).
 
-        UsageError where an output is missing, unknown, or larger than any in the table.
+        UsageError if an output is missing, unknown, or larger than any in the table.
         """
         number = Space(tuple(Axis(name, self.extent[name]) for name in self.outputs))
         number.number(**element)
@@ -127,11 +127,11 @@ class Table:
 
     @cached_property
     def id(self) -> str:
-        """Name of the layout: the same for every fragment and arch with the same map (12 hex digits)."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
+        """The name of the layout, 12 hex digits: equal for all fragments and archs with the same map."""
+        return sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     def selection(self, selector: int) -> Table:
-        """The table of one value of a selector, by lane and i; UsageError where there is no such value."""
+        """The table for one value of a selector, by lane and i; UsageError if there is no such value."""
         first, *rest = self.space.axes
         if first.check(selector) not in self._selections:
             start = selector * (size := self.points // first.size)
@@ -144,11 +144,11 @@ class Table:
         return {}
 
     def with_values(self, values: Mapping[str, tuple[int | None, ...]]) -> Table:
-        """Other values on the same inputs."""
+        """A table with other values on the same inputs."""
         return Table(self.space, values)
 
     def to_json(self) -> Json:
-        """Plain data. Slots: threads, elements, a list per lane and output; other maps: inputs, a list per output."""
+        """Plain data. Slots: threads, elements, a list by lane and output; other maps: inputs, a list by output."""
         if self.space == slots(self.threads, self.elements):
             starts = range(0, self.points, self.elements)
             rows = {name: [list(self.values[name][s : s + self.elements]) for s in starts] for name in self.outputs}
@@ -158,7 +158,7 @@ class Table:
 
     @classmethod
     def from_json(cls, data: object) -> Table:
-        """The inverse of `to_json`; DataError where anything is missing or of the wrong kind."""
+        """The inverse of `to_json`; DataError if anything is missing or has the wrong type."""
         if not isinstance(data, dict):
             raise DataError("a layout is an object with threads, elements, row and col.")
         if "inputs" in data:
@@ -193,7 +193,7 @@ def slot_table(threads: int, elements: int, values: Mapping[str, tuple[int | Non
 
 
 def selected(tables: Sequence[Table]) -> Table:
-    """The tables of a selector's values 0, 1, ... as one, in which the selector is the first input."""
+    """One table from those for values 0, 1, ... of a selector; the selector is its first input."""
     space = Space((Axis("selector", len(tables)), *tables[0].space.axes))
     return Table(space, {n: tuple(v for table in tables for v in table.values[n]) for n in tables[0].outputs})
 

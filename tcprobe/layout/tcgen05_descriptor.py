@@ -7,7 +7,7 @@
 >>> read(0x4000404000010000).fields["swizzle"]
 128
 
-Nothing is measured; the bytes are those that wgmma's formula leads to, with the same canonical layouts in CUTLASS.
+Nothing here is measured. The bytes are those of wgmma's formula; CUTLASS has the same canonical layouts for both.
 Source: PTX ISA 9.1, section 9.7.16.4.1; CUTLASS include/cute/arch/mma_sm100_desc.hpp, SmemDescriptor.
 """
 
@@ -43,17 +43,17 @@ def fields(descriptor: Descriptor) -> dict[str, int | str]:
 
 
 def encode(descriptor: Descriptor) -> int:
-    """The 64 bits; UsageError where a field cannot be written."""
+    """The 64 bits; UsageError if a field cannot be encoded."""
     return bit_fields.encode(WORD, fields(descriptor))
 
 
 def is_tcgen05(bits: int) -> bool:
-    """Whether the version says tcgen05: wgmma has zeros there."""
+    """Whether the version is tcgen05's; wgmma's descriptors have zeros there."""
     return bool(VERSION.decode(bits))
 
 
 def read(bits: int) -> DecodedWord:
-    """What 64 bits say, undocumented ones named; UsageError for more bits."""
+    """The fields of 64 bits, and what is undocumented in them; UsageError for more bits."""
     if not 0 <= bits < 1 << WIDTH:
         raise UsageError(f"{bits:#x} has more than {WIDTH} bits.")
     return bit_fields.decode(WORD, bits, WIDTH)

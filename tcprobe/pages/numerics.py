@@ -8,7 +8,7 @@ from tcprobe.arithmetic.forms import subject
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
 from tcprobe.isa import inventory
 from tcprobe.pages.tables import MADE, code
-from tcprobe.references.numerics import published
+from tcprobe.references.numerics import published_row
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import Finding
 from tcprobe.store.kinds.numerics import words
@@ -110,7 +110,7 @@ def parameters(arithmetic: Arithmetic) -> list[str]:
 def _published(finding: Finding) -> str:
     """What others say of the chip: products and F, where they speak of such an instruction."""
     row = inventory.instructions()[finding.subject]
-    said = published(row, finding.arch)
+    said = published_row(row, finding.arch)
     if said is None or row.family not in said.families:
         return ""
     return " ".join(f"{name} {value}" for name, value in (("K", said.products), ("F", said.fraction_bits)) if value)

@@ -27,7 +27,7 @@ from tcprobe.pages import (
 )
 from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE
-from tcprobe.references import references, said
+from tcprobe.references import claim_of, references
 from tcprobe.store import compilers as stored_compilers
 from tcprobe.store import errata as stored_errata
 from tcprobe.store import findings
@@ -144,7 +144,7 @@ def _errata(results: Results) -> Iterator[str]:
     seen = set()
     for fragment in inventory.of_a_warp().values():
         for reference in references():
-            claim = said(reference, fragment, device)
+            claim = claim_of(reference, fragment, device)
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
                 seen.add((claim.where, claim.erratum))
                 yield f"- {reference.NAME}, {claim.where}: {claim.erratum} (`{fragment.id}` among others)"

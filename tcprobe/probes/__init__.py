@@ -1,8 +1,8 @@
-"""Experiments: what is launched to measure a fragment or an instruction, and what its outputs say.
+"""Experiments: the kernels that measure an instruction or a fragment, and how their outputs are decoded.
 
-One file per family, a module with `experiments()`; adding a family is adding a file. A module with KIND too has
-dialogues, whose findings are not tables but of that kind (`store.kinds`). What comes back from a decoded experiment is
-a small dict of arrays, of tables:
+Each family is a module with `experiments()`; to add a family, add a file. A module that also has KIND contains
+dialogues; their findings are of that kind (`store.kinds`), not tables. An experiment on tables decodes its outputs into
+a small dict of arrays:
 
 - a wmma fragment: "elements", the number row * cols + col that each slot holds, -1 where it holds none
 - a multiply: "a", "b", "d", the triples of the structure tensor, and "c", the D slot of each C slot
@@ -22,20 +22,20 @@ from tcprobe.store.measurement import TABLE
 
 @cache
 def experiments() -> MappingProxyType[str, Experiment]:
-    """The experiments that conclude tables, by id: those that others lean on first."""
+    """Experiments that conclude tables, by id. Those that others depend on come first."""
     every = [experiment for module in _modules() if not hasattr(module, "KIND") for experiment in module.experiments()]
     return MappingProxyType({e.id: e for e in sorted(every, key=lambda e: not e.early)})
 
 
 @cache
 def dialogues(kind: str) -> MappingProxyType[str, Dialogue]:
-    """The experiments that conclude findings of another kind, by subject; empty for a kind without any."""
+    """Experiments that conclude findings of another kind, by subject; empty if the kind has none."""
     every = [one for module in _modules() if getattr(module, "KIND", "") == kind for one in module.experiments()]
     return MappingProxyType({one.id: one for one in every})
 
 
 def of_kind(kind: str) -> Mapping[str, Experiment | Dialogue]:
-    """All experiments of a kind by id, tables among the kinds."""
+    """All experiments of a kind (tables are one), by id."""
     return experiments() if kind == TABLE else dialogues(kind)
 
 

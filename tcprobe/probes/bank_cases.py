@@ -1,8 +1,8 @@
-"""Patterns whose cost tells one rule of banks from another: what is timed beside the swap test.
+"""Address patterns whose cost distinguishes the rules of banks; they are timed in addition to the swap test.
 
-Scattered and strided addresses count passes; few addresses tell words from lanes; pairs of equal addresses, all but one
-of them, and pairs with idle partners show where phases join; idle lanes and idle phases show what idleness costs; for
-cp.async the sources are as varied as the destinations.
+Scattered and strided addresses count passes; patterns of few addresses show whether words or lanes count. Lanes with
+equal addresses, also with one exception or with idle partners, show where phases join. Idle lanes and idle phases show
+what idleness costs. For cp.async the sources vary as much as the destinations.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Lanes = Bools
 
 
 def scattered(rng: Generator, most: int) -> Ints:
-    """Anywhere, or in few places."""
+    """Random places, out of many or of few."""
     return rng.integers(0, min(most, int(rng.choice([2, 4, 8, 16, 32, 64, 256, 1024]))), WARP)
 
 
 def strided(rng: Generator, most: int) -> Ints:
-    """Lanes a fixed number of places apart, in order or not."""
+    """Places a fixed number apart (0 to 33), in the order of lanes, XORed or permuted."""
     lanes = LANE ^ int(rng.integers(0, WARP)) if rng.random() < 0.5 else rng.permutation(WARP)
     return np.array(lanes * int(rng.integers(0, 34)) % most)
 
 
 def paired(rng: Generator, most: int) -> Ints:
-    """Lanes that differ in one or two bits of their number have one address."""
+    """Lanes that differ only under a mask share an address; the mask has one bit, two, or all five."""
     base = scattered(rng, most) if rng.random() < 0.5 else LANE
     return np.array(base[LANE & ~int(rng.choice([1, 2, 3, 4, 8, 16, 5, 31]))])
 
 
 def nearly_paired(rng: Generator, most: int) -> Ints:
-    """As `paired`, but for one lane."""
+    """As `paired`, except for one lane."""
     addresses = paired(rng, most).copy()
     addresses[int(rng.integers(0, WARP))] = int(rng.integers(0, most))
     return addresses
@@ -51,23 +51,23 @@ SHAPES: tuple[Make, ...] = (scattered, strided, paired, nearly_paired)
 
 
 def some(rng: Generator) -> Lanes:
-    """Any lanes."""
+    """Random idle lanes."""
     return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
 
 
 def octets(rng: Generator) -> Lanes:
-    """Whole octets."""
+    """Idle lanes: whole octets."""
     return np.array(rng.random(4)[LANE // 8] < 0.5)
 
 
 def of_pairs(rng: Generator) -> Lanes:
-    """One of each pair of lanes that differ in one bit of their number."""
+    """Idle lanes: one of each pair of lanes whose numbers differ in bit 0, 1 or 2."""
     bit = int(rng.choice([1, 2, 4]))
     return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
 
 
 def none(rng: Generator) -> Lanes:
-    """No lane."""
+    """No idle lanes."""
     return np.zeros(WARP, np.bool_)
 
 
@@ -75,7 +75,10 @@ IDLE: tuple[Callable[[Generator], Lanes], ...] = (none, none, some, octets, of_p
 
 
 def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
-    """`count` patterns of an access, the same for the same seed."""
+    """`count` random patterns of an access: destinations in AREA, sources in the first NEAR bytes of the arena.
+
+    The same seed gives the same patterns.
+    """
     rng = np.random.default_rng([seed, *access.name.encode()])
     address, source = np.zeros((2, count, WARP), np.int64)
     for j in range(count):
@@ -86,13 +89,13 @@ def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
     return Cases(address, source)
 
 
-LINE_BITS = tuple(1 << b for b in range(LINE.bit_length() - 1, ARENA.bit_length() - 1))  # that tell lines apart
+LINE_BITS = tuple(1 << b for b in range(LINE.bit_length() - 1, ARENA.bit_length() - 1))  # bits of a line's address
 
 
 def tag_pairs(access: SharedAccess) -> Cases:
-    """Two lanes whose sources are in lines that differ in one bit, and in two: whether a bank has the tags of both.
+    """Two lanes whose source lines differ in one or two address bits: whether one bank holds the tags of both.
 
-    No bank of memory is needed twice. In the order of `tag_steps`.
+    Neither shared memory nor the sources have a bank conflict. Patterns are in the order of `tag_steps`.
     """
     steps = tag_steps()
     address = np.full((len(steps), WARP), -1)
@@ -103,12 +106,12 @@ def tag_pairs(access: SharedAccess) -> Cases:
 
 
 def tag_steps() -> list[int]:
-    """How the two lines of each pair differ."""
+    """The XOR of the two lines' addresses, for each pattern of `tag_pairs`."""
     return [*LINE_BITS, *(a | b for a, b in combinations(LINE_BITS, 2))]
 
 
 def far(access: SharedAccess, count: int, seed: int = 0) -> Cases:
-    """Patterns of sources in few to many lines, anywhere in the arena; destinations in order, or scattered."""
+    """`count` patterns with sources in 1 to 32 lines anywhere in the arena; destinations are in order or scattered."""
     rng = np.random.default_rng([seed, 1, *access.name.encode()])
     address, source = np.zeros((2, count, WARP), np.int64)
     for j in range(count):

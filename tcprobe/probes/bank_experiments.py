@@ -1,4 +1,4 @@
-"""The rule of an access's banks: timed on patterns, its phases found, the rule that explains most patterns fitted.
+"""Finds the bank rule of each shared-memory access: times patterns, finds the phases, fits a rule.
 
 tcprobe run --family banks
 """
@@ -28,15 +28,15 @@ from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.banks import Body, Misfit, Second
 
 KIND = "banks"
-RUNS = 3  # of each pattern
-PATTERNS = 1000  # of each access, beside the swap test
-SHOWN = 8  # misfits that are listed
+RUNS = 3  # repetitions of each pattern
+PATTERNS = 1000  # of each access, besides the swap test
+SHOWN = 8  # most misfits in a finding
 WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
 Judged = Bools
 
 
 class Timed(NamedTuple):
-    """Patterns, the cycles of one access of each, and which of them were timed without ambiguity."""
+    """Patterns, cycles of one access under each, and which of them were timed without ambiguity; (patterns,) each."""
 
     cases: Cases
     cycles: Floats
@@ -45,7 +45,7 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True)
 class BankExperiment(Dialogue):
-    """An access, timed on `count` patterns beside the swap test."""
+    """An access, timed on the swap test and on `count` more patterns."""
 
     access: SharedAccess
     count: int = PATTERNS
@@ -53,26 +53,28 @@ class BankExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The access."""
+        """The access's name."""
         return self.access.name
 
     @property
     def target(self) -> Target:
-        """The access's."""
+        """The target that the access needs."""
         return self.access.target
 
     def kernels(self) -> list[Kernel]:
-        """The one that times the access."""
+        """The kernel that times the access."""
         return [banks.kernel(self.access)]
 
     def cases(self) -> Cases:
-        """The swap test, and patterns that tell rules apart."""
+        """The swap test, then patterns that distinguish rules."""
         others = [costly(self.access, self.count), *([far(self.access, self.count)] if self.access.has_source else [])]
         parts = zip(banks.swaps(self.access), *others, strict=True)
         return Cases(*(np.concatenate(part) for part in parts))
 
     def measure(self, bench: Bench) -> Reading:
-        """ "swapped": cycles of the swap test; "cycles" and "steady" of all cases; "together": of pairs of sources."""
+        """ "swapped": cycles of the swap test; "cycles" and "steady" of all cases. With sources, "together": by pair
+        whether one bank holds the tags of both lines.
+        """
         swapped, _ = self.timed(bench, banks.swaps(self.access))
         cycles, steady = self.timed(bench, self.cases())
         reading = {"swapped": swapped, "cycles": cycles, "steady": steady}
@@ -82,22 +84,23 @@ class BankExperiment(Dialogue):
         return reading
 
     def timed(self, bench: Bench, cases: Cases) -> tuple[Floats, Judged]:
-        """(cycles of one access, which patterns were timed without ambiguity), of `cases`."""
-        alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's, so that one block has it
+        """(cycles of one access, whether it was timed without ambiguity) for each of `cases`."""
+        alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's: one block at a time
         launches = banks.launches(self.access, cases, alone)
-        return banks.settled([banks.decode(bench.run(launches)) for _ in range(RUNS)])
+        return banks.least_and_steady([banks.decode(bench.run(launches)) for _ in range(RUNS)])
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The rule; ProbeError where lanes fall into no phases."""
+        """The fitted rule; ProbeError if the lanes do not form phases."""
         phases = banks.phases(self.access, reading["swapped"])
         tags = of_pairs(tag_steps(), reading["together"]) if self.access.has_source else None
         return fit(self.access, phases, Timed(self.cases(), reading["cycles"], reading["steady"]), tags)
 
 
 def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags: SourceTags | None = None) -> Body:
-    """The rule with the fewest misfits on steady patterns, the simplest of equals; beats of idle phases must halve it.
+    """The rule with the fewest misfits on steady patterns; of equally good rules the simplest.
 
-    ProbeError where the phases are not neighbouring lanes, all as many.
+    A rule that counts beats of idle phases is taken only if it more than halves the misfits. ProbeError unless every
+    phase is a run of neighbouring lanes, all runs of one length.
     """
     size = len(phases[0])
     if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
@@ -129,14 +132,14 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
 
 
 def candidates(access: SharedAccess, size: int) -> list[BankRule]:
-    """Every rule of phases of `size` lanes, the simplest first."""
+    """Every rule whose phases have `size` lanes, the simplest first."""
     joins = [size << j for j in range(6) if size << j <= min(access.lanes, WARP)]
     ways = WAYS if access.has_source else WAYS[:2]
     return [BankRule(size, joined, passes, idle) for idle, joined, passes in product((False, True), joins, ways)]
 
 
 def predicted(access: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
-    """Cycles that a rule says of each pattern, with the lookups of its sources where there are tags."""
+    """Cycles of each pattern by a rule; with `tags`, including the lookups of source lines."""
     cycles = Judge(access, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
     if tags is None:
         return cycles
@@ -145,5 +148,5 @@ def predicted(access: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTa
 
 
 def experiments() -> list[Dialogue]:
-    """One for each access."""
+    """One experiment for each access."""
     return [BankExperiment(row) for row in accesses().values()]

@@ -1,15 +1,15 @@
-"""Timing one access of shared memory: what a warp's pattern of addresses costs, in cycles of the SM.
+"""Timing one access to shared memory: the cycles that an SM spends on a warp's pattern of addresses.
 
-One block times one pattern, with so much of an SM's shared memory that no other block gets in. Its 16 warps make the
-same access again and again, UNROLL of them in flight in each, between two barriers with the clock read after each. A
-short and a long run of a pattern give the cost of one access: their difference, without what stands around the loop.
+A block times one pattern. It takes so much shared memory that no second block fits on the SM. Its 16 warps repeat the
+access, UNROLL accesses per iteration, between two barriers; the clock is read after each barrier. The cost of one
+access follows from the difference between a short and a long run, which cancels what is outside the loop.
 
-Each access of an iteration has its own address register, and all of them grow by a number that is zero and that ptxas
-cannot know: otherwise it would merge accesses, or take them out of the loop. Addresses come from memory; lanes with
-IDLE_LANE skip the loop. What is loaded is joined into a sum that is stored, so that no load is superfluous.
+Each access of an iteration has its own address register. These registers grow by a step that is zero but comes from
+memory: otherwise ptxas would merge accesses or hoist them out of the loop. Lanes with IDLE_LANE skip the loop. Loaded
+values go into a sum that is stored, so no load is dead code.
 
-Phases come from the *swap test*: in a pattern without conflicts two lanes exchange their addresses; it stays without
-conflicts exactly when both are in one phase.
+Phases come from the *swap test*: two lanes of a conflict-free pattern exchange their addresses. The pattern stays
+conflict-free exactly if both lanes are in one phase.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
 
 WARPS = 16
 UNROLL = 8
-REPEATS = (8, 40)  # iterations of the short and of the long run
+REPEATS = (8, 40)  # iterations of the short and the long run
 IDLE_LANE = 0xFFFFFFFF
-AREA = 32 << 10  # bytes of shared memory that patterns reach into
+AREA = 32 << 10  # bytes of shared memory that patterns may address
 ARENA = 2 << 20  # bytes of global memory that cp.async reads
-NEAR = 16 << 10  # of them those that patterns of banks read
-ALIGNED = 1 << 20  # bytes of what lies before the arena: as it is a multiple of this, arena and memory begin alike
+NEAR = 16 << 10  # the first bytes of the arena, which patterns of banks read
+ALIGNED = 1 << 20  # the images before the arena take a multiple of so many bytes
 LINE = 128  # bytes of all banks
-STEADY = 0.25  # cycles by which runs of one pattern may differ, from each other and from a whole number
+STEADY = 0.25  # cycles by which runs of a pattern may differ from each other and from a whole number
 POINTERS = ("address", "source", "arena", "zero", "out")
 
 
@@ -49,18 +49,18 @@ class Cases(NamedTuple):
 
 @dataclass(frozen=True)
 class Timing:
-    """What a timing kernel does; only a GPU has its clock."""
+    """The op of a timing kernel. Only a GPU can run it."""
 
     access: str
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """ProbeError: layouts do not say how long anything takes."""
+        """Raises ProbeError: layouts do not determine timing."""
         raise ProbeError(f"{launch.kernel.name}: how long {self.access} takes cannot be emulated.")
 
 
 def kernel(access: SharedAccess) -> Kernel:
-    """The kernel that times an access; `ldm` is the number of iterations."""
+    """The kernel that times an access; `ldm` of a launch is the number of iterations."""
     name = f"banks_{identifier(access.name)}"
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     registers = [
@@ -114,7 +114,7 @@ def _body(access: SharedAccess, name: str) -> list[str]:
 
 
 def _values(access: SharedAccess) -> int:
-    """Registers that one access fills or empties."""
+    """Registers that one access loads or stores."""
     return access.lanes // 8 if access.is_matrix else max(1, access.bytes // 4)
 
 
@@ -123,7 +123,7 @@ def _gives(access: SharedAccess) -> bool:
 
 
 def _access(access: SharedAccess, k: int) -> str:
-    """Access number `k` of an iteration, as PTX writes it."""
+    """PTX of access `k` of an iteration."""
     names = [f"%v{j}" for j in range(k * _values(access), (k + 1) * _values(access))]
     several = f"{{{', '.join(names)}}}"
     operation, *rest = access.name.split(".")
@@ -140,10 +140,10 @@ def _access(access: SharedAccess, k: int) -> str:
 
 
 def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:
-    """The short and the long run of all patterns; `shared_bytes` is what keeps a second block off an SM.
+    """The short and the long run of all patterns; `shared_bytes` keeps a second block off an SM.
 
-    The tags of sources go by absolute addresses: the images before the arena are filled up, so that it begins at a
-    multiple of what device memory does.
+    The bank of a source's tag depends on its absolute address. So the images before the arena are padded: the arena is
+    as aligned as the allocation, up to ALIGNED.
     """
     address = np.where(cases.address < 0, IDLE_LANE, cases.address).astype(np.uint32)
     arena = ARENA if access.has_source else LINE
@@ -160,7 +160,7 @@ def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Laun
 
 
 def _filled_up(image: Words, access: SharedAccess) -> Words:
-    """An image of 32 words a pattern, as long as a multiple of ALIGNED where sources matter."""
+    """An image of 32 words per pattern; if sources matter, padded to a multiple of ALIGNED bytes."""
     if not access.has_source:
         return image
     whole = np.zeros((-(-image.nbytes // ALIGNED) * ALIGNED // (4 * WARP), WARP), np.uint32)
@@ -169,14 +169,17 @@ def _filled_up(image: Words, access: SharedAccess) -> Words:
 
 
 def decode(outputs: Sequence[Bytes]) -> Floats:
-    """Cycles of one access, from the outputs of a short and a long run; shape (patterns,)."""
+    """Cycles of one access by pattern, shape (patterns,), from the outputs of the short and the long run."""
     short, long = (raw.view(np.uint32).reshape(-1, 2)[:, 0].astype(np.float64) for raw in outputs)
     cycles: Floats = (long - short) / (WARPS * UNROLL * (REPEATS[1] - REPEATS[0]))
     return cycles
 
 
-def settled(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
-    """(least cycles of all runs, which patterns are timed without ambiguity): runs agree, on a whole number."""
+def least_and_steady(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
+    """(least cycles over all runs, whether a pattern was timed without ambiguity), both (patterns,).
+
+    A pattern is unambiguous if its runs differ by at most STEADY, and are that close to a whole number.
+    """
     all_runs = np.array(runs)
     least: Floats = all_runs.min(axis=0)
     spread = all_runs.max(axis=0) - least
@@ -184,10 +187,10 @@ def settled(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
 
 
 def swaps(access: SharedAccess) -> Cases:
-    """Two patterns without conflicts, and after each all exchanges of two of its lanes.
+    """Two conflict-free patterns, each followed by all exchanges of two of its lanes.
 
-    Pattern one: addresses in order. Two: the same, each line of 128 bytes turned on by one place more than the line
-    before, so that two lanes with the same banks in one pattern have others in the other.
+    The first has addresses in order. In the second, each line of 128 bytes is rotated by one place more than the line
+    before: two lanes that share banks in one pattern do not share them in the other.
     """
     step = max(4, access.bytes)
     line, place = np.divmod(step * np.arange(WARP), LINE)
@@ -203,7 +206,7 @@ def swaps(access: SharedAccess) -> Cases:
 
 
 def phases(access: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
-    """The lanes of each phase, from the cycles of `swaps`; ProbeError where they do not fall into phases."""
+    """The lanes of each phase, from the cycles of `swaps`; ProbeError if they do not partition the lanes."""
     pairs = list(combinations(range(access.lanes), 2))
     bases = cycles.reshape(2, -1)
     free = (bases[:, 1:].round() == bases[:, :1].round()).all(axis=0)

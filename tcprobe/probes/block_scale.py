@@ -1,12 +1,13 @@
-"""The structure tensor of a block-scaled multiply, and which byte of which lane scales what in it.
+"""The structure tensor of a block-scaled multiply, and which byte of which lane scales each product.
 
-With all scales one it is measured as that of any other multiply. Then each A slot alone is one and B all ones, while
-the bytes of scales are powers of two that encode their numbers, three bits at a time, and the same with each digit
-turned into 7 minus it. The exponent of D is the digit of the byte that scaled it; both answers must add up to 7, so
-that none or two bytes would be noticed. First A's bytes are spelled, B's being one, then the other way round. The
-kernel multiplies as often as the operand with more values of byte-id and thread-id has of them, so that all take part.
+With all scales one, the structure tensor is measured as for any other multiply. Then one A slot at a time is one, B is
+all ones, and the scale bytes are powers of two that encode their own numbers, three bits (a digit) at a time. Each
+image is repeated with every digit replaced by 7 minus it. The exponent of D is the digit of the byte that scaled the
+product. Both answers must add up to 7; a product scaled by no byte, or by two, would be noticed. First A's bytes encode
+their numbers while B's are one, then B's while A's are one. The kernel multiplies once for each value of byte-id and
+thread-id of the operand that has more of them.
 
-In a sparse multiply all metadata is 0x4 meanwhile.
+All metadata of a sparse multiply is 0x4 throughout.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.probes import ptx
-from tcprobe.probes.block_scale_numbering import Scales, scaled
+from tcprobe.probes.block_scale_numbering import Scales, with_scales
 from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
 from tcprobe.probes.experiment import Conclusion, Context, Experiment, OfInstruction, Reading
 from tcprobe.probes.multiply import MultiplyExperiment
@@ -35,29 +36,31 @@ from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import SparseExperiment
 from tcprobe.probes.sparse_images import metadata_images
 
-DIGIT = 3  # bits of a byte's number in one image: ue4m3 has exponents up to 8
+DIGIT = 3  # bits of a byte's number in an image: ue4m3 has exponents up to 8
 BYTES = WARP * 4
 DIGITS = -(-(BYTES - 1).bit_length() // DIGIT)
 MOST = (1 << DIGIT) - 1
-IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand, by digit, as it is and turned
+IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand and digit: the digit, 7 minus the digit
 
 
 @dataclass(frozen=True)
 class ScaledExperiment(OfInstruction):
-    """A block-scaled mma or mma.sp with all values of byte-id and thread-id."""
+    """A block-scaled mma or mma.sp, under all values of byte-id and thread-id."""
 
     @cached_property
     def unscaled(self) -> Experiment:
-        """What is measured with all scales one."""
+        """The experiment on the structure tensor, with all scales one."""
         return SparseExperiment(self.instruction) if self.instruction.metadata else MultiplyExperiment(self.instruction)
 
     def launches(self) -> list[Launch]:
-        """Those of the structure tensor, then that of scales."""
+        """The launches of the structure tensor, then the launch of the scales."""
         return [*self.unscaled.launches(), launch(self.instruction)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """What the structure tensor's experiment reads; "scale_a" and "scale_b", the bytes by choice, A slot and met D
-        slot; "met", the D slots that each A slot reaches.
+        """The reading of the structure tensor's experiment, with three more arrays.
+
+        "met": the D slots that each A slot reaches. "scale_a", "scale_b": the byte by choice of selectors, A slot and D
+        slot met.
         """
         unscaled = self.unscaled.decode(launches[:-1], outputs[:-1])
         read = [decode(self.instruction, raw) for raw in outputs[-1].reshape(len(choices(self.instruction)), -1)]
@@ -75,7 +78,7 @@ class ScaledExperiment(OfInstruction):
         """Tables that predict the structure tensor and every scale."""
         own = ("met", "scale_a", "scale_b")
         inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
-        return scaled(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+        return with_scales(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
 
 
 def experiments() -> list[ScaledExperiment]:
@@ -84,13 +87,16 @@ def experiments() -> list[ScaledExperiment]:
 
 
 def choices(instruction: Instruction) -> list[dict[str, int]]:
-    """Selectors of both operands, each of every one at least once."""
+    """Selectors by operand of scales, so that each selector of each operand occurs at least once."""
     count = max(len(f.selectors) for f in instruction.scales)
     return [{f.operand: number % len(f.selectors) for f in instruction.scales} for number in range(count)]
 
 
 def kernel(instruction: Instruction) -> Kernel:
-    """Block (x, y): A image x, image y of all scales; by choice of selectors a byte for each D slot, its exponent."""
+    """Block (x, y) takes A image x and image y of all scales.
+
+    For each choice of selectors it stores one byte for each D slot, its exponent.
+    """
     fragments = {f.operand: f for f in instruction.fragments}
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
     loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
@@ -111,9 +117,9 @@ def kernel(instruction: Instruction) -> Kernel:
 
 
 def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
-    """Multiply and store the exponents of the lane's D slots; NO_POWER in all where one has bits besides."""
+    """Multiply; store the exponents of the lane's D slots, or NO_POWER in all if one is not a power of two."""
     return [
-        ptx.written(instruction, selectors),
+        ptx.instruction_text(instruction, selectors),
         "mov.b32 %word, 0; mov.b32 %rest, 0;",
         *(
             line
@@ -129,7 +135,7 @@ def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]
 
 
 def launch(instruction: Instruction) -> Launch:
-    """A slots x images of scales."""
+    """The launch of all A slots with all images of scales."""
     a, b = instruction.factors
     inputs = [one_hot(a.slots, a.slot_bits, a.one), codes(b.slots, b.slot_bits, b.one)[:1]]
     if instruction.metadata:
@@ -141,20 +147,24 @@ def launch(instruction: Instruction) -> Launch:
 
 
 def scale_images(fragment: Fragment, turn: int) -> Bytes:
-    """The bytes of all lanes by image: one, but in the operand's own `turn` the powers that encode their numbers."""
+    """Scale bytes of all lanes: (IMAGES, BYTES).
+
+    All bytes are one, except in the images of the operand's `turn` (0 for scale_a, 1 for scale_b), which encode the
+    bytes' numbers.
+    """
     exponents = np.zeros((IMAGES, BYTES), np.int64)
     numbers = np.arange(BYTES)
     for digit in range(DIGITS):
-        spelled, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
-        exponents[at], exponents[at + 1] = spelled, MOST - spelled
+        encoded, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
+        exponents[at], exponents[at + 1] = encoded, MOST - encoded
     step = fragment.one & -fragment.one
     return (fragment.one + exponents * step).astype(np.uint8)
 
 
 def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
-    """(D slots by A slot, bytes of scale_a and of scale_b by A slot and D slot met there).
+    """(D slots by A slot; bytes of scale_a, and of scale_b, by A slot and D slot met): (A slots, n) each.
 
-    ProbeError where one product with one scale of each operand cannot give an answer.
+    ProbeError for answers that one product with one scale of each operand cannot give.
     """
     a, n = instruction.fragment("a"), instruction.shape.n
     answers = raw.reshape(IMAGES, 1 + a.slots, -1).astype(np.int64)
@@ -165,11 +175,11 @@ def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
     exponents = np.take_along_axis(answers[:, 1:], met[None], axis=2) - EXPONENT_OF_ONE
     if exponents[0].any():
         raise ProbeError(f"{instruction.name}: with all scales one a product of ones is not one.")
-    scale_a, scale_b = (_spelled(instruction, exponents, turn) for turn in range(2))
+    scale_a, scale_b = (_scaling_bytes(instruction, exponents, turn) for turn in range(2))
     return met, scale_a, scale_b
 
 
-def _spelled(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
+def _scaling_bytes(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
     """The number of the byte that scaled each answer."""
     own: Any = exponents[1 + 2 * turn * DIGITS :][: 2 * DIGITS]
     plain, turned = own[::2], own[1::2]
@@ -178,5 +188,5 @@ def _spelled(instruction: Instruction, exponents: Ints, turn: int) -> Ints:
         raise ProbeError(f"{instruction.name}: some product is not scaled by one byte of {name} alone.")
     byte: Ints = (plain << DIGIT * np.arange(DIGITS)[:, None, None]).sum(axis=0)
     if byte.max() >= BYTES:
-        raise ProbeError(f"{instruction.name}: the answers spell byte {byte.max()}, which there is not.")
+        raise ProbeError(f"{instruction.name}: the answers encode byte {byte.max()}, which does not exist.")
     return byte

@@ -1,7 +1,8 @@
-"""From what scales what to tables of the scales: which row of A, or column of B, and which block along k.
+"""From the bytes that scale products to tables of scales: which row of A or column of B, and which block along k.
 
-A block is a run of columns of A, k / (number of blocks) long. Where the numbers that the structure tensor was given put
-other columns together, columns are renumbered by rule: blocks in the order of their lowest column, then as before.
+A block is a run of columns of A; all blocks have the same length. If the structure tensor's numbering puts other
+columns together, the columns are renumbered by rule: blocks in the order of their lowest column, inside a block as
+before.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from tcprobe.probes.experiment import OWN_RULE, Conclusion
 
 
 class Scales(NamedTuple):
-    """`met`: the D slots that each A slot reaches, ascending. By choice, A slot and D slot the byte that scaled it."""
+    """`met`: the D slots that each A slot reaches, ascending. `scale_a`, `scale_b`: the byte that scales the product,
+    by choice of selectors, A slot and D slot met.
+    """
 
     met: Ints
     scale_a: Ints
     scale_b: Ints
 
 
-def scaled(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Conclusion:
-    """The conclusion with tables of scales; ProbeError where these are not maps of blocks."""
+def with_scales(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Conclusion:
+    """The conclusion, with tables of the scales added; ProbeError if the scales do not map to blocks."""
     tables, numbering = dict(unscaled.tables), unscaled.numbering
     block = _blocks(instruction, tables, scales)
     length = instruction.fragment("a").cols // _count(instruction)
@@ -50,12 +53,16 @@ def scaled(instruction: Instruction, unscaled: Conclusion, scales: Scales) -> Co
 
 
 def _count(instruction: Instruction) -> int:
-    """Blocks of a row of A."""
+    """Blocks in a row of A."""
     return instruction.fragment("scale_a").cols
 
 
 def _blocks(instruction: Instruction, tables: dict[str, Table], scales: Scales) -> Ints:
-    """By stored column of A the block that it is in, blocks numbered as they come: those that B's same bytes scale."""
+    """The block of each stored column of A: columns of one block are scaled by the same bytes of B's scales.
+
+    Blocks are numbered in the order of their lowest column. ProbeError unless there are as many as documented, equally
+    long.
+    """
     _, stored, _ = elements(tables["a"])
     _, col, _ = elements(tables["d"])
     order = np.argsort(col[scales.met], axis=1)
@@ -75,7 +82,7 @@ def _blocks(instruction: Instruction, tables: dict[str, Table], scales: Scales) 
 
 
 def _units(instruction: Instruction) -> tuple[int, int]:
-    """Stored columns of A, and columns, that stay together when k is renumbered: chunks of a sparse one."""
+    """How many stored columns of A, and how many k, are renumbered together: 1 and 1, or a chunk of a sparse A."""
     if not instruction.metadata:
         return 1, 1
     rule = sparsity(instruction.metadata)
@@ -95,23 +102,23 @@ def _renumbering(instruction: Instruction, block: Ints) -> Ints:
 
 
 def _renumbered(instruction: Instruction, tables: dict[str, Table], move: Ints) -> dict[str, Table]:
-    """The tables with new numbers of k."""
+    """The tables with columns along k renumbered."""
     stored, whole = _units(instruction)
     moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}
-    return {o: _moved(t, moved[o][0], _mover(move, moved[o][1])) if o in moved else t for o, t in tables.items()}
+    return {o: _remapped(t, moved[o][0], _mover(move, moved[o][1])) if o in moved else t for o, t in tables.items()}
 
 
 def _mover(move: Ints, unit: int) -> Callable[[int], int]:
     return lambda value: int(move[value // unit]) * unit + value % unit
 
 
-def _moved(table: Table, output: str, mover: Callable[[int], int]) -> Table:
+def _remapped(table: Table, output: str, mover: Callable[[int], int]) -> Table:
     values = tuple(None if v is None else mover(v) for v in table.values[output])
     return table.with_values({**table.values, output: values})
 
 
 class _Answers(NamedTuple):
-    """An operand of scales, and the row and the column of the one that each answer must be scaled by."""
+    """An operand of scales, and for each answer the row and column of the scale that it needs."""
 
     fragment: Fragment
     row: Ints
@@ -119,7 +126,7 @@ class _Answers(NamedTuple):
 
 
 def _table(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
-    """By selector the element that each byte scales; `scale_bytes` are those of the answers, by choice."""
+    """By selector, the block that each byte scales; `scale_bytes` are the bytes of the answers, by choice."""
     fragment, tables = answers.fragment, []
     for selector in fragment.selectors:
         first, *others = scale_bytes[selector :: len(fragment.selectors)]

@@ -1,4 +1,4 @@
-"""What the kernels of scales do on a tensor core with any layouts and any map of scales, for the emulator."""
+"""What the emulator does in place of the kernels of scales, for any layouts and any map of scales."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ EXPONENT_OF_ONE, NO_POWER = 127, 0xFF
 
 @dataclass(frozen=True)
 class Scaled:
-    """The exponent of every D slot, a byte each, 0 where D is zero; NO_POWER in all of a lane's if one has others.
+    """One byte for each D slot: its exponent, or 0 if D is zero; NO_POWER in all of a lane's if one is not a power of
+    two.
 
-    `choices` are numbers of the selectors of scale_a and scale_b, for one answer after the other.
+    `choices` are selectors of scale_a and scale_b, one choice for each answer.
     """
 
     instruction: Instruction
@@ -31,7 +32,7 @@ class Scaled:
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Ones are multiplied, scaled by powers of two."""
+        """Multiplies ones, scaled by powers of two."""
         row, d = self.instruction, self.instruction.fragment("d")
         names = [f.operand for f in row.given if f.operand != "c"]
         raw = dict(zip(names, launch.inputs, strict=True))
@@ -53,7 +54,7 @@ class Scaled:
 
 
 def _scales(fragment: Fragment, table: Table, raw: Bytes) -> Ints:
-    """The exponents of the scales of each image: (images, rows, cols)."""
+    """The exponents of scales: (images, rows, cols)."""
     index, used = elements(table, fragment)
     exponents = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
     exponents[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
@@ -68,12 +69,12 @@ def exponents_of(fragment: Fragment, scales: Bytes) -> Ints:
 
 
 def _all_columns(a: Ints) -> Ints:
-    """The k of every column of A: in a dense multiply its own number."""
+    """The k of every column of A: in a dense multiply, the column's number."""
     return np.broadcast_to(np.arange(a.shape[2]), (1, *a.shape[1:]))
 
 
 def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
-    """D for each image of scales and of A: (scales, A, m, n); A holds few ones."""
+    """D by image of scales and of A: (scales, A, m, n). A has few ones."""
     length = a.shape[2] // scale_a.shape[2]
     d = np.zeros((len(scale_a), *a.shape[:2], b.shape[1]))
     for image, row, stored in zip(*np.nonzero(a), strict=True):
@@ -84,7 +85,7 @@ def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> Floats
 
 
 def _exponents(values: Floats, elements: int) -> Bytes:
-    """By D slot, of which a lane has `elements`."""
+    """The exponent byte of each D slot; a lane has `elements` slots."""
     mantissa, exponent = np.frexp(values)
     shifted = np.where(values == 0, 0, exponent - 1 + EXPONENT_OF_ONE)
     wrong = ((mantissa != 0.5) & (values != 0)).reshape(-1, elements).any(axis=1)

@@ -1,4 +1,4 @@
-"""Which kernels of a module a PTX compiler refused, from its error log.
+"""Which kernels of a module a PTX compiler refused, according to its error log.
 
 >>> from tcprobe.probes.compiler_log import errors_by_line
 >>> errors_by_line("ptxas x, line 7; error   : Feature '.kind::f8f6f4' not supported on .target 'sm_90'")
@@ -21,7 +21,7 @@ HEADER_LINES = 4
 
 
 def errors_by_line(log: str) -> dict[int, str]:
-    """Line number to the first error on it."""
+    """The first error on each line, by line number."""
     first_errors: dict[int, str] = {}
     for number, words in _LINE.findall(log):
         first_errors.setdefault(int(number), one_line(words))
@@ -29,10 +29,10 @@ def errors_by_line(log: str) -> dict[int, str]:
 
 
 def blame(log: str, kernels: Sequence[Kernel]) -> dict[str, str]:
-    """The kernels, in the order in which the module holds them, that the log's errors fall into.
+    """The error of each refused kernel, by name. `kernels` must be in the order of the module.
 
-    An error in the header (an unknown `.version` or `.target`) falls on the kernels that need the highest
-    PTX version.
+    An error in the header (an unknown `.version` or `.target`) is blamed on the kernels that need the highest PTX
+    version.
     """
     blamed: dict[str, str] = {}
     errors = errors_by_line(log)

@@ -1,6 +1,6 @@
-"""What experiments on cost have in common: loops that are launched together, and numbers whose code is proved.
+"""What experiments on cost share: loops that are launched together, and numbers that machine code confirms.
 
-A run is a kernel with its blocks; a reading has cycles by run, and the opcodes of all loops as lines of text.
+A run is a kernel with its blocks. A reading has the cycles of each run, and the opcodes of all loops as lines of text.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats
 from tcprobe.probes import timing
 from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
-from tcprobe.probes.proof import Counts, Seen, lines, own, prove, seen
+from tcprobe.probes.proof import Counts, Seen, lines, parse_lines, prove, working_opcodes
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import RUNS, TimedBlock
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 KIND = "cost"
-TICK = 2.0  # cycles by which a pass may differ, whatever else it does
+TICK = 2.0  # cycles by which two equal passes may differ
 DECIMALS = 3
 
 
 class Run(NamedTuple):
-    """A kernel and the blocks that run it; `maps` are of tensors in the input."""
+    """A kernel and the blocks that run it; `maps` describe tensors in `inputs`."""
 
     kernel: Kernel
     blocks: Sequence[TimedBlock]
@@ -39,17 +39,17 @@ class Run(NamedTuple):
 
 
 class Costs(Dialogue):
-    """An experiment that times loops; `conclude` makes a body of what `read` gives."""
+    """An experiment that times loops."""
 
     kind: ClassVar[str] = KIND
 
     @abstractmethod
     def runs(self) -> Mapping[str, Run]:
-        """What is launched, by variant."""
+        """The runs, by variant."""
 
     @cached_property
     def _made(self) -> Mapping[str, Run]:
-        """The runs, made once: their texts are long."""
+        """`runs()`, computed once: their texts are long."""
         return self.runs()
 
     def kernels(self) -> list[Kernel]:
@@ -57,7 +57,7 @@ class Costs(Dialogue):
         return [run.kernel for run in self._made.values()]
 
     def measure(self, bench: Bench) -> Reading:
-        """Cycles by variant, (blocks, RUNS + 2) each, and the opcodes of all loops as "code"."""
+        """By variant what `timing.decode` returns, (blocks, RUNS + 2); "code": the opcodes of all loops."""
         alone, runs = bench.shared_bytes() // 2 + 1024, self._made
         launches = {
             variant: timing.launch(run.kernel, run.blocks, alone, run.inputs, run.maps) for variant, run in runs.items()
@@ -73,51 +73,51 @@ class Costs(Dialogue):
 
 @dataclass(frozen=True)
 class OfRow(Dialogue):
-    """What experiments on one instruction of the inventory have in common."""
+    """What experiments on one instruction share."""
 
     row: Instruction
     kind: ClassVar[str] = KIND
 
     @property
     def id(self) -> str:
-        """The instruction's."""
+        """The instruction's id."""
         return self.row.id
 
     @property
     def target(self) -> Target:
-        """The instruction's."""
+        """The target that the instruction needs."""
         return self.row.target
 
 
 @dataclass
 class ProvedNumbers:
-    """The numbers of a reading that machine code proves; `refused` says of the others why they are none."""
+    """The numbers of a reading whose machine code is as expected; `refused` has, by variant, why others are not."""
 
     reading: Reading
 
     def __post_init__(self) -> None:
-        self._code = seen(lines_of(self.reading["code"]))
+        self._code = parse_lines(lines_of(self.reading["code"]))
         self.refused: dict[str, str] = {}
         self._spreads: list[float] = []
 
     def code(self, variant: str) -> Seen:
-        """What stands in a loop."""
+        """The opcodes of a variant's loop, and beside it; empty if there is none."""
         return self._code.get(variant, Seen({}, {}))
 
     def each(self, variant: str) -> Counts:
-        """The opcodes that do the work of a loop's single copy."""
-        return own(self.code(variant).loop)
+        """Counts of the opcodes that do a loop's work."""
+        return working_opcodes(self.code(variant).loop)
 
     def proved(
         self, variant: str, copies: int, each: Mapping[str, int], around: Mapping[str, int] | None = None
     ) -> Floats | None:
-        """Cycles of a variant by block, None where its code does not show `copies` of `each`, and `around`."""
+        """Cycles of one copy, by block; None unless the loop has `copies` times `each`, and `around`."""
         return self.whole(variant, {opcode: copies * n for opcode, n in each.items()}, around or {}, copies)
 
     def whole(
         self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int], copies: int = 1
     ) -> Floats | None:
-        """As `proved`, `wanted` being all that one round holds."""
+        """As `proved`; `wanted` counts the opcodes of a whole round."""
         try:
             self.hold(variant, wanted, around)
         except ProbeError as error:
@@ -131,18 +131,21 @@ class ProvedNumbers:
         return np.asarray(least.round(DECIMALS), np.float64)
 
     def hold(self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int]) -> None:
-        """ProbeError where a loop does not hold what was written."""
+        """Raises ProbeError unless a loop has the opcodes `wanted` and `around`."""
         prove(variant, self.code(variant), wanted, around)
 
     @property
     def spread(self) -> float:
-        """The largest difference between two runs of a number; ProbeError where there are no numbers."""
+        """The largest distance of a number's median run to the next run, relative to the number, beyond TICK.
+
+        ProbeError if there is no number.
+        """
         if not self._spreads:
             raise ProbeError(next(iter(self.refused.values()), "no loop gave a number."))
         return round(max(self._spreads), 4)
 
     @property
     def mhz(self) -> float:
-        """The clock by which cycles went by, the median."""
+        """The median SM clock of all loops, in MHz."""
         rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if name != "code"])
         return round(float(np.median(rates)) * 1000, 0)

@@ -1,7 +1,7 @@
-"""Round trips of bulk copies, by bytes: cp.async.bulk and TMA boxes, both ways, issued and waited for.
+"""Round trips of bulk copies by bytes: cp.async.bulk and TMA boxes, loads and stores.
 
-One thread of a block issues one copy after the other and waits for each, at an mbarrier or for its bulk group. What is
-read is in the L2 cache after the first pass; what is written stays there.
+One thread of a block issues one copy at a time and waits for it, at an mbarrier or for its bulk group. From the second
+pass on loads hit the L2 cache; stores stay in it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,25 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Body, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 4
 SIZES = tuple(16 << n for n in range(0, 13))  # 16 bytes to 64 KB
-TILES = (16, 32, 64, 128, 256)  # rows of 128 bytes of a TMA box, and fewer bytes below
+TILES = (16, 32, 64, 128, 256)  # rows of a TMA box, of 128 bytes each
 HOPPER = Target("sm_90", "8.3")
 AREA = 64 << 10
 Lines = list[str]
-WAIT = [
-    "WAIT{n}:",
-    "mbarrier.try_wait.parity.shared::cta.b64 %done, [%barrier], %parity;",
-    "@!%done bra WAIT{n};",
-    "xor.b32 %parity, %parity, 1;",
-]
 
 
 @dataclass(frozen=True)
 class Bulk:
-    """`way` is load or store, `tiled` by a tensor map; `opcode` is what its machine code must have."""
+    """A bulk copy; `way` is "load" or "store", `tiled` says whether it takes a tensor map.
+
+    `opcode` must be in its machine code.
+    """
 
     name: str
     way: str
@@ -45,7 +42,7 @@ class Bulk:
     opcode: str
 
     def loop(self) -> Loop:
-        """Copies one after the other, by one thread of a warp."""
+        """COPIES copies, one after the other, by one thread."""
         body = [line for n in range(COPIES) for line in self._copy(n)]
         return Loop(
             self.name,
@@ -63,7 +60,7 @@ class Bulk:
         )
 
     def _before(self) -> Lines:
-        """A barrier at the start of shared memory, the copies' area 1 KB behind it; no other thread is there."""
+        """An mbarrier at the start of shared memory; the copies' area is 1 KB behind it. A block has one thread."""
         return [
             "mov.u32 %barrier, %memory;",
             "add.u32 %to, %memory, 1024;",
@@ -84,7 +81,7 @@ class Bulk:
             form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
             copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
             issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
-            return [*issue, *(line.replace("{n}", str(number)) for line in WAIT)]
+            return [*issue, *mbarrier_wait("%barrier", "%parity", str(number)), "xor.b32 %parity, %parity, 1;"]
         copy = (
             "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
             if self.tiled
@@ -94,18 +91,18 @@ class Bulk:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Bytes of a copy."""
+        """Bytes of a copy, for each block."""
         return tuple(128 * rows for rows in TILES) if self.tiled else SIZES
 
     def run(self) -> Run:
-        """A block of one thread for each size."""
+        """One block of one thread for each size."""
         maps = tuple(_box(size) for size in self.sizes) if self.tiled else ()
         blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
         return Run(self.loop().kernel(), blocks, maps, np.zeros((1, AREA), np.uint8))
 
 
 def _box(size: int) -> TensorMap:
-    """A box of so many bytes in rows of 128, without a swizzle."""
+    """The map of a box of `size` bytes, in rows of 128 bytes, without a swizzle."""
     return packed("UINT8", (128, 256), (128, size // 128))
 
 
@@ -125,7 +122,7 @@ class BulkCosts(Costs):
 
     @property
     def id(self) -> str:
-        """The copy's."""
+        """The copy's name."""
         return self.bulk.name
 
     @property
@@ -134,11 +131,11 @@ class BulkCosts(Costs):
         return HOPPER
 
     def runs(self) -> dict[str, Run]:
-        """One kernel, all sizes."""
+        """One kernel; a block for each size."""
         return {"trip": self.bulk.run()}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where its loop does not show what was written."""
+        """The round trips; ProbeError unless the loop's machine code is as expected."""
         numbers = ProvedNumbers(reading)
         found = numbers.each("trip")
         each = {o: 1 for o in found if o.split(".")[0] == self.bulk.opcode}
@@ -151,5 +148,5 @@ class BulkCosts(Costs):
 
 
 def experiments() -> list[BulkCosts]:
-    """One for each bulk copy."""
+    """One experiment for each bulk copy."""
     return [BulkCosts(bulk) for bulk in BULKS]

@@ -1,8 +1,8 @@
-"""How far the clock falls under full load: the same loop on every SM for a third of a second, by form and by data.
+"""How far the clock falls under full load: one loop on every SM for a third of a second, by form and by data.
 
-Many more blocks than SMs follow each other, an SM has one at a time. A block's passes tell cycles and nanoseconds; what
-counts is the blocks of the third quarter, when the clock has settled and no SM is idle yet. Factors are the same in
-every multiply: zeros, or numbers of a normal distribution, which keep sums finite.
+There are many more blocks than SMs, and an SM runs one block at a time. A block records cycles and nanoseconds of its
+passes. Only blocks of the third quarter count: by then the clock has settled, and no SM is idle yet. All multiplies
+have the same factors: zeros, or random numbers that keep sums finite.
 """
 
 from __future__ import annotations
@@ -46,51 +46,51 @@ FORMS = (
 
 
 class FullLoad(OfRow):
-    """The clock while all SMs run one form, with zeros and with random numbers."""
+    """The clock while all SMs run one form, with zeros and with random factors."""
 
     @property
     def id(self) -> str:
-        """The form's, behind what is measured."""
+        """FULL_LOAD and the form's id."""
         return f"{FULL_LOAD}.{self.row.id}"
 
     @property
     def loop(self) -> Loop:
-        """The loop by which the form reaches its interval."""
+        """The loop in which the form reaches its interval."""
         wide = self.row.threads == WARPGROUP
         made = Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=round_of(self.row))
         return replace(made.loop(), subject=self.id)
 
     def kernels(self) -> list[Kernel]:
-        """One."""
+        """The loop's kernel."""
         return [self.loop.kernel()]
 
     def measure(self, bench: Bench) -> Reading:
-        """Cycles and nanoseconds of every pass by block, (BLOCKS, passes, 2) by data; the loop's opcodes as "code"."""
+        """By data the cycles and nanoseconds of every pass, (BLOCKS, passes, 2); "code": the loop's opcodes."""
         kernel, alone = self.loop.kernel(), bench.shared_bytes() // 2 + 1024
         inputs = np.stack([np.zeros(IMAGE_WORDS, np.uint32), numbers(self.row.type("a"))]).view(np.uint8)
         launches = [
             timing.launch(kernel, [self.block(image)] * BLOCKS, alone, inputs.reshape(1, -1))
             for image in IMAGES.values()
         ]
-        told = [timing.told(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
+        times = [timing.pass_times(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
         code = of_lines(lines({FULL_LOAD: bench.timed_code(kernel)}))
-        return {**dict(zip(IMAGES, told, strict=True)), "code": code}
+        return {**dict(zip(IMAGES, times, strict=True)), "code": code}
 
     def block(self, image: int) -> TimedBlock:
-        """A block with these factors."""
+        """A block whose factors come from `image`."""
         if self.row.threads == WARP:
             return TimedBlock(WARPS * WARP, image, rounds=ROUNDS)
         usual = next(b for b in Flown(self.row, CHAINS).blocks() if b.image == RANDOM)
         return TimedBlock(2 * WARPGROUP, image, usual.words, ROUNDS)
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where the loop does not show what was written."""
+        """The clocks; ProbeError unless the loop's machine code is as expected."""
         loop, proof = self.loop, ProvedNumbers(reading)
         each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
         beside = Flown(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
         proof.hold(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
         warps = self.block(ZEROS).threads // self.row.threads
-        found = {data: _settled(reading[data]) for data in IMAGES}
+        found = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
         clocks = [
             Clock(
                 data,
@@ -103,35 +103,38 @@ class FullLoad(OfRow):
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 
 
-def _settled(told: Ints) -> tuple[Floats, Floats]:
-    """(cycles a nanosecond, cycles of a pass) by block, of those blocks that count; the first pass warms up."""
-    cycles, ns = (told[SETTLED, 1:, j].astype(float) for j in (0, 1))
+def _rates_and_cycles(times: Ints) -> tuple[Floats, Floats]:
+    """(cycles per nanosecond, cycles of a pass) of each block that counts, without the pass that warms up."""
+    cycles, ns = (times[SETTLED, 1:, j].astype(float) for j in (0, 1))
     if (cycles <= 0).any() or (ns <= 0).any():
         raise ProbeError("a pass took no time.")
     return cycles.sum(axis=1) / ns.sum(axis=1), cycles.mean(axis=1)
 
 
 def numbers(type_: str) -> Words:
-    """An image of numbers of a type, of a normal distribution; of integers all bits."""
+    """An image of random numbers of a type: normally distributed for f16, tf32 and f64.
+
+    For integers any bits; for e4m3 any bits with biased exponents below 8.
+    """
     random = np.random.default_rng(0)
     normal = random.normal(size=2 * IMAGE_WORDS)
     if type_ == "f16":
         return normal.astype(np.float16).view(np.uint32)
     if type_ == "tf32":
         return normal[:IMAGE_WORDS].astype(np.float32).view(np.uint32)
-    if type_ == "f64":  # a register of 64 bits has a word twice
+    if type_ == "f64":  # a 64-bit register gets the word in both halves
         return (normal[:IMAGE_WORDS].view(np.uint64) >> np.uint64(32)).astype(np.uint32)
     whole = random.integers(0, 256, 4 * IMAGE_WORDS, np.uint8)
-    if type_ == "e4m3":  # exponents below 8 of 15
+    if type_ == "e4m3":  # biased exponents below 8
         whole &= np.uint8(0xBF)
     return whole.view(np.uint32)
 
 
 def rows() -> Sequence[Instruction]:
-    """The forms: those that reach a GPU's rates by type."""
+    """The forms that reach a GPU's peak rates, by type."""
     return [inventory.instructions()[id_] for id_ in FORMS]
 
 
 def experiments() -> list[FullLoad]:
-    """One for each form."""
+    """One experiment for each form."""
     return [FullLoad(row) for row in rows()]

@@ -1,10 +1,11 @@
-"""Loops of what one thread issues and an mbarrier ends: multiplies, copies and shifts of tensor memory.
+"""Loops of tcgen05 instructions that one thread issues and an mbarrier completes: multiplies, copies, shifts.
 
-- iN: N in a round, half of them in a group that is committed; the other group is waited for meanwhile
-- tN: a round trip: N of them in one group, which is waited for
+- iN: N in a round, in two groups; while one group is in flight, the loop waits for the other
+- tN: round trips of groups of N; the loop waits for each group
 
-One thread of a warp issues, all wait at an mbarrier. With `group` 2 two CTAs of a cluster have tensor memory together:
-the first issues for both and is timed, the second waits at the end. Shared memory is zero, tensor memory as it comes.
+One thread of a warp issues; the whole warp waits at an mbarrier. With `group` 2, two CTAs of a cluster share the
+instruction: the first issues it and is timed, the second waits at the end. Shared memory is zeroed, tensor memory is
+not.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from dataclasses import dataclass
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.probes.proof import Counts, stem
-from tcprobe.probes.timing import Loop
+from tcprobe.probes.timing import Loop, mbarrier_wait
 
 COPIES = 16
-FLIGHTS = (1, 2, 4, 8)  # in a round trip
+FLIGHTS = (1, 2, 4, 8)  # instructions in a round trip
 COLUMNS = 512  # of tensor memory: all are allocated
-PLACES = {"%ta": 256, "%meta": 320, "%sa": 384, "%sb": 448}  # columns of A, metadata and scales, behind those of D
-ZEROED, SLOT, BARRIERS = 48 << 10, 56 << 10, (56 << 10) + 16  # in shared memory
+PLACES = {"%ta": 256, "%meta": 320, "%sa": 384, "%sb": 448}  # first columns of A, metadata and scales; D is at 0
+ZEROED, SLOT, BARRIERS = 48 << 10, 56 << 10, (56 << 10) + 16  # bytes zeroed, then offsets in shared memory
 CLUSTER = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
 Lines = list[str]
 
 
 @dataclass(frozen=True)
 class Issued:
-    """One loop of `line`, which may use %taddr, %ta, %meta, %sa, %sb, the descriptors %da and %db, %word4 and %p.
+    """A loop of `line`, which may use %taddr, %ta, %meta, %sa, %sb, the descriptors %da and %db, %word4 and %p.
 
-    `trip` waits for each group of `count`. `begins` is what the variant's name begins with.
+    `trip`: wait for each group of `count`. The variant's name starts with `begins`.
     """
 
     subject: str
@@ -43,11 +44,11 @@ class Issued:
 
     @property
     def variant(self) -> str:
-        """What the kernel is called."""
+        """The loop's name: `begins`, i or t, `count`."""
         return f"{self.begins}{'t' if self.trip else 'i'}{self.count}"
 
     def loop(self) -> Loop:
-        """The loop."""
+        """The loop to be timed."""
         places = ", ".join(PLACES)
         return Loop(
             self.subject,
@@ -63,15 +64,18 @@ class Issued:
                 f".reg .b32 %taddr, %other, %to, {places};",
             ],
             self._before(),
-            _waited(1, "%other", "END"),
+            _wait(1, "%other", "END"),
             threads=WARP,
             shared=True,
-            ended=self._ended(),
+            ended=self._epilogue(),
             ctas=self.group,
         )
 
     def _before(self) -> Lines:
-        """Zeros in shared memory, all of tensor memory, two barriers, descriptors behind the start of shared memory."""
+        """Zero shared memory, allocate all of tensor memory, initialize two mbarriers.
+
+        Start addresses in descriptors count from the start of shared memory.
+        """
         form = f"cta_group::{self.group}.sync.aligned"
         return [
             "elect.sync _|%one, 0xffffffff;",
@@ -99,17 +103,17 @@ class Issued:
             "add.u64 %da, %da, %wide;",
             "add.u64 %db, %db, %wide;",
             "setp.eq.u32 %p, %zero, 0;",
-            *self._parted(),
+            *self._second_cta(),
         ]
 
-    def _parted(self) -> Lines:
-        """The second CTA is ready, and goes to the end."""
+    def _second_cta(self) -> Lines:
+        """Both CTAs meet; the second goes to the end."""
         if self.group == 1:
             return []
         return [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
 
-    def _ended(self) -> Lines:
-        """Tensor memory is given back, by both CTAs when both are done."""
+    def _epilogue(self) -> Lines:
+        """Deallocate tensor memory, after both CTAs are done."""
         end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
         return ["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end]
 
@@ -117,32 +121,31 @@ class Issued:
         one = f"@%one {self.line}"
         turned = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
         if self.trip:
-            group = [*[one] * self.count, self._committed(1), *_waited(1, "%parity", "{group}"), *turned]
+            group = [*[one] * self.count, self._commit(1), *_wait(1, "%parity", "{group}"), *turned]
             return [line.replace("{group}", str(n)) for n in range(COPIES // self.count) for line in group]
         half = [one] * (COPIES // 2)
-        first = [*half, self._committed(0), *_waited(1, "%other", "0")]
-        return [*first, *half, self._committed(1), *_waited(0, "%parity", "1"), *turned]
+        first = [*half, self._commit(0), *_wait(1, "%other", "0")]
+        return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *turned]
 
-    def _committed(self, barrier: int) -> str:
+    def _commit(self, barrier: int) -> str:
         at = f"[%memory+{BARRIERS + 8 * barrier}]"
         return f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {at};"
 
 
-def _waited(barrier: int, parity: str, label: str) -> Lines:
-    return [
-        f"WAIT{label}:",
-        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [%memory+{BARRIERS + 8 * barrier}], {parity};",
-        f"@!%done bra WAIT{label};",
-    ]
+def _wait(barrier: int, parity: str, label: str) -> Lines:
+    return mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
 
 
 def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[Issued]:
-    """The loop of the interval, then those of round trips."""
+    """The loop that gives the interval, then those of round trips."""
     trips = (Issued(subject, needed, line, group, count, True, begins) for count in FLIGHTS)
     return [Issued(subject, needed, line, group, begins=begins), *trips]
 
 
-def parted(loop_opcodes: Counts, endings: tuple[str, ...]) -> tuple[Counts, Counts]:
-    """Of a loop's opcodes those of the form, once each, as their names end, and all that stands around them."""
+def split_opcodes(loop_opcodes: Counts, endings: tuple[str, ...]) -> tuple[Counts, Counts]:
+    """(the form's own opcodes, once each; all other opcodes of the loop, with their counts).
+
+    The form's own are those whose stems start with UTC and end as one of `endings`.
+    """
     each = {o: 1 for o in loop_opcodes if stem(o).startswith("UTC") and stem(o).endswith(endings)}
     return each, {o: n for o, n in loop_opcodes.items() if o not in each}

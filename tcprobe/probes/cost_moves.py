@@ -1,19 +1,20 @@
-"""Loops of moves: ldmatrix, stmatrix, movmatrix, loads and stores of shared memory, shfl, cp.async and bulk copies.
+"""Loops of moves: ldmatrix, stmatrix, movmatrix, loads and stores of shared memory, shfl, cp.async.
 
-- chain: what is loaded, zero, is the next address; latency is from address to data
-- many: independent ones, by warps; matrix moves also from addresses that make the banks take 2, 4 and 8 passes
-- trip: each is issued and waited for
+- chain: each move takes its address, or its source, from the one before; every loaded value is zero. Gives the latency
+- many: independent moves, by warps; matrix moves also with addresses that take 2, 4 and 8 passes of the banks
+- trip: each move is issued and waited for
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
 from tcprobe.probes import ptx
@@ -25,20 +26,21 @@ from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
-BASE = 4096  # where patterns begin: behind what the system takes of shared memory
+BASE = 4096  # first address of patterns: behind the shared memory that the system reserves
 PASSES = (1, 2, 4, 8)
 ROW = 16  # bytes of a row of a matrix
-AREA = 8 << 10  # bytes from there on, all zero
+AREA = 8 << 10  # bytes from BASE on, all zero
 WAITS = ("LDGDEPBAR", "DEPBAR.LE")  # what cp.async.wait_all becomes
 Lines = list[str]
 
 
 @dataclass(frozen=True)
 class TimedMove:
-    """`written` makes the text of one from (destination registers, address register); `registers` of each copy.
+    """A move. `written` makes its PTX from (destination registers, address register); a copy has `registers`.
 
-    `opcode` is what its machine code must have; `joined` whether what comes is consumed; `strided` whether lanes'
-    addresses are `stride` apart, else they are one row each.
+    `opcode` must be in its machine code. `loads`: its results are consumed. `chained`: there is a chain of it.
+    `matrices`: bank conflicts are timed too. Addresses of lanes are `stride` bytes apart. `ends` waits for it, if that
+    takes code.
     """
 
     name: str
@@ -53,12 +55,12 @@ class TimedMove:
     ends: tuple[str, ...] = ()
 
     def chain(self) -> Loop:
-        """Each address is what the one before it loaded."""
+        """Each copy takes its address or source from the one before."""
         names = self._names(0)
         return self._loop("chain", [self.written(names, names[-1])] * COPIES, names, names)
 
     def many(self) -> Loop:
-        """Independent ones; what they load is joined."""
+        """Independent copies; what they load goes into one register."""
         names = [name for copy in range(COPIES) for name in self._names(copy)]
         body = [self.written(self._names(copy), f"%at{copy}") for copy in range(COPIES)]
         joined = [f"xor.b32 %joined, %joined, {name};" for name in names] if self.loads else []
@@ -66,7 +68,7 @@ class TimedMove:
         return self._loop("many", [*body, *joined, *grown, *self.ends], [*names, "%joined"], ["%joined"])
 
     def trip(self) -> Loop:
-        """Each is waited for."""
+        """Each copy is waited for."""
         body = [line for _ in range(COPIES) for line in (self.written([], "%at0"), *self.ends)]
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
@@ -88,12 +90,12 @@ class TimedMove:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
     def _before(self) -> Lines:
-        """Shared memory of zeros; a lane's address is BASE + its number * word 0 of the plan."""
+        """Zero shared memory; a lane's address is BASE + lane * word 0 of the plan."""
         return [
             "and.b32 %address, %lane, 31;",
             "mul.lo.u32 %address, %address, %word0;",
             f"add.u32 %address, %address, {BASE};",
-            "mul.wide.u32 %source, %from, 4;",  # the lane's place in its image, which is not a multiple of 16
+            "mul.wide.u32 %source, %from, 4;",  # the lane's offset in its image, which need not be a multiple of 16
             "sub.u64 %data, %data, %source;",
             "mul.wide.u32 %source, %address, 1;",
             "add.u64 %source, %source, %data;",
@@ -109,7 +111,7 @@ class TimedMove:
         ]
 
     def blocks(self) -> list[TimedBlock]:
-        """Warps by lanes' stride; of matrices with the most warps those that conflict after them."""
+        """A block for each number of warps; for matrices, then blocks of the most warps with bank conflicts."""
         plain = [TimedBlock(n * WARP, 0, (self.stride,)) for n in WARPS]
         return [*plain, *([TimedBlock(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
 
@@ -131,88 +133,82 @@ def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
     return _load(form, [registers], address) if loads else f"{form} [{address}], {registers};"
 
 
-def _said(form: str, names: Sequence[str], source: str) -> str:
+def _substituted(form: str, names: Sequence[str], source: str) -> str:
     return form.replace("{to}", names[0] if names else "").replace("{source}", source)
 
 
 def _moves() -> list[TimedMove]:
-    rows: list[TimedMove] = []
-    for row in inventory.of_family("ldmatrix", "stmatrix"):
-        loads = row.family == "ldmatrix"
-        held = row.fragment("d" if loads else "a").registers
-        rows.append(
-            TimedMove(
-                row.id,
-                row.target.at_least(ptx.ALIGNED),
-                "LDSM" if loads else "STSM",
-                held,
-                partial(_matrix, row.name, loads=loads),
-                loads,
-                loads,
-                True,
-                ROW,
-            )
-        )
+    matrices = [*map(_of_matrices, inventory.of_family("ldmatrix", "stmatrix")), *_exchanges()]
+    return [*matrices, *_of_shared_memory(), *_shuffles(), *_copies()]
+
+
+def _of_matrices(instruction: Instruction) -> TimedMove:
+    """ldmatrix or stmatrix."""
+    loads = instruction.family == "ldmatrix"
+    return TimedMove(
+        instruction.id,
+        instruction.target.at_least(ptx.ALIGNED),
+        "LDSM" if loads else "STSM",
+        instruction.fragment("d" if loads else "a").registers,
+        partial(_matrix, instruction.name, loads=loads),
+        loads,
+        loads,
+        matrices=True,
+        stride=ROW,
+    )
+
+
+def _exchanges() -> Iterator[TimedMove]:
     for row in inventory.of_family("movmatrix"):
-        rows.append(TimedMove(row.id, row.target, "MOVM", 1, partial(_said, f"{row.name} {{to}}, {{source}};")))
+        yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substituted, f"{row.name} {{to}}, {{source}};"))
+
+
+def _of_shared_memory() -> Iterator[TimedMove]:
+    """Loads and stores by width."""
     for name, access in accesses().items():
         kind = name.split(".")[0]
-        if kind in ("ld", "st"):
-            count = max(1, access.bytes // 4)
-            form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
-            written = partial(_load if kind == "ld" else _store, form)
-            rows.append(
-                TimedMove(
-                    name,
-                    access.target,
-                    "LDS" if kind == "ld" else "STS",
-                    count,
-                    written,
-                    kind == "ld",
-                    kind == "ld",
-                    stride=access.bytes,
-                )
-            )
+        if kind not in ("ld", "st"):
+            continue
+        loads, count = kind == "ld", max(1, access.bytes // 4)
+        form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
+        written, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
+        yield TimedMove(name, access.target, opcode, count, written, loads, loads, stride=access.bytes)
+
+
+def _shuffles() -> Iterator[TimedMove]:
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
-        written = partial(_said, f"{form} {{to}}, {{source}}, %address, 31, -1;")
-        rows.append(TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1))
+        written = partial(_substituted, f"{form} {{to}}, {{source}}, %address, 31, -1;")
+        yield TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1)
+
+
+def _copies() -> Iterator[TimedMove]:
+    """cp.async by bytes and cache operator."""
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
-        written = partial(_said, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
-        rows.append(
-            TimedMove(
-                f"cp.async.{way}.{size}",
-                Target("sm_80", "7.0"),
-                "LDGSTS",
-                0,
-                written,
-                False,
-                False,
-                stride=size,
-                ends=("cp.async.wait_all;",),
-            )
-        )
-    return rows
+        name, target = f"cp.async.{way}.{size}", Target("sm_80", "7.0")
+        written = partial(_substituted, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
+        ends = ("cp.async.wait_all;",)
+        yield TimedMove(name, target, "LDGSTS", 0, written, False, False, stride=size, ends=ends)
 
 
 @dataclass(frozen=True)
 class MoveCosts(Costs):
-    """Latency from address to data, the curve over warps, and what conflicts add."""
+    """Latency from address to data, interval by warps, and what bank conflicts add."""
 
     move: TimedMove
 
     @property
     def id(self) -> str:
-        """The move's."""
+        """The move's name."""
         return self.move.name
 
     @property
     def target(self) -> Target:
-        """The move's."""
+        """The target that the move needs."""
         return self.move.target
 
     def runs(self) -> dict[str, Run]:
-        """A chain or round trips in one warp, and independent ones by warps."""
+        """Independent moves by warps; a chain, round trips, in one warp."""
         move = self.move
         runs = {"many": Run(move.many().kernel(), move.blocks())}
         if move.chained:
@@ -222,7 +218,7 @@ class MoveCosts(Costs):
         return runs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where its loop does not show what was written."""
+        """The body; ProbeError unless the machine code of `many` is as expected."""
         numbers, move = ProvedNumbers(reading), self.move
         each = {o: 1 for o in numbers.each("many") if o.split(".")[0] == move.opcode}
         ends = dict.fromkeys(WAITS, 1) if move.ends else {}
@@ -255,5 +251,5 @@ class MoveCosts(Costs):
 
 
 def experiments() -> list[MoveCosts]:
-    """One for each move."""
+    """One experiment for each move."""
     return [MoveCosts(move) for move in _moves()]

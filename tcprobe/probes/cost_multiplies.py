@@ -1,13 +1,13 @@
-"""Loops of warp-level multiplies: chains through each operand, independent chains, and one copy for comparison.
+"""Loops of warp-level multiplies: chains through each operand, independent chains, and a single copy for comparison.
 
 - c1, c2, c4, c8: so many chains D = A B + D, side by side. c1 is also the chain through C
-- a, b: D's registers are the next one's A or B, as far as they reach; any bits will do. Of wmma, which is two opcodes,
-  one's D goes there, the other's into C
-- once: the same with a single copy: what one of them becomes in such a loop
+- a, b: the next multiply takes D's registers as A or B, as many as it has; their values do not matter. wmma is two
+  opcodes: the D of one goes to A or B, the D of the other to C
+- once: a loop with one copy, which shows what a copy becomes
 
-With `changed`, A and B change before every copy by a zero that only memory knows: otherwise what an emulated form does
-to its inputs would be done once, before the loop. A round of the others is nothing but COPIES multiplies, so many that
-its end counts for little: there the compiler waits for all results (some 20 cycles), which one warp alone feels.
+With `changed`, every copy first XORs A and B with a zero that comes from memory: otherwise the compiler would convert
+the inputs of an emulated form once, before the loop. In the other loops a round consists of COPIES multiplies alone. At
+its end the compiler waits for all results (some 20 cycles), which counts only if one warp runs; COPIES makes it small.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tcprobe.store.kinds.cost import Body, Point
 __all__ = ("KIND", "experiments")
 COPIES = 128
 WIDE_COPIES = 32  # of f64
-EMULATED_COPIES = 16  # of forms that some arch emulates: each may be many opcodes, or a call
+EMULATED_COPIES = 16  # of forms that some arch emulates: a copy may be many opcodes, or a call
 CHAINS = (1, 2, 4, 8)
 WARPS = (1, 4, 8, 16, 32)
 OVERLAPPED_CHAINS = 4
-RANDOM_CHAINS = 2  # with which random inputs are tried too
+RANDOM_CHAINS = 2  # these are timed with random inputs too
 CLOSE = 0.01  # points of a curve that count as equal
 METADATA = 0x44444444  # legal for every type
-EMULATION = 150
-MOST_REGISTERS = 224  # of a thread: more would be spilled
+EMULATION = 150  # registers that an emulated form may take
+MOST_REGISTERS = 224  # of a thread: more would spill
 Names = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Chained:
-    """`chains` side by side through `through`: c, a or b."""
+    """`chains` side by side through operand `through`: "c", "a" or "b"."""
 
     row: Instruction
     through: str = "c"
@@ -57,7 +57,7 @@ class Chained:
 
     @property
     def variant(self) -> str:
-        """What the kernel is called."""
+        """The loop's name."""
         shape = "once" if self.copies == 1 else self.through + (str(self.chains) if self.through == "c" else "")
         return shape + ("_changed" if self.changed else "")
 
@@ -70,21 +70,21 @@ class Chained:
 
     @property
     def _spare(self) -> int:
-        """Registers that an emulated form takes for itself, at most."""
+        """Most registers that an emulated form takes for itself."""
         return EMULATION if may_be_emulated(self.row) else 0
 
     @property
     def fits(self) -> bool:
-        """Whether a thread has so many registers."""
+        """Whether a thread has enough registers."""
         return self.registers <= MOST_REGISTERS
 
     @property
     def threads(self) -> int:
-        """The most threads of a block."""
+        """Most threads of a block."""
         return threads_for(self.registers + self._spare)
 
     def blocks(self) -> list[TimedBlock]:
-        """Independent chains with every number of warps, others in one warp."""
+        """Chains through C in blocks of every number of warps; the others in one warp."""
         if self.through != "c" or self.copies == 1:
             return [TimedBlock(WARP)]
         warps = [n for n in WARPS if n * WARP <= self.threads]
@@ -92,7 +92,7 @@ class Chained:
         return [*(TimedBlock(n * WARP) for n in warps), *random]
 
     def loop(self) -> Loop:
-        """The loop."""
+        """The loop to be timed."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
         return Loop(
             self.row.id,
@@ -110,7 +110,7 @@ class Chained:
 
     @property
     def _plain(self) -> list[Fragment]:
-        """What goes in and is a matrix."""
+        """Inputs that are matrices: factors and accumulator."""
         return [f for f in self.row.given if f.role in (Role.FACTOR, Role.ACCUMULATOR)]
 
     @property
@@ -139,21 +139,24 @@ class Chained:
         return [ptx.declare(f.operand, f) for f in self._others]
 
     def _before(self) -> list[str]:
-        """Metadata and scales, which the compiler does not know either."""
+        """Metadata and scales, from values that the compiler does not know."""
         words = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in self._others]
         return [f"xor.b32 %{f.operand}0, %zero, {word:#x};" for f, word in words]
 
     def _copy(self, chain: int) -> list[str]:
-        """One of them, and what must change before it."""
+        """One multiply, and what changes before it."""
         results = self._names("d", chain)
         given = {f.operand: self._own(f) for f in self._plain}
         folded = self._fed(given, results)
         changes = [name for f in self.row.factors for name in given[f.operand] if name not in results]
         changed = [f"xor.b32 {name}, {name}, %zero;" for name in changes if self.changed]
-        return [*changed, *folded, f"{self.row.name} {spelled(self.row, {**given, 'd': results})};"]
+        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**given, 'd': results})};"]
 
     def _fed(self, given: dict[str, list[str]], results: list[str]) -> list[str]:
-        """Put D's registers into `given`, all of them where a form may become several opcodes; what that takes."""
+        """Replace registers in `given` by D's; returns PTX that this needs.
+
+        All of D's registers are used if the form may become several opcodes.
+        """
         own, c = given[self.through], given["c"]
         if self.through == "c":
             given["c"] = [results[j % len(results)] for j in range(len(c))]
@@ -173,15 +176,15 @@ class Chained:
         return []
 
 
-def spelled(instruction: Instruction, names: Names) -> str:
-    """The operands as PTX writes them, those of `names` in these registers."""
+def operand_text(instruction: Instruction, names: Names) -> str:
+    """The operands as PTX writes them, with the registers of `names`."""
     return ", ".join(
         f"{{{', '.join(names[f.operand])}}}" if f.operand in names else ptx.operand(f, 0) for f in instruction.spelled
     )
 
 
 def loops(instruction: Instruction) -> list[Chained]:
-    """All that is timed of a multiply; changed ones too where some arch emulates it."""
+    """All loops of a multiply; `changed` ones too if some arch emulates it."""
     return [
         one
         for changed in ((False, True) if may_be_emulated(instruction) else (False,))
@@ -200,29 +203,29 @@ def _loops(instruction: Instruction, changed: bool) -> list[Chained]:
 
 
 def round_of(instruction: Instruction) -> int:
-    """Copies in a round: few where each of them may be many opcodes, or where ptxas spills in long rounds."""
+    """Copies in a round: few if each may be many opcodes, or if ptxas spills in long rounds."""
     if may_be_emulated(instruction):
         return EMULATED_COPIES
     return WIDE_COPIES if instruction.type("d") == "f64" else COPIES
 
 
 def may_be_emulated(instruction: Instruction) -> bool:
-    """Whether some arch that has it does something to its inputs first."""
+    """Whether some arch emulates the form: its code prepares the inputs before it multiplies."""
     a = instruction.type("a")
     return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not instruction.kind) or instruction.products > 1
 
 
 class MultiplyCosts(OfRow, Costs):
-    """Latency by operand, the curve over warps and chains, and the interval of a warp's multiply."""
+    """Latency by operand, interval by warps and chains, and overlap with other instructions."""
 
     def runs(self) -> dict[str, Run]:
-        """Every loop, by its name; independent chains with every number of warps."""
+        """Every loop by name; independent chains with every number of warps."""
         first = Chained(self.row, chains=OVERLAPPED_CHAINS, copies=cost_overlap.COPIES)
         pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
         return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where no loop shows what was written."""
+        """The body; ProbeError if no loop's machine code is as expected."""
         plain = body(self.row, ProvedNumbers(reading), changed=False)
         if not may_be_emulated(self.row) or not plain.emulated:
             return plain
@@ -230,7 +233,7 @@ class MultiplyCosts(OfRow, Costs):
 
 
 def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
-    """The body from the plain loops, or from those whose factors change."""
+    """The body from the loops without `changed`, or from those with it."""
     end = "_changed" if changed else ""
     each, copies = numbers.each(f"once{end}"), round_of(instruction)
     points, random = _curve(instruction, numbers, each, end)
@@ -239,14 +242,14 @@ def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Bod
     if "c1" + end not in numbers.refused and points:
         latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
     if not points:
-        if not native and not changed:  # the plain loops of an emulated form prove nothing: the others will
+        if not native and not changed:  # then the loops with `changed` count
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
         raise ProbeError(next(iter(numbers.refused.values())))
     best = interval(points)
     bounds = (
         [o for o in latency if _has_moves(numbers.code((f"{o}1" if o == "c" else o) + end), copies)] if native else []
     )
-    if instruction.type("c") != instruction.type("d"):  # what reaches no A or B goes into C, by way of a conversion
+    if instruction.type("c") != instruction.type("d"):  # the rest of D goes to C, through a conversion
         bounds += [o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)]
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.append("c")
@@ -263,18 +266,18 @@ def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Bod
         random=random,
         mhz=numbers.mhz,
         overlap=cost_overlap.overlaps(instruction, numbers, each, {}),
-        refused={k: v for k, v in numbers.refused.items() if k in _wanted(end)},
+        refused={k: v for k, v in numbers.refused.items() if k in _chain_names(end)},
     )
 
 
-def _wanted(end: str) -> list[str]:
+def _chain_names(end: str) -> list[str]:
     return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
 
 
 def _curve(
     instruction: Instruction, numbers: ProvedNumbers, each: Counts, end: str
 ) -> tuple[list[Point], float | None]:
-    """Points by chains and warps; and random inputs' cycles over those of zeros."""
+    """(cycles of an SM by chains and warps; cycles with random inputs relative to zeros)."""
     points: list[Point] = []
     random = None
     for one in loops(instruction):
@@ -292,18 +295,18 @@ def _curve(
 
 
 def interval(points: Sequence[Point]) -> Point:
-    """The best point: of those within CLOSE of the least the one with the fewest warps, then chains."""
+    """The best point: of those within CLOSE of the least, the one with the fewest chains in all, then warps."""
     least = min(point.cycles for point in points)
     near = [point for point in points if point.cycles <= least * (1 + CLOSE)]
     return min(near, key=lambda point: (point.warps * point.chains, point.warps))
 
 
 def _has_moves(code: Seen, copies: int) -> bool:
-    """Whether registers are moved for every copy, beside what counts rounds."""
+    """Whether the loop moves registers for every copy."""
     return sum(n for opcode, n in code.loop.items() if MOVES.match(opcode)) >= copies
 
 
 def experiments() -> list[MultiplyCosts]:
-    """One for each multiply of a warp, all of whose matrices are in registers."""
+    """One experiment for each warp-level multiply with all matrices in registers."""
     rows = inventory.executed_by(WARP)
     return [MultiplyCosts(row) for row in rows if row.multiplies_registers]

@@ -1,8 +1,9 @@
-"""Loops of pairs that kernels overlap: a multiply and a move or f32 arithmetic, each alone and both in one loop.
+"""Loops of pairs that kernels overlap: a multiply with a move or with f32 arithmetic; both together, and each alone.
 
     hidden = (first alone + second alone - both) / the shorter of the two
 
-Of warpgroup multiplies up to four are in flight meanwhile. ARITHMETIC instructions of f32 go with each of them.
+Each multiply of a warp goes with ARITHMETIC f32 instructions or an ldmatrix, each multiply of a warpgroup with
+WIDE_ARITHMETIC of them or a TMA box. Up to four warpgroup multiplies are in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.cost import DECIMALS, ProvedNumbers, Run
 from tcprobe.probes.proof import Counts
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 from tcprobe.store.kinds.cost import Overlap
 
@@ -31,20 +32,21 @@ BASE = 4096
 LOAD = "ldmatrix.m8n8.x4.shared.b16"
 FMA = "fma.rn.f32"
 BOX = "cp.async.bulk.tensor.2d"
-FENCE = "WARPGROUP.ARRIVE"  # the compiler puts one behind every wait of its own
+FENCE = "WARPGROUP.ARRIVE"  # the compiler adds one after each wait that it inserts
 BOX_BYTES, STAGES = 8 << 10, 4
 BARRIERS_AT, STAGES_AT = 60 << 10, 64 << 10  # in shared memory, behind the factors of a warpgroup multiply
-INPUT_BYTES = 64 << 10  # the tensor of the boxes, all zeros
+INPUT_BYTES = 64 << 10  # of the boxes' tensor, all zeros
 Part = Literal["both", "first", "second"]
 PARTS: tuple[Part, ...] = ("both", "first", "second")
 
 
 @dataclass(frozen=True)
 class Partner:
-    """What goes with a multiply: lines of each copy, at the end of a round, before and after the loop.
+    """What goes with a multiply: PTX lines for each copy, at the end of a round, before and after the loop.
 
-    `loaded` and `results` are registers as in Loop. `opcodes` are what machine code has of it, in a round, and `kept`
-    what else it needs there, such as waits; `ptx` the version it needs. `maps` are of tensors in the input.
+    `loaded` and `results` are registers as in `Loop`. `opcodes`: what a round must have of it in machine code; `kept`:
+    prefixes of other opcodes that it needs, such as waits. `ptx`: the PTX version it needs. `maps` describe tensors in
+    the input.
     """
 
     name: str
@@ -62,14 +64,14 @@ class Partner:
 
 
 def arithmetic(count: int) -> Partner:
-    """So many fma.rn.f32 with each copy."""
+    """`count` fma.rn.f32 with each copy."""
     results = [f"%f{j}" for j in range(COPIES)]
     lines = [f"fma.rn.f32 %f{j % COPIES}, %f{j % COPIES}, %g, %h;" for j in range(count)]
     return Partner(FMA, [lines] * COPIES, {"FFMA": COPIES * count}, ["%g", "%h", *results], results)
 
 
 def loading() -> Partner:
-    """An ldmatrix.x4 with each copy, whose data are joined."""
+    """An ldmatrix.x4 with each copy; what it loads is consumed."""
     held = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
     lines = [[f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"] for copy, names in enumerate(held)]
     first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
@@ -87,14 +89,14 @@ def loading() -> Partner:
 
 
 def copying() -> Partner:
-    """A TMA box of BOX_BYTES with each copy, by one thread; all wait for the box STAGES before it, as a pipeline does.
+    """With each copy, one thread issues a TMA box of BOX_BYTES; all wait for the box STAGES before, as a pipeline does.
 
-    A barrier is used twice in a round, so a use's parity is always the same.
+    Each mbarrier is used twice in a round, so the parity of each use is constant.
     """
     area, barrier = "%memory+" + str(STAGES_AT), "%memory+" + str(BARRIERS_AT)
     lines = [
         [
-            *_waited(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
+            *mbarrier_wait(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
             f"@%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}+{8 * (copy % STAGES)}], {BOX_BYTES};",
             f"@%one {BOX}.shared::cluster.global.mbarrier::complete_tx::bytes "
             f"[{area}+{BOX_BYTES * (copy % STAGES)}], [%map, {{%zero, %zero}}], [{barrier}+{8 * (copy % STAGES)}];",
@@ -115,31 +117,23 @@ def copying() -> Partner:
             "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;",
             "bar.sync 0, %warps;",
         ],
-        after=[line for n in range(STAGES) for line in _waited(f"{barrier}+{8 * n}", 1, f"END{n}")],
+        after=[line for n in range(STAGES) for line in mbarrier_wait(f"{barrier}+{8 * n}", 1, f"END{n}")],
         kept=("SYNCS", "ELECT", FENCE),
         ptx="8.3",
         maps=(packed("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
     )
 
 
-def _waited(barrier: str, parity: int, label: str) -> list[str]:
-    return [
-        f"WAIT{label}:",
-        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{barrier}], {parity};",
-        f"@!%done bra WAIT{label};",
-    ]
-
-
 def partners(instruction: Instruction) -> list[Partner]:
-    """What an instruction is timed with; nothing where it is not among those that kernels overlap."""
-    if instruction.id not in overlapped():
+    """What an instruction is timed with; empty unless it is one of `overlapped()`."""
+    if instruction.id not in overlapped_ids():
         return []
     wide = instruction.threads == WARPGROUP
     return [arithmetic(WIDE_ARITHMETIC), copying()] if wide else [loading(), arithmetic(ARITHMETIC)]
 
 
-def overlapped() -> list[str]:
-    """Instructions that kernels are made of."""
+def overlapped_ids() -> list[str]:
+    """Ids of the instructions that are timed with a partner."""
     warp = (
         "m16n8k16.row.col.f16.f16.f16.f16",
         "m16n8k16.row.col.f32.f16.f16.f32",
@@ -152,8 +146,11 @@ def overlapped() -> list[str]:
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 
 
-def joined(first: Loop, partner: Partner, part: Part) -> Loop:
-    """The loop of a multiply, each copy of it a list of lines in `first.body`, with its partner, or one alone."""
+def combined_loop(first: Loop, partner: Partner, part: Part) -> Loop:
+    """The loop of a multiply and its partner, or of one of them alone.
+
+    `first.body` may begin with lines of the round; the rest is the same number of lines for each copy.
+    """
     lines = [
         line
         for copy in range(COPIES)
@@ -186,10 +183,10 @@ def _copy(loop: Loop, copy: int) -> list[str]:
 
 
 def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
-    """For every partner the pair, and both alone."""
+    """For each partner, the pair and both alone."""
     return {
         f"{part}.{partner.name}": Run(
-            joined(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
+            combined_loop(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
         )
         for partner in partners(instruction)
         for part in PARTS
@@ -197,14 +194,17 @@ def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, 
 
 
 def zeros() -> Bytes:
-    """What a tensor map's input holds."""
+    """The input that tensor maps describe."""
     return np.zeros((1, INPUT_BYTES), np.uint8)
 
 
 def overlaps(
     instruction: Instruction, numbers: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
 ) -> dict[str, Overlap]:
-    """By partner, what machine code proves; `each` is what a copy of the multiply becomes."""
+    """By partner, the overlap; only where all three loops have the expected opcodes.
+
+    `each` counts the opcodes of one copy of the multiply, `around` those of the rest of its loop.
+    """
     found = {}
     own = {opcode: COPIES * n for opcode, n in each.items()}
     for partner in partners(instruction):
@@ -212,7 +212,7 @@ def overlaps(
         cycles = []
         for part in PARTS:
             variant = f"{part}.{partner.name}"
-            beside = {**(around if part != "second" else {}), **_kept(numbers.each(variant), partner)}
+            beside = {**(around if part != "second" else {}), **_kept_opcodes(numbers.each(variant), partner)}
             cycles.append(numbers.whole(variant, wanted[part], beside, COPIES))
         if all(one is not None for one in cycles):
             together, *alone = (round(float(one[0]), DECIMALS) for one in cycles if one is not None)
@@ -220,11 +220,11 @@ def overlaps(
     return found
 
 
-def _kept(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
-    """What a loop has of what a partner needs beside its own opcodes."""
+def _kept_opcodes(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
+    """The opcodes of a loop that its partner needs besides its own."""
     return {opcode: n for opcode, n in loop_opcodes.items() if opcode.startswith(partner.kept)}
 
 
 def rows() -> list[Instruction]:
     """The instructions that are timed with a partner."""
-    return [inventory.instructions()[id_] for id_ in overlapped()]
+    return [inventory.instructions()[id_] for id_ in overlapped_ids()]

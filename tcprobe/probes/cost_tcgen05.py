@@ -1,8 +1,8 @@
-"""Loops of tcgen05.mma: how often one can follow another, and how long one takes from issue to the end of waiting.
+"""Loops of tcgen05.mma: the interval between two, and round trips from issue to the end of the wait.
 
-Dense, sparse and block-scaled ones, of one CTA and of two, and .ws, by N, with the largest M; A is in shared memory (s)
-or in tensor memory (t). All add to one accumulator. These loops are assembled and read; nobody has run them on a GPU
-yet.
+All kinds, dense, sparse and block-scaled, and .ws, for one CTA and for two, by N, with the largest M; A is in shared
+memory (s) or in tensor memory (t). All add to one accumulator. The loops are assembled and their machine code is read;
+nobody has run them on a GPU yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout import tcgen05_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
-from tcprobe.probes.cost_issued import COPIES, Issued, issues, parted
+from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.proof import Counts
@@ -28,17 +28,17 @@ from tcprobe.store.kinds.cost import Body, Flight, Held, Trip
 
 __all__ = ("KIND", "experiments")
 SIZES = (64, 128, 256)  # N
-TYPES = {"f16": "bf16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3"}  # of A and B, by kind
+TYPES = {"f16": "bf16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3"}  # of A and B by kind
 NARROWEST = "e2m1"  # of the other kinds
-B_BYTES = 16 << 10  # in shared memory: where B begins
+B_BYTES = 16 << 10  # offset of B in shared memory
 HELD: tuple[Held, ...] = ("shared", "tensor")
-SIXTEENTHS = ("4X", "6X")  # scales of K = 64 and 96 that are for 16 elements each
+SIXTEENTHS = ("4X", "6X")  # scale_vec sizes whose scales are for 16 elements
 MMA = ("MMA",)
 
 
 @dataclass(frozen=True)
 class TensorMemoryCosts(Costs):
-    """Interval and round trips of a tcgen05.mma by where A is; `scale` is "ue4m3 4X" or nothing."""
+    """Interval and round trips of a tcgen05.mma by where A is; `scale` is as "ue4m3 4X", or empty."""
 
     row: Instruction
     n: int
@@ -46,19 +46,19 @@ class TensorMemoryCosts(Costs):
 
     @property
     def id(self) -> str:
-        """The form's with its shape and types."""
+        """The form's id with its shape, types and scales."""
         m, _, k = self.row.shape
         scaled = f".{self.scale.replace(' ', '.')}" if self.scale else ""
         return f"{self.row.id}.m{m}n{self.n}k{k}.{result_type(self.row)}.{self._type}.{self._type}{scaled}"
 
     @property
     def target(self) -> Target:
-        """The instruction's, where scales are named as all targets know them."""
+        """The instruction's target, with the PTX version that names block sizes for all targets."""
         return self.row.target.at_least(tensor_memory.SINCE if self.scale else ptx.ALIGNED)
 
     @property
     def group(self) -> int:
-        """CTAs that have tensor memory together."""
+        """CTAs that multiply together."""
         return 2 if ".cta_group::2" in self.row.id else 1
 
     @property
@@ -66,8 +66,8 @@ class TensorMemoryCosts(Costs):
         return TYPES.get(self.row.kind or "", NARROWEST)
 
     def _line(self, a_place: Held) -> str:
-        """The instruction; scales are for 32 elements each, or for 16."""
-        name = tensor_memory.spelled(self.row)
+        """PTX of the instruction; a scale is for 32 elements, or for 16."""
+        name = tensor_memory.instruction_name(self.row)
         if self.scale.endswith(SIXTEENTHS):
             name = name.replace(tensor_memory.BLOCK, ".block16")
         given = tensor_memory.operands(self.row).replace("%bdesc", "%db").replace("%idesc", "%word4")
@@ -75,7 +75,7 @@ class TensorMemoryCosts(Costs):
 
     @property
     def loops(self) -> Sequence[tuple[Held, Issued]]:
-        """All of them, by where A is."""
+        """All loops, each with where A is."""
         return [
             (held, one)
             for held in HELD
@@ -83,13 +83,13 @@ class TensorMemoryCosts(Costs):
         ]
 
     def block(self) -> TimedBlock:
-        """A warp, with the descriptors of A and B in shared memory and of the instruction."""
+        """One warp, with the descriptors of A, of B, and of the instruction."""
         matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
         words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
         return TimedBlock(WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", self._described())))
 
     def _described(self) -> dict[str, int | str]:
-        """The fields of the instruction's descriptor."""
+        """The fields of the instruction descriptor."""
         said: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
         if any(operand.role is Role.METADATA for operand in self.row.operands):
             said["sparse"] = 1
@@ -102,13 +102,13 @@ class TensorMemoryCosts(Costs):
         return {one.variant: Run(one.loop().kernel(), [self.block()]) for _, one in self.loops}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where no loop shows what was written."""
+        """The body; ProbeError if no loop of an interval has the expected machine code."""
         numbers = ProvedNumbers(reading)
         intervals: list[Flight] = []
         trips: list[Trip] = []
         each: Counts = {}
         for held, one in self.loops:
-            each, around = parted(numbers.each(one.variant), MMA)
+            each, around = split_opcodes(numbers.each(one.variant), MMA)
             cycles = numbers.proved(one.variant, COPIES, each, around)
             if cycles is not None and one.trip:
                 trips.append(Trip(float(cycles[0]) * one.count, None, held, 1, one.count))
@@ -129,13 +129,13 @@ class TensorMemoryCosts(Costs):
 
 
 def result_type(instruction: Instruction) -> str:
-    """The widest that D may be."""
+    """The widest type that D may have."""
     types = [str(type_) for type_ in instruction.stated["d_types"]]
     return max(types, key=lambda type_: int(type_[1:]))
 
 
 def experiments() -> list[TensorMemoryCosts]:
-    """Every multiply by N and by its scales."""
+    """One experiment for each multiply, type of scales, and N of SIZES."""
     rows = [row for row in inventory.of_family("tcgen05") if row.multiplies]
     return [
         TensorMemoryCosts(row, n, str(scale))

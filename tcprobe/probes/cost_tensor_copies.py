@@ -1,7 +1,7 @@
-"""Loops of tcgen05.cp and tcgen05.shift, which one thread issues and an mbarrier ends: interval and round trips.
+"""Loops of tcgen05.cp and tcgen05.shift: interval and round trips. One thread issues, an mbarrier completes.
 
-Every shape with every multicast, as it comes and with the unpacking of 4 and 6 bits, for one CTA and for two. They are
-assembled and read; nobody has run them on a GPU yet.
+Every shape and multicast, plain and with decompression of 4 and 6 bits, for one CTA and for two. The loops are
+assembled and their machine code is read; nobody has run them on a GPU yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.layout import tcgen05_descriptor
 from tcprobe.probes.cost import KIND, Costs, OfRow, ProvedNumbers, Run
-from tcprobe.probes.cost_issued import COPIES, Issued, issues, parted
+from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import canonical
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.timing import TimedBlock
@@ -24,7 +24,7 @@ from tcprobe.store.kinds.cost import Body, Point, Trip
 __all__ = ("KIND", "experiments")
 UNPACKED = ("", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64")
 GROUPS = (1, 2)
-WORD = 4  # bytes of a column
+WORD = 4  # bytes of a cell of tensor memory
 STEMS = ("CP", "SHIFT")
 
 
@@ -38,32 +38,32 @@ class TensorCopyCosts(OfRow, Costs):
 
     @property
     def id(self) -> str:
-        """The form's, as PTX spells it."""
+        """The instruction's name in PTX."""
         family, op, *rest = self.row.id.split(".")
         multicast = f".{self.multicast}" if self.multicast else ""
         return f"{family}.{op}.cta_group::{self.group}.{'.'.join(rest)}{multicast}{self.unpacked}"
 
     @property
     def loops(self) -> Sequence[Issued]:
-        """All of them."""
+        """The loop of the interval, then those of round trips."""
         given = "[%taddr]" if self.row.id.startswith("tcgen05.shift") else "[%taddr], %da"
         return issues(self.id, self.target, f"{self.id} {given};", self.group)
 
     def runs(self) -> dict[str, Run]:
-        """Every loop by its name; the source is a matrix without a swizzle."""
+        """Every loop by its name. The source is a matrix without a swizzle."""
         source = tcgen05_descriptor.encode(canonical("k", 0, 0))
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
         return {one.variant: Run(one.loop().kernel(), [block]) for one in self.loops}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where the loop of the interval does not show what was written."""
+        """The body; ProbeError unless the loop of the interval has the expected machine code."""
         numbers, trips = ProvedNumbers(reading), []
-        each, around = parted(numbers.each(self.loops[0].variant), STEMS)
+        each, around = split_opcodes(numbers.each(self.loops[0].variant), STEMS)
         interval = numbers.proved(self.loops[0].variant, COPIES, each, around)
         if interval is None:
             raise ProbeError(numbers.refused[self.loops[0].variant])
         for one in self.loops[1:]:
-            cycles = numbers.proved(one.variant, COPIES, *parted(numbers.each(one.variant), STEMS))
+            cycles = numbers.proved(one.variant, COPIES, *split_opcodes(numbers.each(one.variant), STEMS))
             if cycles is not None:
                 trips.append(Trip(float(cycles[0]) * one.count, one.count * self._bytes))
         point = Point(float(interval[0]), 1)
@@ -79,13 +79,13 @@ class TensorCopyCosts(OfRow, Costs):
 
     @property
     def _bytes(self) -> int:
-        """Of the source, unpacked."""
+        """Bytes that one copy writes."""
         rows, columns, *_ = self.row.shape
         return rows * columns * WORD
 
 
 def experiments() -> list[TensorCopyCosts]:
-    """One for each spelling."""
+    """One experiment for each combination of shape, CTAs, multicast and decompression."""
     rows = [row for row in inventory.of_family("tcgen05") if row.id.startswith(("tcgen05.cp", "tcgen05.shift"))]
     return [
         TensorCopyCosts(row, group, str(multicast), unpacked)

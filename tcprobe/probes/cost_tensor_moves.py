@@ -1,11 +1,11 @@
-"""Loops of tcgen05.ld, ld.red and st: what warps move between their registers and their lanes of tensor memory.
+"""Loops of tcgen05.ld, ld.red and st, which move data between a warp's registers and its lanes of tensor memory.
 
-- many: independent ones in every warp, then one wait for all; by warps, each in the lanes that it may reach
-- trip: each is waited for
+- many: independent moves in every warp, then one wait for all; by warps, each in the lanes that it may access
+- trip: each move is waited for
 
-Each has an address of its own, which changes by a zero that only memory knows, and of a load one register is consumed:
-one opcode loads them all. Every shape with every number of repetitions. They are assembled and read; nobody has run
-them on a GPU yet.
+Each copy has an address register of its own, to which a zero from memory is added. Of a load only the first and the
+last register are consumed: one opcode loads them all. Every shape with every number of repetitions. The loops are
+assembled and their machine code is read; nobody has run them on a GPU yet.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock, threads_for
 from tcprobe.store.kinds.cost import Body, Point, Trip
 
 __all__ = ("KIND", "experiments")
-MOST_COPIES, MOST_REGISTERS = 8, 128  # of a round, and of all that it moves
+MOST_COPIES, MOST_REGISTERS = 8, 128  # of a round
 WARPS = (1, 2, 4, 8, 16)
-LANE_BIT, QUARTER = 16, 3  # of an address; a warp reaches the lanes of its number modulo 4
+LANE_BIT, QUARTER = 16, 3  # lowest lane bit of an address; warp w accesses the lanes of quarter w % 4
 OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
 
 
 @dataclass(frozen=True)
 class TensorMoveCosts(OfRow, Costs):
-    """The curve over warps, and round trips, of a load or store with its number of repetitions."""
+    """Interval by warps, and round trips, of a load or store with its number of repetitions."""
 
     @property
     def _op(self) -> str:
@@ -46,24 +46,24 @@ class TensorMoveCosts(OfRow, Costs):
 
     @property
     def registers(self) -> int:
-        """Of one copy, the reduced value among them."""
+        """Registers of one copy, with the reduced value."""
         return sum(fragment.registers for fragment in self.row.fragments)
 
     @property
     def copies(self) -> int:
-        """In a round: as many as have registers of their own."""
+        """Copies in a round, each with registers of its own."""
         return max(1, min(MOST_COPIES, MOST_REGISTERS // self.registers))
 
     def _names(self, copy: int) -> list[str]:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
     def _line(self, copy: int) -> str:
-        """One of them, in the registers of a copy and at its address."""
+        """PTX of one copy, with its registers and its address."""
         given, names = tensor_memory.operands(self.row), iter(self._names(copy))
         for fragment in self.row.fragments:
             for j in range(fragment.registers):
-                given = _renamed(given, f"%{fragment.operand}{j}", next(names))
-        return f"{tensor_memory.spelled(self.row)} {given.replace('%taddr', f'%at{copy}')};"
+                given = _rename_operand(given, f"%{fragment.operand}{j}", next(names))
+        return f"{tensor_memory.instruction_name(self.row)} {given.replace('%taddr', f'%at{copy}')};"
 
     def _loop(self, variant: str, body: Sequence[str]) -> Loop:
         held = [name for copy in range(self.copies) for name in self._names(copy)]
@@ -89,12 +89,12 @@ class TensorMoveCosts(OfRow, Costs):
         )
 
     def many(self) -> Loop:
-        """Independent ones, one wait."""
+        """Independent copies and one wait."""
         copies = range(self.copies)
         return self._loop("many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._joined(c))])
 
     def trip(self) -> Loop:
-        """Each with a wait."""
+        """A wait after each copy."""
         copies = range(self.copies)
         return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._joined(c))])
 
@@ -103,13 +103,13 @@ class TensorMoveCosts(OfRow, Costs):
         return self._op != "st"
 
     def _joined(self, copy: int) -> list[str]:
-        """A register of every part of what a copy loads, consumed."""
+        """Consume the first and the last register that a copy loads."""
         names = self._names(copy)
         parts = dict.fromkeys((names[0], names[-1]))
         return [f"xor.b32 %joined, %joined, {name};" for name in parts] if self._loads else []
 
     def _before(self) -> list[str]:
-        """The first warp allocates; each has the address of its own lanes."""
+        """The first warp allocates tensor memory; each warp gets the address of its own lanes."""
         form = "cta_group::1.sync.aligned"
         return [
             f"setp.ge.u32 %one, %lane, {WARP};",
@@ -127,7 +127,10 @@ class TensorMoveCosts(OfRow, Costs):
         ]
 
     def _apart(self) -> list[str]:
-        """An image has fewer words than a store has registers, which would be copied in the loop if they were alike."""
+        """Make all registers of a store differ.
+
+        An image has fewer words than a store has registers; the compiler would copy equal ones inside the loop.
+        """
         held = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
         return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(held) if j >= IMAGE_WORDS // WARP]
 
@@ -141,18 +144,18 @@ class TensorMoveCosts(OfRow, Costs):
 
     @property
     def warps(self) -> Sequence[int]:
-        """Warps of a block, as many as have the registers."""
+        """Numbers of warps for which the registers suffice."""
         most = threads_for(self.copies * self.registers) // WARP
         return [warps for warps in WARPS if warps <= most]
 
     def runs(self) -> dict[str, Run]:
-        """Independent ones by warps, round trips in one."""
+        """Independent moves by warps, round trips in one warp."""
         blocks = [TimedBlock(warps * WARP) for warps in self.warps]
         trip = Run(self.trip().kernel(), [TimedBlock(WARP)])
         return {"many": Run(self.many().kernel(), blocks), "trip": trip}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where the loop of the interval does not show what was written."""
+        """The body; ProbeError unless the loop of the interval has the expected machine code."""
         numbers = ProvedNumbers(reading)
         each, around = self._parted(numbers.each("many"))
         cycles = numbers.proved("many", self.copies, each, around)
@@ -175,18 +178,18 @@ class TensorMoveCosts(OfRow, Costs):
         )
 
     def _parted(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
-        """The opcode of the move, and what stands around it: waits."""
+        """(the move's own opcode, once; all other opcodes of the loop, with their counts)."""
         each = {o: 1 for o in loop_opcodes if stem(o) == OPS[self._op]}
         return each, {o: n for o, n in loop_opcodes.items() if o not in each}
 
 
-def _renamed(text: str, old: str, new: str) -> str:
-    """An operand under another name, where it stands whole."""
+def _rename_operand(text: str, old: str, new: str) -> str:
+    """`text` with operand `old` renamed wherever it is a whole operand."""
     return ", ".join(part.replace(old, new) if part.strip("{}") == old else part for part in text.split(", "))
 
 
 def experiments() -> list[TensorMoveCosts]:
-    """One for each load and store with each number of repetitions."""
+    """One experiment for each load and store with each number of repetitions."""
     rows = [row for row in inventory.of_family("tcgen05") if row.fragments]
     forms = inventory.instructions()
     return [TensorMoveCosts(forms[f"{row.id}.x{number}"]) for row in rows for number in row.stated["num"]]

@@ -1,12 +1,12 @@
-"""Loops of warpgroup multiplies: how often one can follow another, and how long one takes from issue to result.
+"""Loops of warpgroup multiplies: the interval between two, and round trips from issue to result.
 
-- iN: each is a group of its own; at most N are in flight: after every one all but N - 1 are waited for
-- tN: a round trip: N of them in one group, which is waited for
-- swizzles and majors: the i4 loop behind other descriptors, where m and n are contiguous too
+- iN: each multiply is a group; after each, the loop waits until at most N - 1 groups are pending
+- tN: round trips of groups of N multiplies
+- swizzles and majors: the loop i4 with other descriptors, also with m and n contiguous
 
-A is in shared memory (s) or in registers (r). Factors are in shared memory, of zeros or random bits. All N of them add
-to one accumulator, as along k in a product of matrices. One opcode makes all of D, so one register of it is consumed:
-it is there whole, or not at all.
+A is in shared memory (s) or in registers (r). Factors in shared memory are zeros or random bits. All multiplies of a
+loop add to one accumulator, as along k in a GEMM. One opcode writes all of D, so it suffices to consume one register of
+it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tcprobe.store.kinds.cost import Body, ByLayout, Flight, Place, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
-FEWER = ((192, 2), (96, 4))  # copies from an N on: others are in flight meanwhile, so a round's end does not count
-TRIP_COPIES = 4  # where there are fewer, of round trips: a round's end makes one of them some 2 cycles longer
+FEWER = ((192, 2), (96, 4))  # (least N, copies): others stay in flight, so the end of a round costs nothing
+TRIP_COPIES = 4  # at least, of round trips: the end of a round adds some 2 cycles to one of them
 FLIGHTS = (1, 2, 4, 8)
-USUAL = (4,)  # in flight, of forms whose N is not among WHOLE
-WHOLE = (8, 64, 128, 256)  # N of which everything is timed
+USUAL = (4,)  # in flight, of forms whose N is not one of WHOLE
+WHOLE = (8, 64, 128, 256)  # each N with which all loops are timed
 WARPGROUPS = (1, 2)
 SWIZZLES, USUAL_SWIZZLE = (0, 32, 64, 128), 128
-A_BYTES = 16 << 10  # of shared memory, then B
+A_BYTES = 16 << 10  # offset of B in shared memory
 SHARED_BYTES = 56 << 10
 Major = Literal["k", "mn"]
 FENCE, WAIT = "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE"
@@ -45,7 +45,7 @@ FENCE, WAIT = "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE"
 
 @dataclass(frozen=True)
 class Flown:
-    """One loop: `trip` waits for all of `in_flight` at once; `registers` says where A is."""
+    """One loop; with `trip` it waits for groups of `in_flight`. `registers`: A is in registers."""
 
     row: Instruction
     in_flight: int
@@ -56,12 +56,12 @@ class Flown:
 
     @property
     def variant(self) -> str:
-        """What the kernel is called."""
+        """The loop's name."""
         place, end = "r" if self.registers else "s", "" if self.major == "k" else ".mn"
         return f"{place}{'t' if self.trip else 'i'}{self.in_flight}{end}"
 
     def loop(self) -> Loop:
-        """The loop."""
+        """The loop to be timed."""
         row, names = self.row, [f"%d{j}" for j in range(self.row.fragment("d").registers)]
         return Loop(
             row.id,
@@ -93,7 +93,7 @@ class Flown:
         return [f"%a{j}" for j in range(self.row.fragment("a").registers)] if self.registers else []
 
     def _before(self, names: Sequence[str]) -> list[str]:
-        """Shared memory of the block's image, descriptors from the plan, an accumulator of zeros."""
+        """Fill shared memory from the block's image, load descriptors from the plan, clear the accumulator."""
         return [
             "shl.b32 %meta, %lane, 2;",
             "FILL:",
@@ -140,12 +140,15 @@ class Flown:
 
     @property
     def beside(self) -> Counts:
-        """What else works in the loop: fences and waits, as often as they are written."""
+        """Fences and waits of a round, as often as they are written."""
         groups = self.copies // self.in_flight if self.trip else 1
         return {FENCE: groups, WAIT: groups if self.trip else self.copies}
 
     def blocks(self) -> list[TimedBlock]:
-        """Warpgroups by swizzle; that of 128 bytes first, with random inputs after it."""
+        """One and two warpgroups with USUAL_SWIZZLE.
+
+        The loop i4 also has a block for each swizzle, and last one with random inputs.
+        """
         if self.trip or self.in_flight != max(USUAL):
             return [self._block(groups, USUAL_SWIZZLE) for groups in WARPGROUPS]
         usual = [self._block(groups, USUAL_SWIZZLE) for groups in WARPGROUPS] if self.major == "k" else []
@@ -159,7 +162,7 @@ class Flown:
 
 
 def canonical(major: str, swizzle: int, start: int) -> Descriptor:
-    """The descriptor of 32 bytes of k (16 numbers of it with major mn) packed as CUTLASS's canonical layouts do."""
+    """The descriptor of a canonical layout of CUTLASS that has 32 bytes of k, or with major "mn" 16 elements of k."""
     if not swizzle:
         return Descriptor(128, 256, 0, 0, start)
     if major == "k":
@@ -167,8 +170,8 @@ def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
-def flown(instruction: Instruction) -> list[Flown]:
-    """All loops of a form: everything where N is one of WHOLE, else the best interval and one round trip."""
+def loops_of(instruction: Instruction) -> list[Flown]:
+    """All loops of a form if its N is one of WHOLE; else the best interval and one round trip."""
     whole = instruction.shape.n in WHOLE
     made = [
         Flown(instruction, count, registers, trip, copies=round_of(instruction, count if trip else 0))
@@ -184,24 +187,27 @@ def flown(instruction: Instruction) -> list[Flown]:
 
 
 def round_of(instruction: Instruction, trip: int = 0) -> int:
-    """Copies in a round, of a round trip of `trip`: few where N is large, for compilers take long for such a D."""
+    """Copies in a round, or in a round of trips of `trip`.
+
+    Few if N is large: compilers take long for an accumulator of that size.
+    """
     copies = next((copies for least, copies in FEWER if instruction.shape.n >= least), COPIES)
     return max(copies, TRIP_COPIES, trip) if trip else copies
 
 
 class WarpgroupCosts(OfRow, Costs):
-    """Intervals and round trips of a warpgroup multiply by where A is, warpgroups and how many are in flight."""
+    """Intervals and round trips of a warpgroup multiply, by place of A, warpgroups and multiplies in flight."""
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""
         first = Flown(self.row, max(USUAL))
         pairs = cost_overlap.runs(self.row, first.loop(), first.blocks()[0])
-        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in flown(self.row)} | pairs
+        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops_of(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The body; ProbeError where no loop shows what was written."""
+        """The body; ProbeError if no loop of an interval has the expected machine code."""
         numbers, found = ProvedNumbers(reading), FormNumbers([], [], [], [])
-        for one in flown(self.row):
+        for one in loops_of(self.row):
             cycles = numbers.proved(one.variant, one.copies, one_opcode(numbers, one), one.beside)
             for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
                 found.add(one, block, value)
@@ -224,7 +230,7 @@ class WarpgroupCosts(OfRow, Costs):
 
 
 class FormNumbers(NamedTuple):
-    """Numbers of one form, sorted; `randoms` are random inputs' cycles over those of zeros."""
+    """The numbers of one form; `randoms`: cycles with random inputs relative to zeros."""
 
     intervals: list[Flight]
     trips: list[Trip]
@@ -233,11 +239,11 @@ class FormNumbers(NamedTuple):
 
     @property
     def random(self) -> float | None:
-        """The first of them."""
+        """The first of `randoms`."""
         return next(iter(self.randoms), None)
 
     def add(self, flown: Flown, block: TimedBlock, value: float) -> None:
-        """What a block of a loop took for one copy."""
+        """Add the cycles of one copy, `value`, that a block measured."""
         groups, place, swizzle = block.threads // WARPGROUP, flown.place, swizzle_of(block)
         usual = flown.major == "k" and swizzle == USUAL_SWIZZLE
         if block.image == RANDOM:
@@ -257,12 +263,12 @@ def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool
 
 
 def swizzle_of(block: TimedBlock) -> int:
-    """Of a block's descriptors."""
+    """The swizzle of a block's descriptors, in bytes."""
     return {0: 0, 1: 128, 2: 64, 3: 32}[block.words[1] >> 30]
 
 
 def one_opcode(numbers: ProvedNumbers, flown: Flown) -> Counts:
-    """What one copy becomes: the tensor opcode of its loop that has the form's shape."""
+    """The tensor opcode, counted once, that has the form's shape; empty if the loop has none."""
     m, n, k = flown.row.shape
     shape = f".{m}x{n}x{k}."
     found = [o for o in numbers.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
@@ -270,5 +276,5 @@ def one_opcode(numbers: ProvedNumbers, flown: Flown) -> Counts:
 
 
 def experiments() -> list[WarpgroupCosts]:
-    """One for each warpgroup multiply."""
+    """One experiment for each warpgroup multiply."""
     return [WarpgroupCosts(row) for row in inventory.executed_by(WARPGROUP) if row.described]

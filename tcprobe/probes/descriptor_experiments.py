@@ -1,8 +1,8 @@
-"""Where descriptors lead, and products through them.
+"""Which elements descriptors lead to, and products through descriptors.
 
     tcprobe run --family descriptors
 
-The registers of wgmma must be measured already: their tables come from the results folder, or from what is published.
+The fragments of wgmma must be measured first: their tables come from the results folder, or from the published results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from tcprobe.errors import UnmeasuredError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
-from tcprobe.probes.descriptors import Case, Judged, Tables, cases, judged, kernels_of_products, launch, measured
+from tcprobe.probes.descriptors import (
+    Case,
+    Judged,
+    Tables,
+    cases,
+    judge,
+    kernels_of_products,
+    launch,
+    numbers_in_memory,
+)
 from tcprobe.probes.descriptors import products as random_products
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Kernel
@@ -23,12 +32,12 @@ from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.store.kinds import descriptors as saved
 
 KIND = "descriptors"
-PRODUCTS = 12  # of each form, place of A and pair of majors
+PRODUCTS = 12  # for each form, place of A and pair of majors
 PRODUCT_N = (8, 24, 64, 128, 256)
 
 
 def tables_of(instruction: Instruction, bench: Bench) -> Tables:
-    """The tables of a form's registers; UnmeasuredError where they are not known."""
+    """The tables of a form's fragments; UnmeasuredError if one is unknown."""
     tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise UnmeasuredError(
@@ -51,21 +60,21 @@ class DescriptorExperiment(Dialogue):
 
     @property
     def target(self) -> Target:
-        """The form's."""
+        """The target that the form needs."""
         return self.case.instruction.target
 
     def kernels(self) -> list[Kernel]:
-        """The form's, with the operand coded."""
+        """The form's kernel with the operand coded."""
         return [kernel(self.case.instruction, "codes", self.case.operand.held.name, self.case.majors)]
 
     def measure(self, bench: Bench) -> Reading:
-        """ "seen": by descriptor the number in memory of every element."""
+        """ "seen": by descriptor, the number in memory of every element."""
         tables = tables_of(self.case.instruction, bench)
-        return {"seen": measured(self.case, tables, bench.run([launch(self.case, tables)])[0])}
+        return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:
-        """How many elements are where the formula says."""
-        return saved.Body(case=_entry(judged(self.case, reading["seen"])))
+        """How many elements are where the formula predicts."""
+        return saved.Body(case=_entry(judge(self.case, reading["seen"])))
 
 
 def _entry(found: Judged) -> saved.CaseCounts:
@@ -87,7 +96,7 @@ def _entry(found: Judged) -> saved.CaseCounts:
 
 @dataclass(frozen=True)
 class ProductExperiment(Dialogue):
-    """Products of random matrices through random descriptors, A in registers and in shared memory."""
+    """Products of random matrices through random descriptors, with A in registers and in shared memory."""
 
     instruction: Instruction
     count: int = PRODUCTS
@@ -95,20 +104,20 @@ class ProductExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The form's, with a suffix."""
+        """The form's id with a suffix."""
         return f"{self.instruction.id}{saved.PRODUCTS}"
 
     @property
     def target(self) -> Target:
-        """The form's."""
+        """The target that the form needs."""
         return self.instruction.target
 
     def kernels(self) -> list[Kernel]:
-        """Those of all majors and both places of A."""
+        """The kernels of all majors and both places of A."""
         return list(kernels_of_products(self.instruction))
 
     def measure(self, bench: Bench) -> Reading:
-        """ "products" and "wrong", a number each."""
+        """ "products" and "wrong": how many there are, one number each."""
         row, seed = self.instruction, len(self.instruction.id)
         tables = tables_of(row, bench)
         runs = [one for coded in ("b_smem", "a_smem") for one in random_products(row, coded, tables, self.count, seed)]
@@ -116,11 +125,11 @@ class ProductExperiment(Dialogue):
         return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:
-        """How many are wrong."""
+        """How many products are wrong."""
         return saved.Body(products=saved.ProductCounts(int(reading["products"][0]), int(reading["wrong"][0])))
 
 
 def experiments() -> list[Dialogue]:
-    """One for each case, and products of some N of all types."""
+    """One experiment for each case; then products of every type, with some N."""
     rows = [row for row in inventory.instructions().values() if row.described and row.shape.n in PRODUCT_N]
     return [*map(DescriptorExperiment, cases()), *map(ProductExperiment, rows)]

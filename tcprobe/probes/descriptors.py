@@ -1,8 +1,8 @@
-"""What a descriptor leads to: maps of many descriptors, measured element by element, and products through them.
+"""Which elements of shared memory a descriptor leads to; and products through descriptors.
 
-The matrix behind the descriptor is in CODED_BYTES of shared memory that encode the number of every element there. The
-other factor picks one k for every row of D (A in registers, for B), or for every column (B, for A): so every D slot
-says which element of memory it got, whatever the strides are, also where elements share an address.
+CODED_BYTES of shared memory encode the number of every element there. The other factor selects one k for each row of D
+(A in registers, if B is coded) or each column (B, if A is coded). So every D slot gets the number of one element of
+memory, for any strides, even if matrix elements share an address.
 """
 
 from __future__ import annotations
@@ -31,26 +31,31 @@ from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.wgmma import (
     LAST,
     Coded,
+    coded_images,
+    decode_answers,
     held_bytes,
     ones_by_k,
-    spelled,
-    spoken,
     uniform,
 )
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.probes.wgmma_op import behind
 
 CODED_BYTES = 1 << 16
-DESCRIPTORS = 84  # of each case
-WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # a form of each width
+DESCRIPTORS = 84  # at most, of each case
+WIDTHS = {
+    "f32.f16.f16": 16,
+    "f32.tf32.tf32": 32,
+    "s32.s8.s8": 8,
+    "s32.b1.b1.and.popc": 1,
+}  # a form of each width in bits
 SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
-LINES = {"a_smem": 64, "b_smem": 128}  # N of the form: A is 64 lines always
+LINES = {"a_smem": 64, "b_smem": 128}  # N of the form, by coded operand; A always has 64 rows
 Tables = Mapping[str, Table]
 
 
 @dataclass(frozen=True)
 class Case:
-    """Descriptors of one operand of a form with one swizzle and one major."""
+    """Descriptors for one operand of a form, with one swizzle and one major."""
 
     operand: SharedOperand
     major: str
@@ -64,7 +69,7 @@ class Case:
 
     @property
     def majors(self) -> tuple[str, str]:
-        """Of A and B: the other factor has k contiguous."""
+        """Majors of A and B; k is contiguous in the factor that is not coded."""
         return (self.major, "k") if self.operand.held.name == "a_smem" else ("k", self.major)
 
 
@@ -76,11 +81,11 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
         row = resolve(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}").instruction
         one = behind(row, name)
         for major, swizzle in product(one.held.majors, SWIZZLES):
-            yield Case(one, major, swizzle, described(one, major, swizzle, count))
+            yield Case(one, major, swizzle, random_descriptors(one, major, swizzle, count))
 
 
-def described(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
-    """Descriptors of all kinds, the same in every run: strides of nothing, odd starts, every base offset."""
+def random_descriptors(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
+    """Up to `count` random descriptors, the same in every run; also strides of zero, odd starts, all base offsets."""
     rng = random.Random(f"{operand.id} {major} {swizzle}")
     descriptors: list[Descriptor] = [Descriptor(128, 256, swizzle)]
     while len(descriptors) < count:
@@ -94,7 +99,7 @@ def described(operand: SharedOperand, major: str, swizzle: int, count: int) -> t
 
 
 def bytes_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
-    """The byte of every element, from the start address; shape rows x cols."""
+    """The byte offset of every element from the start address: (rows, cols)."""
     row, col = np.indices((operand.held.rows, operand.held.cols))
     line, k = (row, col) if operand.held.name == "a_smem" else (col, row)
     places: Ints = offsets(descriptor, major, line, k, operand.held.slot_bits)
@@ -102,7 +107,7 @@ def bytes_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints
 
 
 def numbers_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
-    """As `bytes_of`, but the element's number in memory."""
+    """As `bytes_of`, but the number of the element in shared memory."""
     k = np.indices((operand.held.rows, operand.held.cols))[1 if operand.held.name == "a_smem" else 0]
     bits = operand.held.slot_bits
     numbers: Ints = ((bytes_of(operand, descriptor, major) + descriptor.start) * 8 + k * bits % 8) // bits
@@ -110,7 +115,7 @@ def numbers_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> In
 
 
 def launch(case: Case, tables: Tables) -> Launch:
-    """All descriptors of a case; `tables` are those of the form's registers as measured."""
+    """All descriptors of a case; `tables` are the measured tables of the form's fragments."""
     row, held = case.instruction, case.operand.held
     by_b = held.name == "a_smem"
     others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
@@ -118,21 +123,18 @@ def launch(case: Case, tables: Tables) -> Launch:
     pairs = [(one.encode(), still) for one in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     run = Coded(row, "codes", held.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
-    return run.launch((spelled(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
+    return run.launch((coded_images(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
 
 
 def _metadata(case: Case, images: int) -> list[int]:
-    """What every four bits of the metadata are beside each image of the other factor: B is met in two halves."""
+    """The metadata value (4 bits) for each image of the other factor: it selects one half of B, then the other."""
     if case.operand.held.name == "a_smem" or case.instruction.metadata is None:
         return [NIBBLE] * images
     return [NIBBLE] * (images // 2) + [LAST] * (images // 2)
 
 
 def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
-    """Images of A in registers in which every row has a single one: of image y row m at m + y * 64, modulo columns.
-
-    Where A is sparse all of them twice, for both halves of B.
-    """
+    """Images of A in registers: in image y, row m has a single one, at (m + y * 64) % columns. Twice if A is sparse."""
     a = instruction.fragment("a")
     index, used = elements(table, a)
     m, s = np.divmod(index, a.cols)
@@ -142,13 +144,13 @@ def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
     return np.concatenate([pack(registers, a.slot_bits)] * (2 if instruction.metadata else 1))
 
 
-def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
-    """By descriptor the number in memory of every element: (descriptors, rows, cols)."""
+def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
+    """By descriptor, the number in memory of every element: (descriptors, rows, cols)."""
     row, held = case.instruction, case.operand.held
     d = row.fragment("d")
     index, used = elements(tables["d"], d)
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
-    numbers = spoken(row, words, len(spelled(held, CODED_BYTES)))[:, :, used]
+    numbers = decode_answers(row, words, len(coded_images(held, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
     in_memory = np.full((len(case.descriptors), held.rows, held.cols), -1)
     values = _metadata(case, len(numbers))
@@ -162,19 +164,23 @@ def measured(case: Case, tables: Tables, raw: Bytes) -> Ints:
 
 
 class Judged(NamedTuple):
-    """For how many elements of a case the formula gives the exact number; beside it the readings of the base offset."""
+    """How many elements of a case are where the formula predicts, and what else follows from the descriptors."""
 
     case: Case
     elements: int
     agree: int
-    readings: dict[str, tuple[int, int]]  # descriptors that a reading explains, of those that tell them apart
-    without: dict[str, tuple[int, int]]  # descriptors with a field that is not 0: map as if it were, of how many
-    first: str | None  # a descriptor that the formula does not explain, with an element of it
+    readings: dict[
+        str, tuple[int, int]
+    ]  # of the base offset: (descriptors that it explains, descriptors that tell readings apart)
+    without: dict[
+        str, tuple[int, int]
+    ]  # by field: (descriptors that map as if it were 0, descriptors where it is not 0)
+    first: str | None  # the first misfit, in words
 
 
-def judged(case: Case, seen: Ints) -> Judged:
-    """The formula against what was measured."""
-    said = _said(case, case.descriptors)
+def judge(case: Case, seen: Ints) -> Judged:
+    """Compare the formula with what was measured."""
+    predicted = _predicted(case, case.descriptors)
     readings: dict[str, tuple[int, int]] = {}
     based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
@@ -182,20 +188,20 @@ def judged(case: Case, seen: Ints) -> Judged:
         way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
         for way, sign in ways.items()
     }
-    maps = {way: _said(case, of) for way, of in changed.items()}
+    maps = {way: _predicted(case, of) for way, of in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
     for way, of in maps.items():
         readings[way] = (sum(bool((of[j] == seen[based[j]]).all()) for j in telling), len(telling))
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
         set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
-        zero = _said(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
+        zero = _predicted(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
         without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(set_)), len(set_))
-    return Judged(case, seen.size, int((said == seen).sum()), readings, without, _misfit(case, said, seen))
+    return Judged(case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen))
 
 
 def _misfit(case: Case, said: Ints, seen: Ints) -> str | None:
-    """The first element that the formula does not explain, and where those of its line are."""
+    """The first element that the formula does not explain, and the elements along its line; None if there is none."""
     wrong = np.argwhere(said != seen)
     if not len(wrong):
         return None
@@ -206,7 +212,7 @@ def _misfit(case: Case, said: Ints, seen: Ints) -> str | None:
     )
 
 
-def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
+def _predicted(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
     shape = (len(descriptors), case.operand.held.rows, case.operand.held.cols)
     maps = [numbers_of(case.operand, one, case.major) for one in descriptors]
     return np.stack(maps) if maps else np.zeros(shape, np.int64)
@@ -217,16 +223,16 @@ def _said(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
 
 @dataclass(frozen=True)
 class RandomProducts:
-    """Random matrices through random descriptors: images, where they lie, and what D must be."""
+    """Random matrices behind random descriptors: the launch, and the expected D, (count, m, n)."""
 
     instruction: Instruction
-    coded: str  # a_smem: A in shared memory; b_smem: A in registers
+    coded: str  # "a_smem": A is in shared memory; "b_smem": A is in registers
     majors: tuple[str, str]
     launch: Launch
     d: Ints
 
     def wrong(self, table: Table, raw: Bytes) -> int:
-        """How many of the products are not what they must be, D read by its table."""
+        """How many products differ from the expected ones; `table` is D's."""
         d = self.instruction.fragment("d")
         index, used = elements(table, d)
         numbers = np.ascontiguousarray(raw).view(NUMBERS[d.type]).reshape(len(self.d), -1)
@@ -236,13 +242,13 @@ class RandomProducts:
 
 
 def products(instruction: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
-    """For every major that A and B can have `count` products."""
+    """`count` products for every pair of majors that A and B may have."""
     for majors in _majors(instruction, coded):
         yield _products(instruction, coded, majors, tables, (count, seed))
 
 
 def kernels_of_products(instruction: Instruction) -> Iterator[Kernel]:
-    """Those of `products`, for both places of A."""
+    """The kernels of `products`, for both places of A."""
     for coded in ("b_smem", "a_smem"):
         yield from (
             kernel(instruction, "raw", coded, majors, _selector(instruction, coded, majors))
@@ -251,13 +257,13 @@ def kernels_of_products(instruction: Instruction) -> Iterator[Kernel]:
 
 
 def _majors(instruction: Instruction, coded: str) -> list[tuple[str, str]]:
-    """Of A and B."""
+    """Pairs of majors of A and B."""
     both = instruction.described[0].held.majors
     return list(product(both if coded == "a_smem" else ("k",), both))
 
 
 def _selector(instruction: Instruction, coded: str, majors: tuple[str, str]) -> int:
-    """Of the metadata, at random but the same in every run; 0 without."""
+    """A random selector of the metadata, the same in every run; 0 for a dense form."""
     return (
         random.Random(f"{instruction.id} {coded} {majors}").randrange(len(instruction.metadata.selectors))
         if instruction.metadata
@@ -268,7 +274,7 @@ def _selector(instruction: Instruction, coded: str, majors: tuple[str, str]) -> 
 def _products(
     instruction: Instruction, coded: str, majors: tuple[str, str], tables: Tables, draw: tuple[int, int]
 ) -> RandomProducts:
-    """`draw`: how many, and the seed."""
+    """`draw` is (how many, seed)."""
     count, seed = draw
     rng = np.random.default_rng(
         [seed, instruction.shape.n, instruction.shape.k, coded == "a_smem", *(m == "mn" for m in majors)]
@@ -295,7 +301,7 @@ def _products(
 
 
 def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
-    """By image the column of A that each stored element is."""
+    """By image, the column of A of each stored element."""
     rule = sparsity(e)
     index, used = elements(table, e)
     chosen = np.zeros((len(metadata), e.rows * e.cols), np.int64)
@@ -321,7 +327,7 @@ def free(rng: np.random.Generator, operand: SharedOperand, major: str) -> Descri
 
 
 def image(operand: SharedOperand, matrix: Ints, descriptor: Descriptor, major: str) -> Bytes:
-    """Shared memory with a matrix where the descriptor leads to, random bytes of numbers elsewhere."""
+    """Shared memory with a matrix behind the descriptor; all other elements are one."""
     bits = operand.held.slot_bits
     memory = np.full(CODED_BYTES * 8 // bits, patterns(operand, np.ones(1, np.int64))[0], np.uint64)
     memory[numbers_of(operand, descriptor, major)] = patterns(operand, matrix)
@@ -330,7 +336,7 @@ def image(operand: SharedOperand, matrix: Ints, descriptor: Descriptor, major: s
 
 
 def patterns(operand: SharedOperand, numbers: Ints) -> Any:
-    """The bits of whole numbers in the operand's type."""
+    """The bit patterns of whole numbers in the operand's type."""
     low = int(numbers.min())
     known = [dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(numbers.max()) + 1)]
     return np.array(known, np.uint64)[numbers - low]

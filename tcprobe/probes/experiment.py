@@ -1,7 +1,7 @@
-"""What an experiment is: it plans launches, decodes what comes back, and concludes a finding from it.
+"""What an experiment is: it plans launches, decodes the outputs, and concludes a finding.
 
-All three are pure; a backend runs in between, in a process of its own, which plans and decodes. A `Dialogue` launches
-in several rounds, each planned by what came back before.
+All three steps are pure functions. A backend runs the launches, in a process of its own. A `Dialogue` launches in
+rounds, and plans each from what came back before.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 Reading = dict[str, Array]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
-EVENTS = ("refused", "fault", "hangs", "unsound")  # of which there can be a finding without a reading
+EVENTS = ("refused", "fault", "hangs", "unsound")  # that can be findings without a reading
 OWN_RULE = "own rule: lowest slot first"
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where a reading comes from, and the tables that were measured there before (`known`)."""
+    """The device that a reading comes from; `known` gives the table of a fragment that was measured there before."""
 
     device: Arch
     known: Callable[[Fragment], Table | None]
@@ -42,9 +42,10 @@ class Context:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """`tables` by operand; `numbering` is what anchors their rows, columns and k.
+    """`tables` by operand; `numbering` says what rows, columns and k were numbered by.
 
-    `structure` is there for multiplies, `unread` where some slots of an operand are never read.
+    `structure` is set for multiplies. `unread` has, for operands of which some slots are never read, their i, lane by
+    lane.
     """
 
     tables: Mapping[str, Table]
@@ -54,10 +55,10 @@ class Conclusion:
 
 
 class Experiment(Protocol):
-    """`id` names the measurement; `fragments` are the operands whose tables it yields or checks.
+    """`id` names the measurement; `fragments` are the operands whose tables it gives or checks.
 
-    `methods` says which methods can do it: "live" on a GPU, "sass" from the code of the probe itself. `early` is true
-    for what others lean on: it is done first. `group` is how a summary counts it.
+    `methods`: "live" on a GPU, "sass" from the probe's own machine code. `early`: other experiments depend on it, so it
+    runs first. `group`: the name under which summaries count it.
     """
 
     @property
@@ -74,15 +75,15 @@ class Experiment(Protocol):
         """What to run, in order."""
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """What the outputs say; ProbeError where they contradict each other."""
+        """The reading; ProbeError if outputs contradict each other."""
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """The tables; ProbeError where the reading is not a layout, or contradicts what is known."""
+        """The tables; ProbeError if the reading is not a layout, or contradicts what is known."""
 
 
 @dataclass(frozen=True)
 class OfInstruction:
-    """What experiments on one instruction, on a GPU, have in common: they measure all its operands in registers."""
+    """What experiments on one instruction share; they measure all its operands in registers, on a GPU."""
 
     instruction: Instruction
     methods: tuple[str, ...] = ("live",)
@@ -90,12 +91,12 @@ class OfInstruction:
 
     @property
     def id(self) -> str:
-        """The instruction's."""
+        """The instruction's id."""
         return self.instruction.id
 
     @property
     def fragments(self) -> tuple[Fragment, ...]:
-        """The operands in registers, by name."""
+        """The instruction's operands in registers."""
         return self.instruction.fragments
 
     @property
@@ -105,14 +106,14 @@ class OfInstruction:
 
 
 class TimedCode(NamedTuple):
-    """Opcodes in the loop that a kernel times, and those beside it between the readings of the clock."""
+    """Opcodes in a timed loop, and opcodes outside it but between the readings of the clock."""
 
     loop: tuple[str, ...]
     beside: tuple[str, ...]
 
 
 class Bench(Protocol):
-    """What a dialogue has of a device, its kernels compiled."""
+    """A device, as a dialogue uses it; kernels are compiled for it."""
 
     @property
     def device(self) -> Arch: ...  # noqa: D102
@@ -120,16 +121,16 @@ class Bench(Protocol):
         """The outputs of all launches."""
 
     def known(self, fragment: Fragment) -> Table | None:
-        """The table of a fragment on the device, as it was measured or is published."""
+        """The table of a fragment on the device, measured or published; None if there is none."""
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
-        """What is timed in a kernel, from its machine code, which is the one that runs."""
+        """The opcodes that a kernel times, from the machine code that runs."""
 
     def shared_bytes(self) -> int:
-        """Bytes of shared memory that an SM has."""
+        """Bytes of shared memory of an SM."""
 
     def encoded(self, made: TensorMap) -> str:
-        """What the driver says of a tensor map: CUDA_SUCCESS."""
+        """The driver's answer to a tensor map; CUDA_SUCCESS if it is taken."""
 
 
 class Dialogue(ABC):
@@ -147,30 +148,31 @@ class Dialogue(ABC):
     @property
     @abstractmethod
     def target(self) -> Target:
-        """What a device needs for it."""
+        """What a device needs to run it."""
 
     @abstractmethod
     def kernels(self) -> Sequence[Kernel]:
-        """All that it launches."""
+        """All kernels that it may launch."""
 
     @abstractmethod
     def measure(self, bench: Bench) -> Reading:
-        """What the device answers; ProbeError where the answers contradict each other."""
+        """The reading; ProbeError if the device's answers contradict each other."""
 
     @abstractmethod
     def conclude(self, reading: Reading, context: Context) -> Any:
-        """The Body of the kind; ProbeError where the reading cannot be what the kind is about."""
+        """The Body of the kind; ProbeError if the reading cannot be right."""
 
     def instead(self, event: str, words: str) -> Any:
-        """The Body where that there is no reading is a finding, else None.
+        """The Body if the lack of a reading is itself a finding, else None.
 
         `event` is one of EVENTS: "refused" by the compiler, "fault" or "hangs" of the device, "unsound" answers.
+        `words` describe the event.
         """
         return None
 
 
 def of_lines(lines: Sequence[str]) -> Array:
-    """Lines of text as part of a reading."""
+    """Lines of text as an array for a reading."""
     return np.frombuffer("\n".join(lines).encode(), np.uint8)
 
 
@@ -187,5 +189,5 @@ def kernels(experiment: Experiment | Dialogue) -> list[Kernel]:
 
 
 def ptx_hash(kernels: Sequence[Kernel]) -> str:
-    """Hash of the texts of an experiment's kernels: 16 hex digits."""
+    """Hash of the kernels' texts, 16 hex digits."""
     return hashlib.sha256("\n".join(k.text for k in kernels).encode()).hexdigest()[:16]

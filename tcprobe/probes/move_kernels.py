@@ -1,7 +1,8 @@
-"""The kernels of matrix moves, and the bits that they move.
+"""Kernels of matrix moves, and the bits that they move.
 
-Shared memory holds more rows than a warp has lanes. Block (image, pattern): lanes copy shared memory, or the registers,
-from an image in global memory; every lane gives its address of the pattern; the result goes out raw.
+Shared memory has more rows than a warp has lanes. In block (image, pattern) the lanes fill shared memory, or the
+registers, from an image in global memory. Then every lane passes its address of the pattern to the move, and the result
+is stored raw.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ NOT_MOVED = -1
 
 @dataclass(frozen=True)
 class LoadMatrices:
-    """ldmatrix. Its code is one instruction: what that does is not to be read from code."""
+    """The op of ldmatrix. Its machine code is a single instruction and does not show what that does."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Bits of a slot above its element are zero, or repeat the sign."""
+        """Bits of a slot above its element are zero; for s8 they repeat the sign."""
         images, patterns = launch.inputs
         slots, places = _emulated(self.instruction, patterns, tables)
         d = self.instruction.fragment("d")
@@ -48,13 +49,13 @@ class LoadMatrices:
 
 @dataclass(frozen=True)
 class StoreMatrices:
-    """stmatrix, into memory full of POISON."""
+    """The op of stmatrix, into memory filled with POISON."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Memory keeps its poison where no slot goes."""
+        """Memory that no slot is stored to keeps POISON."""
         images, patterns = launch.inputs
         slots, places = _emulated(self.instruction, patterns, tables)
         a = self.instruction.fragment("a")
@@ -66,13 +67,13 @@ class StoreMatrices:
 
 @dataclass(frozen=True)
 class ExchangeMatrix:
-    """movmatrix."""
+    """The op of movmatrix."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Every slot of D gets the element that the tables say, from the slot of A that holds it."""
+        """Each slot of D gets its element from the slot of A that holds it."""
         a, d = self.instruction.fragments
         held = unpacked(launch.inputs[0]).reshape(-1, a.slots, a.slot_bits)
         holders = tables.table(a).inverse
@@ -80,7 +81,7 @@ class ExchangeMatrix:
 
 
 def _emulated(instruction: Instruction, patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
-    """The used slots, and the memory bits that each stands for: (patterns, slots, bits of an element)."""
+    """(used slots; the memory bits of each: (patterns, slots, bits of an element))."""
     cells = {slot: cell for slot, cell in enumerate(tables.table(in_registers(instruction)).cells) if cell is not None}
     lane_of = {row: lanes[0] for (row,), lanes in tables.table(instruction.fragment("address")).inverse.items()}
     lanes, cols = [lane_of[row] for row, _ in cells.values()], np.array([col for _, col in cells.values()])
@@ -90,27 +91,27 @@ def _emulated(instruction: Instruction, patterns: Bytes, tables: Tables) -> tupl
 
 
 def in_registers(instruction: Instruction) -> Fragment:
-    """The matrices that ldmatrix makes, or stmatrix takes."""
+    """The operand in registers: D of ldmatrix, A of stmatrix."""
     return next(f for f in instruction.fragments if f.role is not Role.ADDRESS)
 
 
 def in_memory(instruction: Instruction) -> Operand:
-    """The same matrices in shared memory; `slot_bits` is an element's width there."""
+    """The same matrices in shared memory; `slot_bits` is the width of an element there."""
     return next(operand for operand in instruction.operands if operand.place is Place.SHARED)
 
 
 def patterns(size: int = ROW_BYTES) -> Words:
-    """Addresses of rows of `size` bytes from the start of shared memory, (patterns, lanes), in order and not."""
+    """Addresses of rows of `size` bytes in shared memory, (patterns, lanes): two strided, two scattered."""
     regular = [list(range(0, step * WARP, step)) for step in (1, 7)]
     scattered = [random.Random(seed).sample(range(SIZE // size), WARP) for seed in (1, 2)]
     return np.array([*regular, *scattered], np.uint32) * np.uint32(size)
 
 
 def launch(instruction: Instruction, addresses: Words) -> Launch:
-    """ldmatrix or stmatrix under address patterns of shape (patterns, lanes): block (image, pattern)."""
+    """ldmatrix or stmatrix with address patterns of shape (patterns, lanes); blocks are (image, pattern)."""
     text, held = kernel(instruction), in_registers(instruction)
     registers, loads = WARP * ptx.thread_bytes(held), isinstance(text.op, LoadMatrices)
-    images = spelled(8 * (SIZE if loads else registers))
+    images = bit_codes(8 * (SIZE if loads else registers))
     grid, size = (len(images), len(addresses), 1), registers if loads else SIZE
     return Launch(text, grid, (images, addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
 
@@ -118,7 +119,7 @@ def launch(instruction: Instruction, addresses: Words) -> Launch:
 # kernels
 
 SHARED = (f".shared .align {ROW_BYTES} .b8 memory[{SIZE}];", ".reg .u32 %base, %place, %address;", ".reg .b32 %w<4>;")
-STEPS = range(0, SIZE, ROW_BYTES * WARP)  # the warp goes over shared memory 16 bytes a lane at a time
+STEPS = range(0, SIZE, ROW_BYTES * WARP)  # the warp copies shared memory 16 bytes per lane at a time
 WORDS = "{%w0, %w1, %w2, %w3}"
 PLACE = ("mov.u32 %base, memory;", f"mad.lo.u32 %place, %lane, {ROW_BYTES}, %base;")
 ADDRESS = (
@@ -132,7 +133,7 @@ OUTPUT = "mad.lo.u32 %image, %y, %nx, %x;"
 
 
 def kernel(instruction: Instruction) -> Kernel:
-    """The form's probe; lanes copy shared memory, or the registers, from and to images in global memory."""
+    """The probe of a move."""
     op, pointers, registers, body = _KERNELS[instruction.family](instruction)
     name = ptx.identifier(instruction.id)
     held = (ptx.declare(f.operand, f) for f in instruction.fragments if f.role is not Role.ADDRESS)
@@ -204,14 +205,17 @@ _KERNELS = {"ldmatrix": _load_kernel, "stmatrix": _store_kernel, "movmatrix": _e
 # bits
 
 
-def spelled(count: int) -> Bytes:
-    """Images of `count` bits in which bit n holds one binary digit of n, lowest first; then the same inverted."""
+def bit_codes(count: int) -> Bytes:
+    """Images of `count` bits in which bit n has one binary digit of n, lowest digit first; then their complements.
+
+    Shape (images, count / 8), packed low bits first.
+    """
     digits = np.arange(count) >> np.arange(bit_length(count))[:, None] & 1
     return np.packbits(np.concatenate([digits, digits ^ 1]).astype(np.uint8), axis=1, bitorder="little")
 
 
 def numbers(images: Bits) -> Ints:
-    """From images of shape (..., images, bits) the number that each bit spells, NOT_MOVED where it spells none."""
+    """The number that each bit encodes, NOT_MOVED if none; from images of shape (..., images, bits)."""
     plain, inverted = np.split(images, 2, axis=-2)
     moved = (plain ^ inverted).all(axis=-2)
     digits = np.arange(plain.shape[-2])[:, None]
@@ -224,5 +228,5 @@ def unpacked(raw: Bytes) -> Bits:
 
 
 def packed(planes: Bits) -> Bytes:
-    """All bits as bytes in one row."""
+    """Bits as bytes in one row, low bits first."""
     return np.packbits(planes.reshape(-1), bitorder="little")

@@ -1,12 +1,12 @@
-"""Matrix moves measured bit by bit: what ldmatrix brings where, where stmatrix puts it, what movmatrix exchanges.
+"""Matrix moves, measured bit by bit: ldmatrix, stmatrix, movmatrix.
 
-Every bit of what is moved encodes its own number, one binary digit an image; each image goes a second time with all
-bits inverted: a bit whose two readings are not each other's complement was not moved. Under four address patterns every
-lane points to a row of its own, and a moved bit must belong to the row of the same lane, at the same place in it, under
-all of them: so the address that it obeys is found, too.
+Every bit encodes its own number, one binary digit per image; each image is repeated with all bits inverted. A bit whose
+two readings are not complements was not moved. Four patterns give every lane the address of a row of its own. Under
+each of them a moved bit must belong to the row of the same lane, at the same place in it; this shows which lane's
+address counts.
 
-Rows are numbered in the order of the lanes whose addresses count. movmatrix moves from register to register: its rows
-and columns are a convention, and a reference lends them whose layouts predict the very exchange that was measured.
+Rows are numbered in the order of the lanes whose addresses count. movmatrix moves from registers to registers, so its
+rows and columns are a convention. They are taken from the first reference whose layouts predict the measured exchange.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tcprobe.probes.move_kernels import (
     SIZE,
     Bits,
     LoadMatrices,
+    bit_codes,
     in_memory,
     in_registers,
     kernel,
     launch,
     numbers,
     patterns,
-    spelled,
     unpacked,
 )
 from tcprobe.probes.ptx import POISON, Launch
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
@@ -49,16 +49,18 @@ FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 @dataclass(frozen=True)
 class MemoryMove(OfInstruction):
-    """ldmatrix or stmatrix. A reading has, for every bit of the registers, "lane" and "offset": where its row is."""
+    """ldmatrix or stmatrix. For every bit of the registers a reading has "lane" and "offset": whose row, and which bit
+    of it.
+    """
 
     def launches(self) -> list[Launch]:
         """One launch: images x address patterns."""
         return [launch(self.instruction, patterns(row_bytes(self.instruction)))]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """Lane and bit in that lane's row, of every bit of the registers; NOT_MOVED in both where there is none.
+        """ "lane" and "offset" of every bit of the registers; NOT_MOVED in both if it is not in memory.
 
-        ProbeError where the patterns contradict each other, or something outside the rows was read or written.
+        ProbeError if patterns contradict each other, or something outside the rows was read or written.
         """
         ((one,), (raw,)) = launches, outputs
         shape = (one.grid[1], one.grid[0], -1)
@@ -75,7 +77,10 @@ class MemoryMove(OfInstruction):
         return {"lane": rows[0][0], "offset": rows[0][1]}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """The table of the registers, and of the addresses; ProbeError where elements are torn, missing or twice."""
+        """The tables of the registers and of the addresses.
+
+        ProbeError if an element is torn, missing, or held twice.
+        """
         held, kept = in_registers(self.instruction), in_memory(self.instruction)
         lanes, cols, place = _whole(self.instruction, reading["lane"], reading["offset"])
         rows = {lane: row for row, lane in enumerate(sorted(set(lanes.tolist())))}
@@ -95,17 +100,17 @@ class MemoryMove(OfInstruction):
 
 @dataclass(frozen=True)
 class RegisterMove(OfInstruction):
-    """movmatrix. A reading has, for every bit of D, the number of the bit of A ("source") that it comes from."""
+    """movmatrix. For every bit of D a reading has "source", the number of the bit of A that it comes from."""
 
     def launches(self) -> list[Launch]:
-        """One launch: an image a block."""
+        """One launch, with a block for each image."""
         a, d = self.fragments
-        images = spelled(8 * WARP * ptx.thread_bytes(a))
+        images = bit_codes(8 * WARP * ptx.thread_bytes(a))
         size = len(images) * WARP * ptx.thread_bytes(d)
         return [Launch(kernel(self.instruction), (len(images), 1, 1), (images,), 0, size)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """The bit of A that each bit of D is; ProbeError where one is none."""
+        """ "source" of every bit of D; ProbeError if a bit does not come from A."""
         sources = numbers(unpacked(outputs[0].reshape(launches[0].grid[0], -1)))
         missing = int((sources == NOT_MOVED).sum())
         if missing:
@@ -113,13 +118,13 @@ class RegisterMove(OfInstruction):
         return {"source": sources}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """Tables in the numbers of the first reference that predicts the exchange, else by rule."""
+        """Tables numbered as in the first reference that predicts the exchange, else by rule."""
         sources = _sources(self.instruction, reading["source"])
         return Conclusion(*_exchange(self.instruction, sources, context.device))
 
 
 def experiments() -> list[MemoryMove | RegisterMove]:
-    """One for each form."""
+    """One experiment for each form."""
     rows = inventory.of_family(*FAMILIES)
     return [(MemoryMove if row.of_role(Role.ADDRESS) else RegisterMove)(row) for row in rows]
 
@@ -128,9 +133,9 @@ def experiments() -> list[MemoryMove | RegisterMove]:
 
 
 def _loaded(instruction: Instruction, registers: Bits) -> Ints:
-    """Under each pattern the memory bit of every bit of the registers; from (patterns, images, bits).
+    """The memory bit of every bit of the registers, by pattern; `registers` are (patterns, images, bits).
 
-    ProbeError where a bit that is none of memory's is not the same in all images.
+    ProbeError if a bit that does not come from memory differs between images.
     """
     sources = numbers(registers)
     unsteady = int(((sources == NOT_MOVED) & (registers != registers[:, :1]).any(axis=1)).sum())
@@ -140,7 +145,10 @@ def _loaded(instruction: Instruction, registers: Bits) -> Ints:
 
 
 def _stored(instruction: Instruction, memory: Bits) -> Ints:
-    """As `_loaded`, from the bits of memory after each pattern; ProbeError where more was written, or a bit twice."""
+    """As `_loaded`, from the bits of memory after each pattern.
+
+    ProbeError if anything else was written, or a bit was written twice.
+    """
     sources = numbers(memory)
     poison = unpacked(np.full(SIZE, POISON, np.uint8))
     strayed = int(((sources == NOT_MOVED)[:, None] & (memory != poison)).sum())
@@ -157,7 +165,10 @@ def _stored(instruction: Instruction, memory: Bits) -> Ints:
 
 
 def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
-    """(2, bits): lane whose row holds each memory bit, and the bit's number in it; ProbeError outside all rows."""
+    """(2, bits): the lane whose row has each memory bit, and the bit's number in that row.
+
+    ProbeError if a bit is outside all rows.
+    """
     size = row_bytes(instruction)
     owners = np.full(SIZE // size, NOT_MOVED)
     owners[addresses // size] = np.arange(WARP)
@@ -173,10 +184,10 @@ def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
 
 
 def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, Ints, str]:
-    """For every slot the lane whose row it is in and the column there; and in words where in the slot its element is.
+    """(lane whose row each slot is in, column, where in a slot the element is, in words).
 
-    ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots;
-    above it there is nothing of memory, or in all slots its highest bit again.
+    ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots.
+    Above it there is nothing from memory, or in all slots the element's highest bit again.
     """
     held, width = in_registers(instruction), in_memory(instruction).slot_bits
     lanes, offsets = lanes.reshape(held.slots, held.slot_bits), offsets.reshape(held.slots, held.slot_bits)
@@ -197,7 +208,7 @@ def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, 
 
 
 def _sources(instruction: Instruction, bits: Ints) -> Ints:
-    """The slot of A that each slot of D holds; ProbeError where slots are torn, or one of A is nowhere."""
+    """The slot of A that each slot of D holds; ProbeError if slots are torn, or a slot of A is in no slot of D."""
     a, d = instruction.fragments
     of_slots = bits.reshape(d.slots, d.slot_bits)
     sources = of_slots[:, 0] // a.slot_bits
@@ -208,10 +219,10 @@ def _sources(instruction: Instruction, bits: Ints) -> Ints:
 
 
 def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[dict[str, Table], str]:
-    """Tables of a and d, and what numbers their rows and columns."""
+    """(tables of a and d, what their rows and columns are numbered by)."""
     a, _ = instruction.fragments
     for reference in references():
-        claims = {f.operand: said(reference, f, device) for f in instruction.fragments}
+        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == 2 and tables["d"] == _through(tables["a"], sources):
             return tables, reference.NAME
@@ -221,5 +232,5 @@ def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[di
 
 
 def _through(table: Table, sources: Ints) -> Table:
-    """The table of what holds, in each slot, the element of another slot of `table`."""
+    """The table in which slot i holds the element that slot sources[i] holds in `table`."""
     return table.with_values({name: tuple(column[s] for s in sources) for name, column in table.values.items()})

@@ -1,14 +1,13 @@
 """The structure tensor of a multiply: which A slot meets which B slot in which D slot.
 
-The hardware knows no rows and columns, only which slots meet, so nothing about a layout is assumed here.
-Of A and B, the operand with fewer slots is `hot`: each of its slots alone is set to one. Meanwhile the other
-runs through codes: all one, then for each bit b of a slot's number the image in which slot t holds bit b of
-t, last all zero. Where D slot d answers to all ones, hot slot s reaches d; the bits it answers encode the
-slot that s meets there. A third dimension of the grid sets C slots one at a time, with A = B = 0.
-One and zero are exact in every element type.
+The hardware has no numbers of rows and columns; it only defines which slots meet. So nothing about a layout is assumed.
+Of A and B, the operand with fewer slots is `hot`: one of its slots at a time is one. Meanwhile the other operand runs
+through codes: all ones; for each bit b of a slot's number, the image in which slot t holds bit b of t; all zeros. If D
+slot d answers to all ones, hot slot s reaches d; its answers to the bits encode the slot that s meets there. The third
+dimension of the grid sets one C slot at a time, with A = B = 0. One and zero are exact in every element type.
 
-`.xor.popc` answers relative to the launch with the hot operand all zero: +1 where the code bit is 0, -1
-where it is 1.
+Answers of `.xor.popc` are relative to the launch with the hot operand all zero: +1 where the code bit is 0, -1 where it
+is 1.
 """
 
 from __future__ import annotations
@@ -38,9 +37,10 @@ Slots = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Structure:
-    """Triples (a[j], b[j], d[j]) of slot numbers in which D gains A times B; `c[s]` the D slot of C slot s.
+    """The structure tensor as slot numbers: D slot d[j] gains A slot a[j] times B slot b[j]; D slot c[s] gains C slot
+    s.
 
-    Sorted by a, then d. A slot in no triple is not read by the instruction.
+    Sorted by a, then d. The instruction does not read slots that are in no triple.
     """
 
     a: Slots
@@ -51,13 +51,13 @@ class Structure:
 
 @dataclass(frozen=True)
 class Multiply:
-    """D = A x B + C. What a tensor core does is not to be read from code."""
+    """The op D = A x B + C. Machine code does not show what a tensor core does."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Zeros and ones are multiplied, which is all that probes send."""
+        """Multiplies zeros and ones; probes send nothing else."""
         row = self.instruction
         given = (row.fragment(o) for o in "abc")
         a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(given, launch.inputs, strict=True))
@@ -71,7 +71,7 @@ class Multiply:
 
 
 def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float32]:
-    """Slots as matrices of shape (images, products, rows, cols); the last holder of an element counts."""
+    """Slots as matrices (images, products, rows, cols); of an element's holders the last one counts."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
     index, used = elements(table, fragment)
     matrices = np.zeros((len(raw), fragment.products * fragment.rows * fragment.cols), np.float32)
@@ -88,11 +88,11 @@ def _scatter(fragment: Fragment, matrices: Array, tables: Tables) -> Bytes:
 
 @dataclass(frozen=True)
 class MultiplyExperiment(OfInstruction):
-    """An mma or wmma.mma through its structure tensor."""
+    """The structure tensor of an mma or wmma.mma."""
 
     @property
     def group(self) -> str:
-        """The opcode, as PTX names it: mma, wmma.mma."""
+        """ "wmma.mma", or the family."""
         return "wmma.mma" if self.instruction.definitions else self.instruction.family
 
     def launches(self) -> tuple[Launch, Launch]:
@@ -100,7 +100,7 @@ class MultiplyExperiment(OfInstruction):
         return launches(self.instruction)
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """The triples "a", "b", "d", and in "c" the D slot of each C slot."""
+        """ "a", "b", "d": the triples; "c": the D slot of each C slot."""
         triples = decode(self.instruction, *outputs)
         return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
 
@@ -111,18 +111,18 @@ class MultiplyExperiment(OfInstruction):
 
 
 def experiments() -> list[MultiplyExperiment]:
-    """One for each dense multiply of a warp, wmma.mma and mma.sync."""
+    """One experiment for each dense warp-level multiply: wmma.mma and mma.sync."""
     return [MultiplyExperiment(row) for row in inventory.of_family("wmma", "mma")]
 
 
 def hot_and_coded(instruction: Instruction) -> tuple[Fragment, Fragment]:
-    """The operand whose slots are set one at a time, and the one that carries codes."""
+    """(the operand whose slots are one, one at a time; the operand that runs through codes)."""
     a, b = instruction.factors
     return (a, b) if a.elements <= b.elements else (b, a)
 
 
 def kernel(instruction: Instruction) -> Kernel:
-    """Block (x, y, z): hot image x, coded image y, C image z; all registers of D go out raw."""
+    """Block (x, y, z): hot image x, coded image y, C image z; all registers of D are stored raw."""
     fragments = {f.operand: f for f in instruction.fragments}
     hot, coded = hot_and_coded(instruction)
     body = [
@@ -132,7 +132,7 @@ def kernel(instruction: Instruction) -> Kernel:
             for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
         ),
         *ptx.set_to_one(instruction.scales),
-        ptx.written(instruction),
+        ptx.instruction_text(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",
         "mad.lo.u32 %image, %image, %nx, %x;",
         *ptx.point("d", "%image", fragments["d"]),
@@ -144,7 +144,7 @@ def kernel(instruction: Instruction) -> Kernel:
 
 
 def launches(instruction: Instruction) -> tuple[Launch, Launch]:
-    """The structure launch (hot x codes) and the C launch (C one slot at a time)."""
+    """The structure launch (hot x codes), and the C launch (one C slot at a time)."""
     text = kernel(instruction)
     hot, coded = hot_and_coded(instruction)
     c, d = instruction.fragment("c"), instruction.fragment("d")
@@ -160,8 +160,8 @@ def launches(instruction: Instruction) -> tuple[Launch, Launch]:
 def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Structure:
     """The structure tensor from the outputs of the two `launches`.
 
-    ProbeError where an answer is not one that a single product of zeros and ones can give, or the number
-    of triples is not m x n x k times the number of products.
+    ProbeError if an answer is not one that a single product of zeros and ones can give, or if the number of triples is
+    not m x n x k times the number of products.
     """
     hot, coded = hot_and_coded(instruction)
     d = instruction.fragment("d")
@@ -186,26 +186,26 @@ def _codes(fragment: Fragment) -> Bytes:
 
 
 def _bits(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
-    """The (hot slot, D slot) that answer to all ones, as flat numbers, and what they answer to each bit."""
+    """(pairs (hot slot, D slot) that answer to all ones, as flat numbers; their answers to each bit)."""
     hit = answers == instruction.fragment("d").one
     if np.count_nonzero(hit) != np.count_nonzero(answers):
         _refuse(instruction, hit == (answers != 0), answers)
     reached = np.flatnonzero(hit[0, 1:])
-    spoken = hit[:, 1:].reshape(len(hit), -1)[:, reached]
-    if np.count_nonzero(spoken) != np.count_nonzero(hit) or spoken[-1].any():
+    bits = hit[:, 1:].reshape(len(hit), -1)[:, reached]
+    if np.count_nonzero(bits) != np.count_nonzero(hit) or bits[-1].any():
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
-    return reached, spoken[1:-1].astype(np.int32)
+    return reached, bits[1:-1].astype(np.int32)
 
 
 def _bits_xor(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
-    """As `_bits`, from the change against the launch with the hot operand all zero (image 0)."""
+    """As `_bits`, from the change relative to image 0, where the hot operand is all zero."""
     change = (answers[:, 1:] - answers[:, :1]).reshape(len(answers), -1)
     reached = np.flatnonzero(change[0])
-    spoken = change[:, reached].astype(np.int32)
-    fits = np.abs(spoken) == 1
-    if np.count_nonzero(change) != spoken.size or not fits.all() or (spoken[0] > 0).any() or (spoken[-1] < 0).any():
-        _refuse(instruction, fits, spoken)
-    return reached, (spoken[1:-1] < 0).astype(np.int32)
+    signs = change[:, reached].astype(np.int32)
+    fits = np.abs(signs) == 1
+    if np.count_nonzero(change) != signs.size or not fits.all() or (signs[0] > 0).any() or (signs[-1] < 0).any():
+        _refuse(instruction, fits, signs)
+    return reached, (signs[1:-1] < 0).astype(np.int32)
 
 
 def _refuse(instruction: Instruction, fits: Array, answers: Array) -> None:
@@ -218,7 +218,7 @@ def _refuse(instruction: Instruction, fits: Array, answers: Array) -> None:
 
 
 def _check_count(instruction: Instruction, met: Array, slots: int) -> None:
-    """`met` has the slot, of so many, that each triple has of the coded operand."""
+    """`met` is the slot of the coded operand in each triple; the operand has `slots`."""
     shape, count, largest = instruction.shape, len(met), int(met.max(initial=0))
     needed = shape.m * shape.n * shape.k * instruction.products
     if count != needed or largest >= slots:
@@ -229,7 +229,7 @@ def _check_count(instruction: Instruction, met: Array, slots: int) -> None:
 
 
 def _decode_c(instruction: Instruction, answers: Array) -> Slots:
-    """The D slot that each C slot reaches; every D slot must be reached once, every C slot reach one."""
+    """The D slot that each C slot reaches; ProbeError unless each C slot reaches another one, and all are reached."""
     hit = answers[1:] == instruction.fragment("d").one
     lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()
     if not lone or np.count_nonzero(hit) != np.count_nonzero(answers):

@@ -1,9 +1,9 @@
-"""From a structure tensor to tables: with the numbers of memory, of a reference, or by rule.
+"""From a structure tensor to tables, numbered by memory, by a reference, or by rule.
 
-- A multiply whose fragments are anchored in memory (wmma.mma) must have the structure tensor that the load and store
-  tables predict; it shows besides which slots, among copies, it reads.
-- Another's structure tensor is compared with the one that each reference predicts; the first that is equal, triple by
-  triple, lends its numbers. Where none is, rows, columns and k are numbered by rule.
+- The fragments of wmma.mma are anchored in memory. Its structure tensor must be the one that the tables of load and
+  store predict. It also shows which slots it reads, where an element has several.
+- For other multiplies, each reference predicts a structure tensor. The first that is equal, triple by triple, gives the
+  numbers. If none is, rows, columns and k are numbered by rule.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 Tables = dict[str, Table]
 
 
 class Met(NamedTuple):
-    """The slots that meet in a multiply: the triples of A, B and D, and the D slot of each C slot."""
+    """The slots that meet: the triples of A, B and D, and the D slot of each C slot."""
 
     triples: Triples
     c_to_d: Ints
 
 
 def numbered(instruction: Instruction, met: Met, context: Context) -> Conclusion:
-    """The tables; ProbeError where the triples are not a matrix product, or contradict what is known."""
+    """The tables; ProbeError if the triples are not a matrix product, or contradict what is known."""
     if instruction.definitions:
         tables, numbering = _anchored(instruction, met, context), MEMORY
     else:
@@ -62,7 +62,7 @@ def _anchored(instruction: Instruction, met: Met, context: Context) -> Tables:
 
 def _referenced(instruction: Instruction, met: Met, device: Arch) -> tuple[Tables, str]:
     for reference in references():
-        claims = {f.operand: said(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
+        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == 4 and agreement(instruction, met.triples, tables).total and _c_agrees(tables, met.c_to_d):
             return tables, reference.NAME
@@ -77,7 +77,7 @@ def _c_agrees(tables: Mapping[str, Table], c_to_d: Ints) -> bool:
 
 
 def _unread(instruction: Instruction, triples: Triples) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Per operand with slots in no triple: their i, lane by lane."""
+    """By operand with slots in no triple: their i, lane by lane."""
     unread = {}
     for fragment, slots in zip(instruction.factors, (triples.a, triples.b), strict=True):
         read = np.zeros(fragment.slots, bool)

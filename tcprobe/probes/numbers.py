@@ -1,4 +1,4 @@
-"""Whole numbers as element types hold them: into slots and back."""
+"""Whole numbers in element types: encoded into slots and decoded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 
 
 def encode(numbers: Array, kind: str, slot_bits: int) -> Bytes:
-    """Whole numbers of shape (images, slots), which the type holds exactly, as bytes; -0.0 keeps its sign."""
+    """Whole numbers of shape (images, slots), which the type must hold exactly, as bytes; -0.0 keeps its sign."""
     if kind in FLOATS:
         return pack(np.ascontiguousarray(numbers, FLOATS[kind]).view(RAW[kind]), slot_bits)
     if dtype(kind).is_float:
@@ -26,7 +26,7 @@ def encode(numbers: Array, kind: str, slot_bits: int) -> Bytes:
 
 
 def decode(raw: Bytes, kind: str) -> Array:
-    """The numbers in bytes of shape (images, bytes): integers as int64, floats of 16 bits and more as they are."""
+    """Bytes of shape (images, bytes) as numbers: integers as int64, floats of 16 bits and more in their own type."""
     bits = dtype(kind).bits
     values = unpack(raw, bits)
     if kind in FLOATS:

@@ -1,7 +1,7 @@
-"""Random and nasty products for the model's proof: every result of a multiply is a case.
+"""Random and adversarial products that prove the model; every result of a multiply is a case.
 
-Styles, an image after another: any bits; numbers of like size; sums that nearly cancel; two that cancel beside small
-ones at every depth; subnormals and zeros; infinities and NaN among them.
+Images take turns through the styles: any bits; numbers of similar size; sums that nearly cancel; two products that
+cancel beside small ones at every depth; subnormals and zeros; products below the least number of D; infinities and NaN.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Bits
 
 Random = np.random.Generator
-MADE = 120  # times that a style chooses, of many images
-NEAR = 4  # exponents that numbers of like size span
+MADE = 120  # how often styles draw, if there are many images
+NEAR = 4  # exponents of numbers of similar size differ by at most twice as much
 FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
-SPECIAL = 0.01  # of all numbers, in images with specials
+SPECIAL = 0.01  # share of infinities, in images that have them
 
 
 class MultiplySize(NamedTuple):
-    """The shape of one multiply: products in a warp, and m, n and stored k of each."""
+    """The shape of one multiply: how many products a warp computes, and m, n and stored k of each."""
 
     products: int
     m: int
@@ -33,7 +33,10 @@ class MultiplySize(NamedTuple):
 
 
 class Images(NamedTuple):
-    """A (images, products, m, k), B (.., n, k), C (.., m, n), as bits; `scales` (images, products, line, block)."""
+    """A (images, products, m, k), B (.., n, k), C (.., m, n), as bits.
+
+    `scales` are (images, products, row of A or column of B, block).
+    """
 
     a: Bits
     b: Bits
@@ -41,13 +44,16 @@ class Images(NamedTuple):
     scales: BlockScales | None = None
 
     def at(self, some: Any) -> Images:
-        """Some of the images."""
+        """The images that an index or a slice selects."""
         scales = self.scales and BlockScales(self.scales.a[some], self.scales.b[some], self.scales.kind)
         return Images(self.a[some], self.b[some], self.c[some], scales)
 
 
 def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
-    """So many images of floats, one style after another; of many some at a time share what a style chooses."""
+    """`count` images of floats, of one style after another.
+
+    If there are many, some consecutive images share what a style draws once.
+    """
     rng = np.random.default_rng(seed)
     batch = max(1, count // MADE)
     several = size._replace(products=size.products * batch)
@@ -58,7 +64,10 @@ def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Im
 
 
 def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
-    """Images of integers: any bits; every other image has the largest factors of one sign, and C near both ends."""
+    """`count` images of integers.
+
+    Every other image has C near both ends; in half of these, all factors are the type's highest bit.
+    """
     rng = np.random.default_rng(seed)
     bits = [dtype(kind).bits for kind in (types.a, types.b)]
     a, b = (rng.integers(0, 1 << width, (count, *shape)) for width, shape in zip(bits, _shapes(size), strict=False))
@@ -70,7 +79,7 @@ def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> 
 
 
 def scales(kind: str, size: MultiplySize, blocks: int, count: int) -> BlockScales:
-    """Scales of images: all one, near one, any at all, in turns; in some of the last a NaN."""
+    """Scales of `count` images, taking turns: all one, near one, any. In some of the last there is a NaN."""
     rng, shapes = np.random.default_rng(blocks), [(count, size.products, line, blocks) for line in (size.m, size.n)]
     one, last = (127, 255) if kind == "ue8m0" else (0x38, 0x7F)
     made = []
@@ -89,7 +98,7 @@ def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
 
 
 def _numbers(floats: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Array) -> Bits:
-    """Finite numbers with random signs and fractions, and biased exponents clipped into the format."""
+    """Finite numbers with random signs and fractions; biased exponents are clipped to the format."""
     top = (1 << floats.bits - 1 - floats.fraction) - 1 - (floats.special == "ieee")
     fraction = rng.integers(0, 1 << floats.fraction, shape)
     bits = np.clip(exponents, 0, top).astype(np.int64) << floats.fraction | fraction
@@ -104,7 +113,7 @@ def _forms(types: ElementTypes) -> list[FloatFormat]:
 
 
 def _any(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """Exponents over all of each type."""
+    """Exponents from the whole range of each type."""
     return [
         _numbers(form, shape, rng, rng.integers(0, 1 << form.bits - 1 - form.fraction, shape))
         for form, shape in zip(_forms(types), _shapes(size), strict=True)
@@ -112,7 +121,7 @@ def _any(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
 
 
 def _like(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """Exponents near each other, C's near the products'."""
+    """Exponents near each other; C's are near the products'."""
     middles = [_middle(form, rng) for form in _forms(types)]
     middles[2] = _of_products(types, middles)
     return [
@@ -132,7 +141,7 @@ def _of_products(types: ElementTypes, middles: list[int]) -> int:
 
 
 def _cancelling(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """Pairs of products that cancel, all but a few whose last bit differs."""
+    """Pairs of products that cancel, except for a few whose last bit differs."""
     a, b, c = _like(types, size, rng)
     order = rng.permutation(size.k)
     half = size.k // 2
@@ -146,7 +155,7 @@ def _cancelling(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bi
 
 
 def _finite(floats: FloatFormat, bits: Bits) -> Bits:
-    """Patterns without a number made the one below."""
+    """The bits, with infinities and NaN made finite."""
     top = (bits.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
     full = top == (1 << floats.bits - 1 - floats.fraction) - 1
     if floats.special == "none" or (floats.special == "nan" and floats.fraction == 0):
@@ -157,7 +166,7 @@ def _finite(floats: FloatFormat, bits: Bits) -> Bits:
 
 
 def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """Large products that cancel at two k, and the others at any depth below: what alignment keeps."""
+    """Large products at two k cancel; the others are at any depth below: shows what alignment keeps."""
     (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(size)
     tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
     a, b = (
@@ -175,7 +184,7 @@ def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
 
 
 def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """Subnormals, least exponents and zeros; every other row and column is large, and some of A's rows are zero."""
+    """Subnormals, least exponents and zeros; every other line has any exponents, and some rows of A are zero."""
     made = []
     for form, shape in zip(_forms(types), _shapes(size), strict=True):
         top = (1 << form.bits - 1 - form.fraction) - 2
@@ -190,7 +199,10 @@ def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
 
 
 def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """The smallest number of D beside a product below it, which a least exponent cuts, where the types go so low."""
+    """The smallest number of D beside a product below it, which a least exponent would cut.
+
+    Types that do not go so low are clipped to their least exponents.
+    """
     a, b, c = _forms(types)
     low = FORMATS[types.d].least - FORMATS[types.d].fraction + a.bias + b.bias
     sa, sb, sc = _shapes(size)
@@ -207,13 +219,13 @@ def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[
 
 
 def _power(floats: FloatFormat, bits: Bits) -> Bits:
-    """The numbers without their fractions."""
+    """The numbers with their fractions cleared."""
     whole: Bits = bits & ~floats.word((1 << floats.fraction) - 1)
     return whole
 
 
 def _special(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
-    """Infinities, NaN and the largest numbers among others."""
+    """Infinities, NaN and the largest patterns among others."""
     made = _any(types, size, rng)
     for bits, form in zip(made, _forms(types), strict=True):
         if form.special == "ieee":

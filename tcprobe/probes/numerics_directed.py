@@ -1,7 +1,7 @@
-"""Directed products that tell every parameter of a form's arithmetic, with nothing assumed about the others.
+"""Directed products that determine each parameter of a form's arithmetic without assuming the others.
 
-A case is a dot product of a few powers of two: x and -x, which cancel, show what became of a small term beside them.
-Where an answer is none of those that the model can give, ProbeError says which.
+A case is a dot product of a few powers of two: x and -x cancel and show what became of a small term beside them.
+Answers that the model cannot give raise ProbeError, which says what is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
 
 
 def parameters(directed: Directed) -> Arithmetic:
-    """All parameters of a form of floats."""
+    """All parameters of a floating-point form; ProbeError if the model does not describe it."""
     directed.unread = _unread(directed)
     if is_narrow(directed):
         return narrow_parameters(directed, _groups)
@@ -40,7 +40,7 @@ def parameters(directed: Directed) -> Arithmetic:
     exact = all(len(group) == 1 for group in groups) and chain
     kept = None if exact else _fraction(directed, groups, c)
     if kept is not None:
-        _aligned(directed, groups, c, kept)
+        _check_alignment(directed, groups, c, kept)
     result, rounding = rounded_result(directed, groups, c, kept)
     small = subnormals(directed)
     normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
@@ -63,27 +63,27 @@ def parameters(directed: Directed) -> Arithmetic:
 
 
 def _unread(directed: Directed) -> int:
-    """How many low bits of tf32 are not looked at: of A as of B."""
+    """How many low bits of tf32 are ignored; ProbeError unless they are the same of A and of B."""
     if directed.types.a != "tf32":
         return 0
     count = directed.a.fraction
     one, c = directed.a.one(), np.zeros(count, directed.c.word)
-    told = []
+    ignored = []
     for changed in (0, 1):
         factors = np.zeros((2, count, directed.products), np.uint32)
         factors[:, :, 0] = one
         factors[changed, :, 0] |= np.uint32(1) << np.arange(count, dtype=np.uint32)
-        told.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
-    unread = int(told[0].sum())
-    if (told[0] != told[1]).any() or not told[0][:unread].all():
+        ignored.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
+    unread = int(ignored[0].sum())
+    if (ignored[0] != ignored[1]).any() or not ignored[0][:unread].all():
         raise ProbeError("tf32's unread bits are not the same low ones of A and B.")
     return unread
 
 
 def _later(directed: Directed) -> dict[tuple[int, int, int], bool]:
-    """(i, j, t): whether beside x at i (in C where it is -1) and -x at j a small product at t is left.
+    """By (i, j, t): whether a small product at t survives beside x at i (in C if i is -1) and -x at j.
 
-    It is lost, unless it comes after both have cancelled.
+    It is lost unless it is added after both have cancelled.
     """
     ks, x = range(directed.products), directed.x
     pairs = [(i, j) for i, j in combinations(ks, 2)] + [(-1, j) for j in ks]
@@ -96,7 +96,7 @@ def _later(directed: Directed) -> dict[tuple[int, int, int], bool]:
 
 
 def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[tuple[int, ...], ...]:
-    """Which products make a sum, in the order of the sums."""
+    """The products of each sum, in the order of the sums; ProbeError unless the sums are a chain."""
     ks = range(products)
     before: dict[int, set[int]] = {k: set() for k in ks}
     for i, j, t in (case for case, is_later in later.items() if is_later):
@@ -113,7 +113,7 @@ def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[
 
 
 def _beside(directed: Directed, asked: Ints, small: Power) -> tuple[Bits, Bits, Bits]:
-    """Cases (i, j, t): x at i, in C where i is -1, -x at j and the small product at t."""
+    """A, B and C of cases (i, j, t): x at i (in C if i is -1), -x at j, the small product at t."""
     n = np.arange(len(asked))
     a, b = (np.zeros((len(asked), directed.products), form.word) for form in (directed.a, directed.b))
     by_c = asked[:, 0] < 0
@@ -124,7 +124,10 @@ def _beside(directed: Directed, asked: Ints, small: Power) -> tuple[Bits, Bits, 
 
 
 def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC:
-    """Whether a small C is lost beside x and -x in the first sum, or comes after the last."""
+    """AFTER if a small C survives beside x and -x in the first and in the last sum, IN_GROUP if it does not.
+
+    ProbeError if it survives in one of them alone.
+    """
     pairs = [group[:2] for group in (groups[0], groups[-1]) if len(group) > 1]
     if not pairs:
         return IN_GROUP
@@ -135,8 +138,11 @@ def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC
     return AFTER if kept.all() else IN_GROUP
 
 
-def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Power | int, int]:
-    """x and -x in a sum, C taking part where there are too few products, and a product that is left."""
+def _cancelling_terms(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Power | int, int]:
+    """(products, C, k of a free product) of a sum in which x and -x cancel; C is x if there are only two products.
+
+    ProbeError if the sum is too small.
+    """
     if len(group) > 2:
         return {group[0]: Power(x), group[1]: Power(x, -1)}, 0, group[2]
     if c == AFTER or len(group) < 2:
@@ -145,37 +151,37 @@ def _cancelled(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], 
 
 
 def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> int:
-    """Bits kept below x: how far down a small term beside x and -x survives."""
-    told = set()
+    """Bits kept below x: how far down a small term survives beside x and -x; ProbeError unless all sums agree."""
+    kept_bits = set()
     depths = range(directed.deep + 1)
     for group in groups:
-        products, own, t = _cancelled(group, c, directed.x)
+        products, own, t = _cancelling_terms(group, c, directed.x)
         d = directed.ask([({**products, t: Power(directed.x - s)}, own) for s in depths])
         kept = d == np.array([number(directed.d, Power(directed.x - s)) for s in depths], directed.d.word)
         count = int(kept.sum())
         if not kept[:count].all() or count == len(kept) or (d[count:] & magnitude_bits(directed.d) != 0).any():
             raise ProbeError(f"no number of bits is kept below the largest term: {count} of {len(kept)} depths.")
-        told.add(count - 1)
-    if len(told) > 1:
-        raise ProbeError(f"sums keep different numbers of bits: {sorted(told)}.")
-    return told.pop()
+        kept_bits.add(count - 1)
+    if len(kept_bits) > 1:
+        raise ProbeError(f"sums keep different numbers of bits: {sorted(kept_bits)}.")
+    return kept_bits.pop()
 
 
-def _aligned(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:
-    """ProbeError unless terms are cut toward zero at the largest sum of exponents, of products that are not zero."""
+def _check_alignment(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:
+    """ProbeError unless terms are cut toward zero, aligned by the largest sum of exponents of nonzero products."""
     x = directed.x
-    products, own, t = _cancelled(groups[0], c, x)
+    products, own, t = _cancelling_terms(groups[0], c, x)
     last = Power(x - kept)
     cases = [({**products, t: Power(last.exponent, sign, half=True)}, own) for sign in (1, -1)]
     expected = [number(directed.d, Power(last.exponent, sign)) for sign in (1, -1)]
     if directed.ask(cases).tolist() != expected:
         raise ProbeError("terms are not cut toward zero when they are aligned.")
-    _raw_exponents(directed, groups[0], last)
-    _zeros_left_out(directed, groups[0], kept)
+    _check_raw_exponents(directed, groups[0], last)
+    _check_zeros(directed, groups[0], kept)
 
 
-def _raw_exponents(directed: Directed, group: Sequence[int], third_product: Power) -> None:
-    """A product 1.5 x 1.5 is above 2, and its exponent still the sum of its factors'."""
+def _check_raw_exponents(directed: Directed, group: Sequence[int], third_product: Power) -> None:
+    """ProbeError unless a product 1.5 x 1.5, which is above 2, aligns by the sum of its factors' exponents."""
     if len(group) < 3:
         return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
@@ -188,8 +194,8 @@ def _raw_exponents(directed: Directed, group: Sequence[int], third_product: Powe
         raise ProbeError("terms are not aligned by the sums of their factors' exponents.")
 
 
-def _zeros_left_out(directed: Directed, group: Sequence[int], kept: int) -> None:
-    """A zero times the largest number does not align."""
+def _check_zeros(directed: Directed, group: Sequence[int], kept: int) -> None:
+    """ProbeError if zero times the largest number aligns the other terms."""
     exponent = directed.a.least + largest(directed.b) - kept - 1
     if len(group) < 2 or exponent < max(directed.least, directed.d.least):
         return

@@ -1,4 +1,4 @@
-"""Dot products of a few powers of two, as directed experiments ask them of a form."""
+"""Dot products of a few powers of two, with which directed experiments question a form."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tcprobe.layout.arrays import Bits
 
 Dots = Callable[[Bits, Bits, Bits], Bits]
 Asked = tuple[dict[int, "Power"], "Power | int"]  # products by k, and C
-HIGHEST, DEEPEST = 100, 200  # exponent of x where the types allow it; how far below it the small term lies at most
+HIGHEST, DEEPEST = 100, 200  # the exponent of x if the types allow it; how far below x a small term may be
 
 
 class Power(NamedTuple):
-    """sign x 1.0 or 1.5 x 2^exponent."""
+    """sign x 2^exponent, times 1.5 if `half`."""
 
     exponent: int
     sign: int = 1
@@ -30,9 +30,9 @@ class Power(NamedTuple):
 
 @dataclass
 class Directed:
-    """What a form answers; `asked` counts the cases.
+    """A form's answers; `asked` counts the cases.
 
-    Of a form with scales `scaled_dots` multiplies under scales of 2^shift, by which products then go up.
+    If the form has scales, `scaled_dots(shift)` multiplies under scales whose product is 2^shift.
     """
 
     types: ElementTypes
@@ -45,22 +45,22 @@ class Directed:
 
     @property
     def a(self) -> FloatFormat:
-        """The format of A, and so on."""
+        """The format of A."""
         return FORMATS[self.types.a]
 
     @property
     def b(self) -> FloatFormat:
-        """Of B."""
+        """The format of B."""
         return FORMATS[self.types.b]
 
     @property
     def c(self) -> FloatFormat:
-        """Of C."""
+        """The format of C."""
         return FORMATS[self.types.c]
 
     @property
     def d(self) -> FloatFormat:
-        """Of D."""
+        """The format of D."""
         return FORMATS[self.types.d]
 
     @property
@@ -70,21 +70,21 @@ class Directed:
 
     @property
     def most(self) -> int:
-        """The largest exponent of such a product."""
+        """The largest exponent of a product."""
         return largest(self.a) + largest(self.b) + self.shift
 
     @property
     def x(self) -> int:
-        """The exponent of what cancels, which C and D hold; three less where up to eight are added."""
+        """The exponent of the terms that cancel; C and D hold them."""
         return min(self.most, largest(self.d), largest(self.c), HIGHEST)
 
     @property
     def deep(self) -> int:
-        """How far below x the smallest term lies."""
+        """How far below x the smallest term is."""
         return min(self.x - max(self.least, self.d.least, self.c.least), DEEPEST)
 
     def ask(self, cases: Sequence[Asked]) -> Bits:
-        """D of cases: products by k, the others zero, and C: a Power, or its bits."""
+        """D of cases: products by k, the others zero, and C as a Power or as bits."""
         a, b = (np.zeros((len(cases), self.products), form.word) for form in (self.a, self.b))
         c = np.zeros(len(cases), self.c.word)
         for n, (products, own) in enumerate(cases):
@@ -94,33 +94,35 @@ class Directed:
         return self.raw(a, b, c)
 
     def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
-        """D of dot products as bits."""
+        """D of dot products, all as bits."""
         self.asked += len(c)
         return self.dots(a, b, c)
 
     def shifted(self, by: int) -> Directed | None:
-        """The same form with products so far up; None where it has no scales that do it."""
+        """The same form with products scaled by 2^by; None if no scales of the form do that."""
         dots = self.scaled_dots(by) if self.scaled_dots else None
         return Directed(self.types, self.products, dots, self.scaled_dots, by) if dots else None
 
     def factors(self, term: Power) -> tuple[int, int]:
-        """The bits of A and B whose product is a term."""
+        """The bits of A and B whose product is a term; ProbeError if there are none."""
         term = term._replace(exponent=term.exponent - self.shift)
         low = max(self.a.least, term.exponent - largest(self.b))
         high = min(largest(self.a), term.exponent - self.b.least)
-        beyond = max(0, self.least - self.shift - self.b.fraction - term.exponent)  # what subnormals of B cannot take
+        beyond = max(
+            0, self.least - self.shift - self.b.fraction - term.exponent
+        )  # what B cannot take, even as a subnormal
         first = max(low, min(term.exponent // 2, high)) - beyond
         return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
 
 
 def largest(floats: FloatFormat) -> int:
-    """The largest exponent of a power of two that the format has."""
+    """The largest exponent of a power of two in the format."""
     top = (1 << floats.bits - 1 - floats.fraction) - 1 - floats.bias
     return top - (floats.special == "ieee")
 
 
 def number(floats: FloatFormat, term: Power) -> int:
-    """The bits of a term; ProbeError where the format does not hold it."""
+    """The bits of a term; ProbeError if the format does not have it."""
     field_ = term.exponent + floats.bias
     sign = (1 << floats.bits - 1) if term.sign < 0 else 0
     half = 1 << floats.fraction - 1 if term.half else 0
@@ -133,5 +135,5 @@ def number(floats: FloatFormat, term: Power) -> int:
 
 
 def magnitude_bits(floats: FloatFormat) -> int:
-    """The bits beside the sign."""
+    """A mask of all bits but the sign."""
     return (1 << floats.bits - 1) - 1

@@ -1,4 +1,4 @@
-"""What becomes of a sum: how its result is rounded, the least exponent, and numbers at the ends of the formats."""
+"""What becomes of a sum: rounding of the result, the least exponent, and numbers at the ends of the formats."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Asked, Directed, Power, largest, magnitude_bits, number
 
 QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
-HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that they become
+HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that quarters round to
 
 
 class SumBase(NamedTuple):
-    """2^m x of a sum, and the products that are left."""
+    """Products and C that sum to 2^m x, and the k of the products that are left."""
 
     products: dict[int, Power]
     c: Power | int
@@ -41,7 +41,7 @@ def _base(group: Sequence[int], x: int, m: int, exact: bool) -> SumBase:
 def rounded_result(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[int, Rounding]:
-    """The bits of a result below its leading one, and how the rest goes."""
+    """(bits of a result below its leading one, how it is rounded); ProbeError if sums are too small to tell."""
     exact, group, known = kept is None, groups[-1], 60 if kept is None else kept
     for m in range(1 if exact else 4):
         base = _base(group, directed.x - 3, m, exact)
@@ -61,13 +61,16 @@ def rounded_result(
 
 
 def _with(base: SumBase, part: dict[int, Power] | None, sign: int) -> Asked:
-    """A base with more products, of one sign."""
+    """A base with more products, all of one sign."""
     products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
     return products, _signed(base.c, sign) if isinstance(base.c, Power) else base.c
 
 
 def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tuple[tuple[list[Asked], ...], int] | None:
-    """As many copies of x as make room below, one of them C, whose low bits are the quarters; None where it cannot."""
+    """(cases by sign, m): 2^m copies of x, one of them C, whose low bits are the quarters. None if C has too few bits.
+
+    The copies make room below x.
+    """
     x = directed.x - 3
     for m in (0, 1, 2, 3):
         low = directed.c.fraction - (bits + 2 - m)
@@ -84,6 +87,7 @@ def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tup
 
 
 def _result_bits(directed: Directed, base: SumBase, kept: int) -> int:
+    """How far below the leading one of the sum a small term still changes D."""
     x, depths = directed.x - 3, range(min(kept, directed.x - 3 - directed.least) + 1)
     d = directed.ask([({**base.products, base.left[0]: Power(x - s)}, base.c) for s in depths])
     alone = number(directed.d, Power(x + base.m))
@@ -92,7 +96,7 @@ def _result_bits(directed: Directed, base: SumBase, kept: int) -> int:
 
 
 def _rest(directed: Directed, base: SumBase, bits: int, quarters: int) -> dict[int, Power] | None:
-    """So many quarters of the last place as products; None where there are too few, or numbers are too coarse."""
+    """Products that sum to so many quarters of the last place; None if too few are left, or they cannot be so small."""
     x, places = directed.x - 3 + base.m, [(4, bits), (2, bits + 1), (1, bits + 2)]
     chosen = [place for weight, place in places if quarters & weight]
     if base.c != 0 and len(chosen) > len(base.left):
@@ -103,20 +107,20 @@ def _rest(directed: Directed, base: SumBase, bits: int, quarters: int) -> dict[i
 
 
 def _one_term(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
-    """As `_rest`, in a single product: 3, 5 and 6 quarters."""
+    """As `_rest`, in a single product: exact for 3 and 6 quarters; 4 quarters for all others."""
     terms = {3: Power(x - bits - 1, half=True), 6: Power(x - bits, half=True)}
     return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
 
 
 def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: int) -> Rounding:
-    """By the ulps that quarters of an ulp become, of both signs."""
+    """The rounding, from the ulps that quarters of an ulp become, with both signs; ProbeError if it is unknown."""
     answers = directed.ask([case for part in cases for case in part]).reshape(2, -1)
     one, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
     ulps = [[((int(v) & magnitude_bits(directed.d)) - one) / step for v in line] for line in answers]
     for mode, expected in HALVES.items():
         wanted = list(expected)
         if directed.types.d == "f64":
-            wanted[3] = wanted[5] = 1  # which one product cannot say: one place
+            wanted[3] = wanted[5] = 1  # `_one_term` has 4 quarters for 5 and 7
         if ulps == [wanted, wanted]:
             return mode
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
@@ -127,7 +131,7 @@ def _signed(term: Power, sign: int) -> Power:
 
 
 def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None) -> int | None:
-    """The least exponent that aligns: None where no product can be below it, or there is none."""
+    """The least exponent that terms are aligned to; None if there is none, or no product can be below it."""
     least, group = directed.d.least - directed.d.fraction, groups[0]
     if directed.scaled_dots and not directed.shift and kept is not None:
         low = directed.shifted(least - kept - 2 - directed.least)
@@ -136,7 +140,7 @@ def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None)
         return None
     depths = range(1, min(least - directed.least, 60))
     d = directed.ask([({group[0]: Power(least), group[1]: Power(least - s, -1)}, 0) for s in depths])
-    taken = np.flatnonzero(d == 0)  # one less than the smallest number, toward zero
+    taken = np.flatnonzero(d == 0)  # kept: the difference is below the smallest number, and becomes zero
     if not len(taken) or len(taken) != taken[-1] + 1 or (d[len(taken) :] != 1).any():
         return None
     unit = least - depths[int(taken[-1])]
@@ -144,7 +148,10 @@ def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None)
 
 
 def subnormals(directed: Directed) -> Subnormals:
-    """By the least subnormal of A and B times a large number, and half the least normal of C."""
+    """Whether subnormals are kept, by operand; None where no case can tell.
+
+    Cases: the least subnormal of A or B times a large number; half the least normal number of C; a product below D's.
+    """
     told: dict[str, bool | None] = {}
     for name, form, other in (("a", directed.a, directed.b), ("b", directed.b, directed.a)):
         low = form.least - form.fraction + directed.unread
@@ -155,16 +162,16 @@ def subnormals(directed: Directed) -> Subnormals:
         given["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
         answer = int(directed.raw(a, b, np.zeros(1, directed.c.word))[0])
         told[name] = (
-            _kept(answer, number(directed.d, Power(low + high)), name) if _held(directed.d, low + high) else None
+            _is_kept(answer, number(directed.d, Power(low + high)), name) if _holds(directed.d, low + high) else None
         )
     own = Power(directed.c.least - 1)
-    if _held(directed.d, own.exponent):
-        told["c"] = _kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
+    if _holds(directed.d, own.exponent):
+        told["c"] = _is_kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
     else:
         told["c"] = None
     small = Power(directed.d.least - 1)
     if directed.least <= small.exponent:
-        told["d"] = _kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
+        told["d"] = _is_kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
     else:
         told["d"] = True if told["c"] and directed.types.c == directed.types.d else None
     return Subnormals(**told)
@@ -173,9 +180,9 @@ def subnormals(directed: Directed) -> Subnormals:
 def normalized(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[Literal["a", "b", "c"], ...]:
-    """The operands whose subnormals align by their leading bit: what is below what the least exponent keeps survives.
+    """The operands whose subnormals are aligned by their leading bit instead of the least exponent.
 
-    An operand that no case can ask is left out: its subnormals are never that far above another term.
+    A term survives beside them that would be cut otherwise. Operands are left out if no case can tell.
     """
     group = groups[0]
     if kept is None or len(group) < 3:
@@ -192,11 +199,11 @@ def normalized(
 def _survives(
     directed: Directed, group: Sequence[int], kept: int, operand: tuple[str, FloatFormat, FloatFormat]
 ) -> bool:
-    """Beside the smallest subnormal of A or B times a large number, and less the same."""
+    """Whether the term survives beside the smallest subnormal of A or B times a large number, and its negative."""
     name, form, other = operand
     low, high = form.least - form.fraction + directed.unread, largest(other)
     small = Power(form.least + high - kept - 1)
-    if small.exponent < directed.least or not _held(directed.d, small.exponent):
+    if small.exponent < directed.least or not _holds(directed.d, small.exponent):
         return False
     lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
     for k, sign in zip(group, (1, -1), strict=False):
@@ -208,27 +215,30 @@ def _survives(
 
 
 def _survives_c(directed: Directed, group: Sequence[int], kept: int) -> bool:
-    """As `_survives`, beside the smallest subnormal of C and a product that is the same below zero."""
+    """As `_survives`, beside the smallest subnormal of C and a product that is its negative."""
     low, small = directed.c.least - directed.c.fraction, Power(directed.c.least - kept - 1)
     smallest = directed.least - directed.a.fraction - directed.b.fraction + 2 * directed.unread
-    if low < directed.least or small.exponent < smallest or not _held(directed.d, small.exponent):
+    if low < directed.least or small.exponent < smallest or not _holds(directed.d, small.exponent):
         return False
     d = directed.ask([({group[0]: Power(low, -1), group[1]: small}, Power(low))])
     return int(d[0]) == number(directed.d, small)
 
 
-def _held(floats: FloatFormat, exponent: int) -> bool:
+def _holds(floats: FloatFormat, exponent: int) -> bool:
     return floats.least - floats.fraction <= exponent <= largest(floats)
 
 
-def _kept(answer: int, whole: int, operand: str) -> bool:
+def _is_kept(answer: int, whole: int, operand: str) -> bool:
     if answer not in (whole, 0):
         raise ProbeError(f"a subnormal {operand.upper()} gives {answer:#x}, neither {whole:#x} nor zero.")
     return answer == whole
 
 
 def nan(directed: Directed) -> str | None:
-    """The NaN that comes of a NaN in C, of infinity times zero and of infinity less infinity, if it is one."""
+    """The bits, as hex, of the NaN that D becomes; None if they vary.
+
+    Cases: NaN in C, infinity times zero, infinity minus infinity.
+    """
     c = directed.c
     payload = c.infinity | (0x123 & (1 << c.fraction) - 1) | 1 << c.fraction - 1
     cases: list[int] = directed.ask([({}, payload), ({}, payload | 1 << c.bits - 1)]).tolist()
@@ -242,7 +252,7 @@ def nan(directed: Directed) -> str | None:
 
 
 def overflow(directed: Directed) -> Literal["infinity", "largest"] | None:
-    """What two products beyond the largest number of D become."""
+    """What D becomes if two products sum to more than its largest number; None if no case can tell."""
     top = largest(directed.d)
     if directed.most < top and directed.scaled_dots and not directed.shift:
         high = directed.shifted(top - directed.most)
@@ -258,7 +268,7 @@ def overflow(directed: Directed) -> Literal["infinity", "largest"] | None:
 
 
 def negative_zero(directed: Directed) -> bool:
-    """Whether D is -0 where all products and C are."""
+    """Whether D is -0 if all products and C are -0."""
     a = np.full((1, directed.products), 1 << directed.a.bits - 1, directed.a.word)
     b = np.full((1, directed.products), directed.b.one(), directed.b.word)
     answer = int(directed.raw(a, b, np.full(1, 1 << directed.c.bits - 1, directed.c.word))[0])

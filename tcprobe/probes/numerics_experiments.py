@@ -1,9 +1,9 @@
-"""The arithmetic of multiplies: directed products tell the parameters, random and nasty ones prove the model.
+"""The arithmetic of multiplies: directed products give its parameters, random and adversarial ones prove the model.
 
-tcprobe run --family numerics
+    tcprobe run --family numerics
 
-Forms that differ in m, n and layout alone are measured together: the first in full, and the others by the same
-products, whose results must be the same bits (of a warpgroup also with A in shared memory).
+Forms that differ only in m, n and layout are measured together. The first is measured in full. The others multiply the
+same factors and must give the same bits; a warpgroup's forms also with A in shared memory.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.numerics import Body, WrongCase
 
 KIND = "numerics"
-CASES = 100_000  # of each arithmetic
+CASES = 100_000  # at least, of each arithmetic
 SHOWN = 8
-UNFIT_SHOWN = 64  # of a form that follows no parameters
+UNFIT_SHOWN = 64  # cases of a form that the model does not describe
 OTHERS = 16_384  # results of each other form that are compared
-AT_ONCE = 8  # images that a thread follows
+AT_ONCE = 8  # images of a thread's piece of work
 
 
 def size_of(instruction: Instruction) -> MultiplySize:
-    """The matrices of one multiply."""
+    """The sizes of one multiply."""
     return MultiplySize(instruction.products, instruction.shape.m, instruction.shape.n, instruction.stored)
 
 
 def images(instruction: Instruction, count: int, seed: int = 0) -> Images:
-    """Random and nasty images for a form."""
+    """Random and adversarial images for a form."""
     kinds, size = types(instruction), size_of(instruction)
     made = (floats if kinds.is_float else integers)(kinds, size, count, seed)
     if not instruction.scales:
@@ -62,10 +62,10 @@ def images(instruction: Instruction, count: int, seed: int = 0) -> Images:
     return made._replace(scales=scales(of_a.type, size, of_a.cols, count))
 
 
-def modelled(
+def model_results(
     instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False
 ) -> Bits:
-    """D's bits of images by the model."""
+    """D of images by the model, as bits."""
     kinds = types(instruction)
     if isinstance(arithmetic, Integers):
         given = (whole.numbers(kinds.a, made.a), whole.numbers(kinds.b, made.b), whole.numbers("s32", made.c))
@@ -84,7 +84,7 @@ def modelled(
 
 
 def _of_sums(kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
-    """As `modelled`, where products are summed before they are scaled."""
+    """As `model_results`, if products are summed before they are scaled."""
     every, count = slice(None), arithmetic.summed_first
     lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
     assert made.scales is not None
@@ -94,17 +94,17 @@ def _of_sums(kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded
 
 
 def follow(instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
-    """As `modelled`, parts of the images at the same time."""
+    """As `model_results`, in several threads."""
 
     def part(at: int) -> Bits:
-        return modelled(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)
+        return model_results(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
 
 
 def differ(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, expected: Bits) -> Bools:
-    """Where results are other bits; any NaN is the same where a form gives several."""
+    """Where results differ; any NaN equals any other if the form gives several."""
     other: Bools = got != expected
     if isinstance(arithmetic, Integers) or arithmetic.nan:
         return other
@@ -116,7 +116,7 @@ def differ(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, ex
 
 @dataclass(frozen=True)
 class NumericsExperiment(Dialogue):
-    """The arithmetic of some forms, `cases` of the first compared with the model."""
+    """The arithmetic of some forms; at least `cases` results of the first are compared with the model."""
 
     rows: tuple[Instruction, ...]
     cases: int = CASES
@@ -124,7 +124,7 @@ class NumericsExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The first form's."""
+        """The first form's id."""
         return self.first.id
 
     @property
@@ -134,11 +134,11 @@ class NumericsExperiment(Dialogue):
 
     @property
     def target(self) -> Target:
-        """The first form's."""
+        """The target that the first form needs."""
         return self.first.target
 
     def kernels(self) -> list[Kernel]:
-        """One for each form, of integers with .satfinite too."""
+        """One kernel for each form; for integers, a second with .satfinite for the first form."""
         return [*map(kernel, self.rows), *(kernel(row, True) for row in self.rows[:1] if self._clampable)]
 
     @property
@@ -155,7 +155,7 @@ class NumericsExperiment(Dialogue):
         return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The parameters and what they rest on."""
+        """The parameters, and the cases that they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
     def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
@@ -170,27 +170,27 @@ class NumericsExperiment(Dialogue):
             rule = parameters(directed)
         except ProbeError as error:
             return self._unfit(form, made, got, (directed.asked, str(error)))
-        wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
+        wrong, shown = wrong_cases(form, rule, made, (got, follow(self.first, rule, made)))
         compared = self._compared(bench, form, made, got)
         return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
 
     def _unfit(self, form: TabledForm, made: Images, got: Bits, asked: tuple[int, str]) -> Body:
-        """What is saved of a form that the model does not describe: why, and cases from all over the images."""
+        """The finding on a form that the model does not describe: why, and cases from all its images."""
         directed, why = asked
         spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
         places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        shown = [msgspec.structs.replace(case, model=None) for case in _shown(form.types, made, (got, got), places)]
+        shown = [msgspec.structs.replace(case, model=None) for case in _wrong(form.types, made, (got, got), places)]
         return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
 
     def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
         ends = _overflows(bench, form)
         rule = Integers(ends, _overflows(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None)
         got = _run(bench, form, made)
-        wrong, shown = judged(form, rule, made, (got, follow(self.first, rule, made)))
+        wrong, shown = wrong_cases(form, rule, made, (got, follow(self.first, rule, made)))
         tried = got.size
         if self._clampable:
             clamped = _run(bench, TabledForm(form.row, form.tables, True), made)
-            more, others = judged(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
+            more, others = wrong_cases(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
             wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
         compared = self._compared(bench, form, made, got)
         return Body(
@@ -198,7 +198,7 @@ class NumericsExperiment(Dialogue):
         )
 
     def _compared(self, bench: Bench, form: TabledForm, made: Images, got: Bits) -> int:
-        """How many results of the other forms were compared; ProbeError where one has other bits."""
+        """How many results of the other forms were compared; ProbeError if one has other bits."""
         compared = 0
         for row in self.rows:
             for from_memory in (False, True) if row.threads > WARP else (False,):
@@ -209,7 +209,10 @@ class NumericsExperiment(Dialogue):
 
 
 def _same(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
-    """Run another form on rows and columns of the first's images, again and again, and compare all of D."""
+    """How many results of another form were compared; it multiplies rows and columns of the first form's images.
+
+    ProbeError unless all of D is the same.
+    """
     form, made, results = base
     m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
     count = max(1, min(len(made.a), OTHERS // (m * n * products)))
@@ -240,7 +243,7 @@ def _form(instruction: Instruction, bench: Bench) -> TabledForm:
 
 
 def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False) -> Bits:
-    """D of images; of a sparse form each under another legal metadata."""
+    """D of images; a sparse form gets another legal metadata for each image."""
     metadata = None
     if form.row.metadata:
         legal = sparsity(form.row.metadata).legal
@@ -250,7 +253,7 @@ def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False
 
 
 def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
-    """Dot products under scales of A and of B that are together 2^shift; None where these types have none."""
+    """Dot products under scales of A and B whose product is 2^shift; None if the type of the scales has none."""
     one, last = form.row.scales[0].one, (1 << dtype(form.row.scales[0].type).bits) - 1
     step = one & -one
     first, second = (one + step * part for part in (shift - shift // 2, shift // 2))
@@ -264,7 +267,10 @@ def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
 
 
 def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] | None = None) -> Bits:
-    """D of dot products, as many in a multiply as it has rows and columns for; under scales of A and of B, else one."""
+    """D of dot products, as many per multiply as D's diagonal holds.
+
+    `scale` has the bits of A's and of B's scales; all are one without it.
+    """
     products, m, n, k = size_of(form.row)
     each, count = min(m, n), len(lines.c)
     padded = -(-count // (each * products)) * each * products
@@ -282,7 +288,7 @@ def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] |
 
 
 def _even(instruction: Instruction, images_: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
-    """The same scales everywhere."""
+    """The same scale everywhere in A, and in B."""
     if scale is None:
         return None
     blocks = instruction.scales[0].cols
@@ -293,16 +299,16 @@ def _even(instruction: Instruction, images_: Bits, scale: tuple[int, int] | None
     return BlockScales(made[0], made[1], instruction.scales[0].type)
 
 
-def judged(
+def wrong_cases(
     form: TabledForm, rule: Arithmetic | Integers, made: Images, results: tuple[Bits, Bits]
 ) -> tuple[int, list[WrongCase]]:
-    """How many results are not the model's, and the first of them."""
+    """(how many results differ from the model's, the first of them)."""
     got, expected = results
     wrong = differ(form.types, rule, got, expected)
-    return int(np.count_nonzero(wrong)), list(_shown(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
+    return int(np.count_nonzero(wrong)), list(_wrong(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
 
 
-def _shown(kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
+def _wrong(kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
     got, expected = results
     for image, product, row, col in places:
         at = (image, product, row, col)
@@ -323,7 +329,7 @@ def _hex(kind: str, bits: np.integer[Any] | int) -> str:
 
 
 def _overflows(bench: Bench, form: TabledForm) -> Any:
-    """What 1 and the largest C become."""
+    """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
     row = form.row
     a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")
     a[0, 0] = b[0, 0] = 1
@@ -331,12 +337,12 @@ def _overflows(bench: Bench, form: TabledForm) -> Any:
     if types(row).bit_op == "xor":
         b[0, 0] = 0
         answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
-    told = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
-    if answer not in told:
+    outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
+    if answer not in outcomes:
         raise ProbeError(f"{row.name}: 1 and the largest number give {answer:#x}.")
-    return told[answer]
+    return outcomes[answer]
 
 
 def experiments() -> list[Dialogue]:
-    """One for each arithmetic."""
+    """One experiment for each arithmetic."""
     return [NumericsExperiment(rows) for rows in together().values()]

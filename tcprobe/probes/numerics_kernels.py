@@ -1,7 +1,7 @@
-"""Kernels of the arithmetic's probe: registers in, one multiply, registers out, an image a block.
+"""Kernels that probe the arithmetic: load registers, multiply once, store registers; one image per block.
 
-A block multiplies one image of A, B and C (and one of metadata). A warpgroup has B in shared memory, packed without
-a gap, and A in registers or behind a descriptor as well (FROM_MEMORY of the leading dimension).
+A block multiplies one image of A, B and C, with one of metadata if A is sparse. A warpgroup has B in shared memory,
+packed without gaps; A is in registers, or, if the leading dimension is 1, behind a descriptor as well.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from tcprobe.probes.wgmma import held_bytes, places
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 from tcprobe.probes.wgmma_op import Warpgroup, behind
 
-FROM_MEMORY = 1
-LEGAL = 0x4  # four bits of metadata that every form takes: the first units of a chunk
+LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"
 
 
 @dataclass(frozen=True)
 class Operands:
-    """Matrices of one size: A (images, products, m, stored k), B (.., n, stored k), C (.., m, n), all as bits.
+    """Matrices as bits: A (images, products, m, stored k), B (.., n, stored k), C (.., m, n).
 
-    `metadata` has four bits for each image, the same in all of it; products of a sparse A stand in the order stored.
+    `metadata` has four bits for each image, used everywhere in it. B's lines along k are in the order in which A is
+    stored.
     """
 
     a: Bits
@@ -52,7 +52,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Numeric:
-    """D = A x B + C, whatever the numbers."""
+    """The op D = A x B + C, for any numbers."""
 
     instruction: Instruction
     tables: Mapping[str, Table]
@@ -60,7 +60,7 @@ class Numeric:
     from_code: bool = False
 
     def emulate(self, launch: Launch, core: Any) -> Bytes:
-        """By the model of the core."""
+        """Computes D by the model of the emulated core."""
         form = TabledForm(self.instruction, self.tables, self.satfinite)
         image = form.read(launch)
         given = (image.a, image.b, image.c, *([image.scales] if image.scales else []))
@@ -70,7 +70,7 @@ class Numeric:
 
 @dataclass(frozen=True)
 class TabledForm:
-    """A form with the tables of its registers."""
+    """A form with the tables of its fragments."""
 
     row: Instruction
     tables: Mapping[str, Table]
@@ -78,17 +78,17 @@ class TabledForm:
 
     @property
     def types(self) -> ElementTypes:
-        """Its element types."""
+        """The form's element types."""
         return types(self.row)
 
     @property
     def kernel(self) -> Kernel:
-        """Its kernel."""
+        """The form's kernel."""
         text = kernel(self.row, self.satfinite)
         return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
 
     def launch(self, image: Operands, from_memory: bool = False) -> Launch:
-        """Every image in a block of its own."""
+        """One launch, with a block for each image."""
         c, d = "c" if "c" in self.tables else "d", self.row.fragment("d")
         b = self._spread(image.b, image.metadata)
         warpgroup = "b" not in self.tables
@@ -103,11 +103,11 @@ class TabledForm:
         return Launch(self.kernel, (len(image.a), 1, 1), images, int(from_memory), size, self.row.threads)
 
     def results(self, raw: Bytes) -> Bits:
-        """D, (images, products, m, n)."""
+        """D: (images, products, m, n)."""
         return self._matrices("d", raw)
 
     def registers(self, operand: str, matrices: Bits) -> Bytes:
-        """The registers that hold matrices, (images, bytes)."""
+        """Matrices in the registers of an operand: (images, bytes)."""
         fragment = self.row.fragment(operand)
         index, used = _places(self.tables[operand], fragment)
         slots = np.zeros((len(matrices), fragment.slots), _word(fragment.slot_bits))
@@ -135,7 +135,7 @@ class TabledForm:
         return matrices.reshape(size)
 
     def _memory(self, name: str, lines: Bits) -> Bytes:
-        """Lines of k, packed as a descriptor without swizzle has them."""
+        """Lines along k, packed as a descriptor without swizzle needs them."""
         held = behind(self.row, name).held
         line, k = places(held.slot_bits, *lines.shape[2:])
         return pack(np.ascontiguousarray(lines[:, 0][:, line, k]), held.slot_bits)
@@ -154,7 +154,7 @@ class TabledForm:
         return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)
 
     def _scales(self, image: Operands) -> list[Bytes]:
-        """The registers of scales, one where none are given."""
+        """The registers of scales; all one if none are given."""
         if not self.row.scales:
             return []
         of_a, of_b = self.row.scales
@@ -171,7 +171,7 @@ class TabledForm:
         return BlockScales(*lines, of_a.type)
 
     def _spread(self, b: Bits, metadata: Bytes | None) -> Bits:
-        """B with the lines that the metadata picks where it picks them, and zeros between."""
+        """B with its lines where the metadata picks them, and zeros in between."""
         if not self.row.metadata:
             return b
         whole = np.zeros((*b.shape[:-1], self.row.shape.k), b.dtype)
@@ -202,22 +202,22 @@ def _word(bits: int) -> Any:
 
 
 def _shift(fragment: Fragment) -> Any:
-    """How far up a slot has its number, where it is wider."""
+    """How far up a number is in its slot, if the slot is wider."""
     kind = dtype(fragment.type)
     return _word(fragment.slot_bits)(kind.container_shift if fragment.slot_bits > kind.bits else 0)
 
 
 def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
-    """The kernel of a form; its op knows no tables yet."""
-    named = replace(instruction, name=_clamped(instruction), called=instruction.id) if satfinite else instruction
+    """The kernel of a form; its op has no tables yet."""
+    named = replace(instruction, name=_satfinite_name(instruction), called=instruction.id) if satfinite else instruction
     name = ptx.identifier(f"numerics.{instruction.id}{SATFINITE if satfinite else ''}")
     text = _of_warp(named, name) if instruction.threads == WARP else _of_warpgroup(named, name)
     target = instruction.target.at_least(ptx.ALIGNED) if instruction.threads == WARP else instruction.target
     return Kernel(name, Numeric(instruction, {}, satfinite), text, target)
 
 
-def _clamped(instruction: Instruction) -> str:
-    """The name with .satfinite where PTX has it: at the end of wmma's, else before the types."""
+def _satfinite_name(instruction: Instruction) -> str:
+    """The name with .satfinite where PTX puts it: at the end for wmma, before the types otherwise."""
     if instruction.family == "wmma":
         return instruction.name + SATFINITE
     before, after = instruction.name.split(".s32.", 1)
@@ -229,7 +229,7 @@ def _of_warp(instruction: Instruction, name: str) -> str:
     given = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
         *(line for o in given for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
-        ptx.written(instruction),
+        ptx.instruction_text(instruction),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]
@@ -264,7 +264,7 @@ def _of_warpgroup(instruction: Instruction, name: str) -> str:
         *(["mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"] if instruction.metadata else []),
         "fence.proxy.async;",
         "bar.sync 0;",
-        "setp.eq.u32 %never, %x, %x;",  # adds to what D holds
+        "setp.eq.u32 %never, %x, %x;",  # true: D = A x B + D
         "@%memory bra.uni BEHIND;",
         *warpgroup_multiply(op, by_descriptor=False),
         "bra.uni DONE;",

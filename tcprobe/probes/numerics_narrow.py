@@ -1,7 +1,8 @@
-"""Parameters of types whose products span few exponents (6 and 4 bits): beside a large C instead of beside each other.
+"""Parameters of types whose products span few exponents (6 and 4 bits): products are tried beside a large C.
 
-C is a power of two, X, and a negative product far below it shows whether it was kept: toward zero anything less than X
-is another number. So C has to be in the first sum, and sums have to be rounded toward zero; else there is a ProbeError.
+C is a power of two X. A negative product far below it shows whether it was kept: rounded toward zero, anything less
+than X is another number. So C must be in the first sum, and sums must be rounded toward zero; otherwise there is a
+ProbeError.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from tcprobe.layout.arrays import Bits
 from tcprobe.probes.numerics_dots import Directed, Power, largest, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, overflow, subnormals
 
-WIDE = 28  # exponents that the products of e4m3 span: enough to show what a sum keeps
+WIDE = 28  # the products of e4m3 span so many exponents: enough to show what a sum keeps
 MOST_KEPT = 60
 Groups = tuple[tuple[int, ...], ...]
 
 
 def is_narrow(directed: Directed) -> bool:
-    """Whether products span too few exponents to show beside each other what a sum keeps."""
+    """Whether products span too few exponents to show, beside each other, what a sum keeps."""
     return directed.types.d == "f32" and directed.deep < WIDE
 
 
 def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups]) -> Arithmetic:
-    """All parameters; `ordered` makes groups of (-1, i, j): whether j comes after i."""
-    low = directed.least + 1  # the exponent of products
+    """All parameters of a form. `ordered` makes groups of products, given by (-1, i, j) whether j comes after i."""
+    low = directed.least + 1  # the exponent of the products tried
     kept = _deepest(directed, low, -1)
     bits = min(_deepest(directed, low, 1), kept)
     if not _toward_zero(directed, low, bits) or kept <= bits == directed.d.fraction:
         raise ProbeError("beside a large C nothing shows what a sum keeps: it is not rounded toward zero in one sum.")
     groups = ordered(directed.products, _later(directed, low, kept))
     together = _summed_first(directed, low, kept)
-    _raw_exponents(directed, kept)
+    _check_raw_exponents(directed, kept)
     small, least = subnormals(directed), floor(directed, groups, kept)
     normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
     return Arithmetic(
@@ -56,7 +57,7 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
 
 
 def _deepest(directed: Directed, low: int, sign: int) -> int:
-    """How far below C a product still changes D, of this sign."""
+    """How far below C a product of this sign still changes D."""
     depths = range(1, MOST_KEPT)
     d = directed.ask([({0: Power(low, sign)}, Power(low + s)) for s in depths])
     changed = np.array([int(v) != number(directed.d, Power(low + s)) for v, s in zip(d, depths, strict=True)])
@@ -67,7 +68,7 @@ def _deepest(directed: Directed, low: int, sign: int) -> int:
 
 
 def _toward_zero(directed: Directed, low: int, bits: int) -> bool:
-    """Half of the last place is lost beside an odd number, of both signs."""
+    """Whether half of the last place is lost beside an odd number, with both signs."""
     place = 1 << directed.c.fraction - bits
     odd = [number(directed.c, Power(low + bits + 1, sign)) | place for sign in (1, -1)]
     d = directed.ask([({0: Power(low, sign)}, own) for sign, own in zip((1, -1), odd, strict=True)])
@@ -75,9 +76,9 @@ def _toward_zero(directed: Directed, low: int, bits: int) -> bool:
 
 
 def _later(directed: Directed, low: int, kept: int) -> dict[tuple[int, int, int], bool]:
-    """(-1, i, j): whether the sum with product i comes before that with j.
+    """By (-1, i, j): whether the sum with product i comes before the sum with j.
 
-    X - 2^(x - F) has a smaller exponent than X, so that afterwards, and only then, 2^(x - F - 1) is kept.
+    X - 2^(x - F) has a smaller exponent than X. So 2^(x - F - 1) is kept only if it is added after that.
     """
     ks, own = range(directed.products), Power(low + kept)
     first = Power(low, -1)
@@ -89,9 +90,9 @@ def _later(directed: Directed, low: int, kept: int) -> dict[tuple[int, int, int]
 
 
 def _summed_first(directed: Directed, low: int, kept: int) -> int:
-    """How many products are summed before they are cut: two of them, half as large as the last place kept, are left.
+    """How many products are summed before they are cut; two that are half the last place survive together.
 
-    ProbeError where they are not neighbours, or not scaled, and where their sum aligns by more than its scales.
+    ProbeError unless these are neighbours and scaled, and their sum aligns by its scales alone.
     """
     own, half = Power(low + kept), Power(low - 1, -1)
     pairs = list(combinations(range(directed.products), 2))
@@ -108,8 +109,8 @@ def _summed_first(directed: Directed, low: int, kept: int) -> int:
     return count
 
 
-def _raw_exponents(directed: Directed, kept: int) -> None:
-    """ProbeError unless 1.5 x 1.5 aligns as a product of exponent 0 + 0, and a zero not at all."""
+def _check_raw_exponents(directed: Directed, kept: int) -> None:
+    """ProbeError unless 1.5 x 1.5 aligns as a product of exponent 0 + 0, and a zero does not align at all."""
     a, b = (np.zeros((3, directed.products), form.word) for form in (directed.a, directed.b))
     a[:2, 0], b[:2, 0] = (form.one() | 1 << form.fraction - 1 for form in (directed.a, directed.b))
     b[2, 0] = number(directed.b, Power(largest(directed.b)))
@@ -122,7 +123,7 @@ def _raw_exponents(directed: Directed, kept: int) -> None:
 
 
 def _is_normalized(directed: Directed, name: str, kept: int) -> bool:
-    """Whether beside the smallest subnormal of A or B a C is kept that its least exponent would cut."""
+    """Whether a C survives beside the smallest subnormal of A or B that its least exponent would cut."""
     form, other = (directed.a, directed.b) if name == "a" else (directed.b, directed.a)
     low = form.least - form.fraction
     lines: dict[str, Bits] = {key: np.zeros((2, directed.products), getattr(directed, key).word) for key in "ab"}

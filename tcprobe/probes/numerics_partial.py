@@ -1,7 +1,7 @@
-"""Products that are added one by one in f32: sums of groups from zero, which are added to C in turn.
+"""Products that are added one by one in f32: each group from zero, then the groups to C in turn.
 
-It is what code without a tensor core does. The order is what the directed products of `numerics_directed` show; that
-every sum is an f32, rounded to nearest even, is asked here.
+Code without tensor cores does this. `numerics_directed` finds the order. This module checks that every sum is an f32,
+rounded to nearest even.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tcprobe.probes.numerics_ends import HALVES, QUARTERS, nan, negative_zero, o
 
 Groups = tuple[tuple[int, ...], ...]
 Later = Mapping[tuple[int, int, int], bool]
-HELD = ("f16",)  # types whose products are f32 exactly
+HELD = ("f16",)  # types whose products an f32 holds exactly
 F32 = 23
-TINY = F32 + 1  # bits below x that an f32 as large as x does not hold
+TINY = F32 + 1  # first bit below x that an f32 as large as x does not hold
 
 
 def order(products: int, later: Later) -> Groups | None:
-    """The groups, each in its order, None where these are no such sums; `later` as (i, j, t) are asked."""
+    """The groups, each in its order, from `later` by (i, j, t); None if products are not added like this."""
     ks = range(products)
     after = {t: frozenset(j for j in ks if j != t and later[-1, j, t]) for t in ks}
     firsts = sorted(set(after.values()), key=len)
@@ -36,7 +36,7 @@ def order(products: int, later: Later) -> Groups | None:
 
 
 def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
-    """By how many of the group have been added before."""
+    """Members of a group, by how many of them are added before."""
     before = {
         t: {k for i, j in combinations(members, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
         for t in members
@@ -45,7 +45,7 @@ def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
 
 
 def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
-    """Whether a small product at t is left, beside x at i (or in C) and -x at j."""
+    """Whether a small product at t survives beside x at i (in C if i is -1) and -x at j."""
     place = {k: (g, n) for g, group in enumerate(groups) for n, k in enumerate(group)}
     i, j, t = question
     if i < 0 or place[i][0] != place[j][0]:
@@ -54,7 +54,7 @@ def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -
 
 
 def partial(directed: Directed, added: Groups) -> Arithmetic | None:
-    """All parameters; None where sums are not those of f32, which then are no such sums."""
+    """All parameters; None if sums are not those of f32."""
     if directed.types.a not in HELD or directed.types.b not in HELD or not _sums_are_f32(directed, added[0]):
         return None
     wide, d = directed.types.d == "f32", directed.d
@@ -76,19 +76,19 @@ def partial(directed: Directed, added: Groups) -> Arithmetic | None:
 
 
 def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
-    """x and quarters of its last place as an f32 has it, less x in C: rounded to nearest even, of both signs."""
+    """Whether x plus quarters of its last place in f32, minus x in C, is rounded to nearest even, with both signs."""
     x = directed.x - 3
-    told = []
+    answers = []
     for sign in (1, -1):
         c = np.full(len(QUARTERS), number(directed.c, Power(x, -sign)), directed.c.word)
-        told.append(_with_quarters(directed, group, (Power(x, sign), x - F32 - 2), c))
-    ulps = [[_ulps(directed, int(bits), x - F32) for bits in line] for line in told]
+        answers.append(_with_quarters(directed, group, (Power(x, sign), x - F32 - 2), c))
+    ulps = [[_ulps(directed, int(bits), x - F32) for bits in line] for line in answers]
     wanted = list(HALVES[NEAREST])
     return ulps == [wanted, [-ulp for ulp in wanted]]
 
 
 def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power, int], c: Bits) -> Bits:
-    """D of a term and then so many quarters of the same sign, the exponent of one quarter being given."""
+    """D of `power[0]`, plus QUARTERS times 2^power[1] with the same sign, plus C."""
     term, quarter = power
     a, b = (np.zeros((len(QUARTERS), directed.products), form.word) for form in (directed.a, directed.b))
     for n, count in enumerate(QUARTERS):
@@ -100,25 +100,25 @@ def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power,
 
 
 def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:
-    """A result as so many times 2^exponent; None where it is no such number."""
+    """A result as a multiple (0 to 2, signed) of 2^exponent; None if it is none of these."""
     sign = -1 if bits >> directed.d.bits - 1 else 1
     known = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
     return next((sign * ulps for one, ulps in known.items() if bits & ~(1 << directed.d.bits - 1) == one), None)
 
 
 def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
-    """The same of D's last place, which an f32 holds."""
+    """As `_sums_are_f32`, for D's last place."""
     x, d = directed.x - 3, directed.d
     c = np.zeros(len(QUARTERS), directed.c.word)
-    told = [_with_quarters(directed, group, (Power(x, sign), x - d.fraction - 2), c) for sign in (1, -1)]
+    answers = [_with_quarters(directed, group, (Power(x, sign), x - d.fraction - 2), c) for sign in (1, -1)]
     wanted = [[number(d, Power(x, sign)) + ulps for ulps in HALVES[NEAREST]] for sign in (1, -1)]
-    return [line.tolist() for line in told] == wanted
+    return [line.tolist() for line in answers] == wanted
 
 
 def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
-    """How a sum is rounded to f32 before it is rounded to D: half of what an f32 holds above a tie of D, and below one.
+    """How a sum is rounded to f32 before it is rounded to D; None if D is not f16, or if no such rounding shows.
 
-    None where D is not an f16, or nothing of it is seen.
+    The cases: half of what an f32 keeps, above a tie of D and below one.
     """
     x, form = directed.x - 3, directed.d
     if directed.types.d != "f16" or len(ks) < 3 or x - TINY < directed.least:
@@ -126,9 +126,9 @@ def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
     first, second, third = ks[:3]
     above = {first: Power(x), second: Power(x - form.fraction - 1), third: Power(x - TINY)}
     below = {first: Power(x), second: Power(x - form.fraction, half=True), third: Power(x - TINY, -1)}
-    told = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
+    places = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
     known: dict[tuple[int, ...], Rounding | None] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
-    if told not in known:
-        raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {told}.")
-    rounding: Rounding | None = known[told]
+    if places not in known:
+        raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {places}.")
+    rounding: Rounding | None = known[places]
     return rounding

@@ -1,4 +1,4 @@
-"""What machine code must show before a time counts: the loop holds what was written, as often as it was written."""
+"""What machine code must show before a time counts: the loop has the opcodes that were written, as often as written."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import NamedTuple
 from tcprobe.errors import ProbeError
 from tcprobe.probes.experiment import TimedCode
 
-# what may stand in a loop beside a form's own opcodes: its counter, moves between registers, logic on addresses
+# what a loop may have besides a form's own opcodes: its counter, moves between registers, logic on addresses
 FREE = re.compile(
     r"NOP|U?BRA|BRX|U?ISETP|VIADD|U?IADD3|U?MOV|IMAD|U?LOP3|U?PRMT|U?SEL|BSSY|BSYNC|BREAK|WARPSYNC|VOTEU?|R2UR|U?LDC|"
     r"S2U?R|CS2R|U?PLOP3|U?SHF|U?LEA|P2R|R2P|RET|YIELD|FSEL|LEPC|ERRBAR|CCTL"
 )
-SPILLED = ("LDL", "STL")  # of a call each may also bring an argument, as often as it is called
+SPILLED = ("LDL", "STL")  # of spills; or arguments of a call, if `wanted` has them
 MOVES = re.compile(r"(MOV|IMAD\.MOV|PRMT|SEL|LOP3)\b")
 Counts = dict[str, int]
 
 
 class Seen(NamedTuple):
-    """Opcodes in a timed loop, and beside it between the clock's readings, counted."""
+    """Counts of opcodes in a timed loop, and beside it, between the readings of the clock."""
 
     loop: Counts
     beside: Counts
 
     @classmethod
     def of(cls, code: TimedCode) -> Seen:
-        """The counts of what machine code shows."""
+        """The opcodes of timed code, counted."""
         return cls(dict(Counter(code.loop)), dict(Counter(code.beside)))
 
 
 def lines(codes: Mapping[str, TimedCode]) -> list[str]:
-    """Codes by variant as lines of text: variant, where, opcode, count."""
+    """Timed code by variant, as lines of text: "variant where opcode count"."""
     return [
         f"{variant} {where} {opcode} {count}"
         for variant, code in codes.items()
@@ -42,8 +42,8 @@ def lines(codes: Mapping[str, TimedCode]) -> list[str]:
     ]
 
 
-def seen(opcode_lines: Sequence[str]) -> dict[str, Seen]:
-    """The inverse of `lines`; a variant without a statement has no loop."""
+def parse_lines(opcode_lines: Sequence[str]) -> dict[str, Seen]:
+    """The inverse of `lines`; a variant whose code has no opcodes is missing."""
     found: dict[str, Seen] = {}
     for variant, where, opcode, count in (line.split(" ") for line in opcode_lines):
         counts = found.setdefault(variant, Seen({}, {}))
@@ -51,7 +51,7 @@ def seen(opcode_lines: Sequence[str]) -> dict[str, Seen]:
     return found
 
 
-def own(counts: Mapping[str, int]) -> Counts:
+def working_opcodes(counts: Mapping[str, int]) -> Counts:
     """The opcodes that do the work."""
     return {opcode: n for opcode, n in counts.items() if not FREE.fullmatch(stem(opcode))}
 
@@ -62,19 +62,17 @@ def stem(opcode: str) -> str:
 
 
 def prove(variant: str, code: Seen, wanted: Mapping[str, int], around: Mapping[str, int] | None = None) -> None:
-    """ProbeError unless a loop holds what was written, so often, and none of it is beside the loop.
+    """Raises ProbeError unless the loop holds `wanted` and `around`, exactly, and none of `wanted` is beside the loop.
 
-    `around` is what a loop needs beside that, such as waits, which may stand after it too.
+    `around`: what the loop needs besides, such as waits; it may also occur beside the loop.
     """
     if not wanted:
         raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
     if any(stem(opcode) in SPILLED and opcode not in wanted for opcode in code.loop):
         raise ProbeError(f"{variant}: the loop spills registers to memory.")
-    whole = {**wanted, **(around or {})}
-    if own(code.loop) != whole:
-        raise ProbeError(
-            f"{variant}: the loop should hold {_words(whole)}, and its machine code has {_words(own(code.loop))}."
-        )
+    whole, found = {**wanted, **(around or {})}, working_opcodes(code.loop)
+    if found != whole:
+        raise ProbeError(f"{variant}: the loop should hold {_words(whole)}, and its machine code has {_words(found)}.")
     outside = {opcode for opcode in code.beside if opcode in wanted}
     if outside:
         raise ProbeError(f"{variant}: {', '.join(sorted(outside))} also stands beside the loop.")

@@ -1,7 +1,7 @@
-"""PTX text of probe kernels, and the Launch that carries one to a backend.
+"""PTX of probe kernels, and the Launch that carries one to a backend.
 
-Every kernel has the same frame: pointers and a leading dimension as parameters; block numbers choose the input and
-output images. A launch says what the kernel does (`op`), so that a backend without PTX (the emulator) can do the same.
+All kernels have the same frame: their parameters are pointers and a leading dimension; block numbers select input and
+output images. `op` of a kernel says what it does, so that the emulator, which runs no PTX, can do the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 POISON = 0xA5
-MORE = {"f": 1, "a": 2}  # by suffix: a target with it has all that the same without it, or with a lesser one, has
+MORE = {"f": 1, "a": 2}  # by suffix: such a target has all that the target without suffix, or with a lesser one, has
 ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
 # registers that every kernel sets from special registers
 SPECIAL = (
@@ -39,38 +39,40 @@ SPECIAL = (
 
 
 class Tables(Protocol):
-    """What an emulated tensor core is made of: by fragment id, which element each slot holds, and which it reads."""
+    """What an emulated tensor core is made of: the layouts of fragments, and where other operands are."""
 
     def table(self, fragment: Fragment) -> Table:
         """The layout of a fragment."""
 
     def read(self, fragment: Fragment) -> Table:
-        """The same for the slots that a multiply takes into account."""
+        """The layout of a fragment, restricted to the slots that a multiply reads."""
 
     def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
-        """The number of the bit, from the start of shared memory, where each element of an operand begins."""
+        """The bit offset, from the start of shared memory, of each element of an operand behind a descriptor."""
 
     def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
-        """By row and column the places of an operand in tensor memory, each a CTA, a lane, and a bit from the operand's
-        address on: (rows, cols, places, 3). `described` is what a multiply's descriptors say, or a copy's multicast."""
+        """The places of an operand in tensor memory, as (CTA, lane, bit from its address on): (rows, cols, places, 3).
+
+        `described` has the fields of a multiply's descriptors, or the multicast of a copy.
+        """
 
 
 class Op(Protocol):
-    """What a kernel does, for a backend without PTX. `from_code`: its machine code shows all of it."""
+    """What a kernel does, for a backend without PTX. `from_code`: its machine code shows all of that."""
 
     @property
     def from_code(self) -> bool: ...  # noqa: D102
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """What the launch would leave in its output on a tensor core with these layouts."""
+        """The output of the launch on a tensor core with these layouts."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry point: its `text` without the module's header, and what it needs from the compiler.
+    """One entry point: `text` without the module's header, and what it needs from the compiler.
 
-    `optimised`: its loop is timed, so the compiler must do its best; other probes run for microseconds. `read`: the
-    machine code of that loop is read.
+    `optimised`: its loop is timed, so the compiler must optimise it; other probes run for microseconds. `read`: the
+    machine code of the loop is read.
     """
 
     name: str
@@ -88,11 +90,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a kernel: grid of blocks, input images, leading dimension, size of the output.
+    """One run of a kernel.
 
-    `inputs` are uint8 arrays of shape (images, bytes). The backend fills the output with POISON first and
-    returns it as uint8 of `output_bytes`. `maps` follow the inputs, as the driver encodes them: tensors in the first
-    input, or in the output where `maps_output`.
+    `inputs` are uint8 arrays of shape (images, bytes); `ldm` is the leading dimension. The backend fills the output
+    with POISON first and returns it as uint8 of `output_bytes`. `maps` are encoded by the driver and passed after the
+    inputs; they describe tensors in the first input, or in the output if `maps_output`.
     """
 
     kernel: Kernel
@@ -107,10 +109,10 @@ class Launch:
 
 
 def module(kernels: Sequence[Kernel], device: Arch) -> str:
-    """One PTX module of all kernels, with the least header that allows them on `device`.
+    """One PTX module of all kernels, with the least version and target that allow them on `device`.
 
-    A kernel that the PTX ISA does not allow there is compiled for `device` all the same, so that the
-    refusal is the compiler's own.
+    A kernel that the PTX ISA does not allow on `device` is compiled for it nevertheless: the compiler must refuse it
+    itself.
     """
     options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
     ptx = max((ptx for _, ptx in options), key=version)
@@ -121,7 +123,7 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
 def entry(
     name: str, pointers: Sequence[str], registers: Sequence[str], body: Sequence[str], directives: str = ""
 ) -> str:
-    """The frame of a kernel. `body` may use %lane, %x, %y, %z (block), %nx, %ny, %ldm and one %pointer each."""
+    """A kernel in the common frame. `body` may use %lane, %x, %y, %z (block), %nx, %ny, %ldm, and each %pointer."""
     params = ", ".join([*(f".param .u64 p_{p}" for p in pointers), ".param .u32 p_ldm"])
     lines = [
         ".reg .u32 %lane, %x, %y, %z, %nx, %ny, %ldm, %image;",
@@ -143,23 +145,23 @@ def identifier(text: str) -> str:
 
 
 def declare(prefix: str, fragment: Fragment) -> str:
-    """The registers %prefix0, ... of a fragment."""
+    """The declaration of a fragment's registers %prefix0, %prefix1, ..."""
     return f".reg .{_kind(fragment)} %{prefix}<{fragment.registers}>;"
 
 
 def braces(prefix: str, fragment: Fragment) -> str:
-    """The registers as PTX writes an operand."""
+    """A fragment's registers as PTX writes an operand."""
     return "{" + ", ".join(f"%{prefix}{j}" for j in range(fragment.registers)) + "}"
 
 
-def written(instruction: Instruction, selectors: Mapping[str, int] | None = None) -> str:
-    """The instruction with its operands; `selectors` are their numbers by operand, 0 without one."""
+def instruction_text(instruction: Instruction, selectors: Mapping[str, int] | None = None) -> str:
+    """The instruction with its operands; `selectors` has their numbers by operand, 0 if missing."""
     operands = (operand(f, (selectors or {}).get(f.operand, 0)) for f in instruction.spelled)
     return f"{instruction.name} {', '.join(operands)};"
 
 
 def operand(fragment: Fragment, selector: int) -> str:
-    """A vector in braces; what a selector selects from is one register without, before its immediates."""
+    """A vector in braces; or, if the operand has selectors, one register followed by immediates."""
     if not fragment.selectors:
         return braces(fragment.operand, fragment)
     immediates = ", ".join(map(str, fragment.held.picked(selector).values()))
@@ -167,12 +169,12 @@ def operand(fragment: Fragment, selector: int) -> str:
 
 
 def set_to_one(scales: Iterable[Fragment]) -> list[str]:
-    """Every scale one, in declared registers."""
+    """PTX that sets every scale to one, in declared registers."""
     return [f"mov.b32 %{f.operand}0, {f.one * 0x01010101:#x};" for f in scales]
 
 
 def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
-    """Move `pointer` to this lane's registers in register image number `image`."""
+    """PTX that moves `pointer` to this lane's registers in image number `image`."""
     return [
         f"mad.lo.u32 %image, {image}, 32, %lane;",
         f"mad.wide.u32 %{pointer}, %image, {thread_bytes(fragment)}, %{pointer};",
@@ -180,13 +182,13 @@ def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
 
 
 def load(pointer: str, prefix: str, fragment: Fragment) -> list[str]:
-    """Load a fragment's registers from `pointer` on, raw, up to 16 bytes at a time."""
+    """PTX that loads a fragment's registers from `pointer`, up to 16 bytes at a time."""
     moves = _moves(pointer, prefix, fragment)
     return [f"ld.global{modifiers} {registers}, {memory};" for modifiers, registers, memory in moves]
 
 
 def store(pointer: str, prefix: str, fragment: Fragment) -> list[str]:
-    """Store a fragment's registers from `pointer` on, as `load`."""
+    """PTX that stores a fragment's registers to `pointer`, up to 16 bytes at a time."""
     moves = _moves(pointer, prefix, fragment)
     return [f"st.global{modifiers} {memory}, {registers};" for modifiers, registers, memory in moves]
 

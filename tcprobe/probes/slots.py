@@ -1,7 +1,7 @@
-"""Slots in raw memory: packing numbers of 1 to 64 bits into bytes and back, low bits first.
+"""Slots in raw memory: numbers of 1 to 64 bits packed into bytes and back, low bits first.
 
-A thread's registers lie next to each other and lanes follow each other, so a register image is the flat
-array of its slots, and a memory image the flat array of its elements.
+Registers of a thread are contiguous, and so are threads: a register image is the flat array of its slots. A memory
+image is the flat array of its elements.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def unpack(raw: Bytes, bits: int) -> Array:
 
 @cache
 def one_hot(count: int, bits: int, one: int) -> Bytes:
-    """Image 0 all zero; image 1 + s has `one` in slot s alone. Shape (1 + count, count * bits / 8); read only."""
+    """Image 0 is all zero; image 1 + s has `one` in slot s alone. (1 + count, count * bits / 8), read-only."""
     images = np.zeros((1 + count, count * bits // 8), np.uint8)
     slots = np.arange(count)
     if bits in _WORDS:
@@ -48,9 +48,9 @@ def one_hot(count: int, bits: int, one: int) -> Bytes:
 
 @cache
 def codes(count: int, bits: int, one: int) -> Bytes:
-    """Image 0 all `one`, then one image per bit b with `one` where the slot's number has bit b, last all zero.
+    """Image 0 is all `one`; then, for each bit of a slot's number, the image with `one` where it is set; last all zero.
 
-    Shape (2 + bits of a slot number, count * bits / 8); read only.
+    Shape (2 + bits of a slot number, count * bits / 8), read-only.
     """
     numbers = np.arange(count, dtype=np.uint64)
     planes = [numbers >> np.uint64(bit) & np.uint64(1) for bit in range(bit_length(count))]

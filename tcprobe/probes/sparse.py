@@ -1,17 +1,17 @@
-"""The structure tensor of a sparse multiply under changing metadata: what an A slot meets, and which bits say so.
+"""The structure tensor of a sparse multiply under changing metadata: what an A slot meets, and which bits decide that.
 
-Nothing about a layout is assumed. Each A slot alone is one; meanwhile the metadata of all lanes runs through images,
-and for each of them B runs through codes: all one, each bit of a slot's number, all zero. The kernel loops over B and
-packs what D answers: a bit for each code, and the sign bit where an answer is neither zero nor one. Metadata images,
-of legal values only:
+Nothing about a layout is assumed. One A slot at a time is one. Meanwhile the metadata of all lanes runs through images,
+and for each of these B runs through codes: all ones, each bit of a slot's number, all zeros. The kernel loops over B
+and packs D's answers: one bit for each code, and the sign bit if an answer is neither zero nor one. All metadata is
+legal:
 
-- uniform: every four bits hold the same legal value. They show which half of the four bits an A slot obeys, and which
-  B slot it meets under each index.
-- positions: two legal values that differ in the low or the high bit of one index, told apart by one bit of
-  lane * 8 + number of the four bits, and the same the other way round. They encode which four bits of which lane an A
-  slot obeys; all the others hold other values meanwhile, so an A slot that obeyed them too would be noticed.
+- uniform images: every four bits have the same value. They show which half of four bits an A slot obeys, and which B
+  slot it meets under each index
+- position images: two values that differ in one bit of one index are placed by one bit of lane * 8 + number of the four
+  bits; then the other way round. They encode which four bits of which lane an A slot obeys. All others have other
+  values meanwhile, so an A slot that obeyed them too would be noticed
 
-C slots are set one at a time, with A = 0. Sparse tf32 knows 0x4 and 0xE only (PTX ISA 9.1, section 9.7.14.6.1).
+C slots are set one at a time, with A = 0. Sparse tf32 allows only 0x4 and 0xE (PTX ISA 9.1, section 9.7.14.6.1).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from tcprobe.probes.sparse_op import Packed, Product
 
 @dataclass(frozen=True)
 class SparseExperiment(OfInstruction):
-    """An mma.sp with all documented values of its selector."""
+    """An mma.sp, under all documented values of its selector."""
 
     def launches(self) -> list[Launch]:
         """One launch for each selector, and the C launch."""
         return launches(self.instruction)
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """What A slots meet by index, "d" and "b"; "field" by selector; "c": the D slot of each C slot."""
+        """ "d", "b": what each A slot meets, by index; "field": by selector, what it obeys; "c": D slots by C slot."""
         sparse = decode(self.instruction, outputs)
         return {"d": sparse.d, "b": sparse.b, "field": sparse.field, "c": sparse.c}
 
@@ -56,12 +56,12 @@ class SparseExperiment(OfInstruction):
 
 
 def experiments() -> list[SparseExperiment]:
-    """One for each mma.sp."""
+    """One experiment for each mma.sp."""
     return [SparseExperiment(row) for row in inventory.of_family("mma.sp")]
 
 
 def kernel(instruction: Instruction, selector: int) -> Kernel:
-    """Block (x, y, z): A image x, metadata image y, C image z; two words of answers a lane."""
+    """Block (x, y, z): A image x, metadata image y, C image z; each lane stores two words of answers."""
     fragments = {f.operand: f for f in instruction.fragments}
     b, d = fragments["b"], fragments["d"]
     images = b_images(instruction)
@@ -76,7 +76,7 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
         "NEXT:",
         *ptx.load("b", "b", b),
-        ptx.written(instruction, {"e": selector}),
+        ptx.instruction_text(instruction, {"e": selector}),
         *(line for i in range(d.elements) for line in _answer(d, i, images)),
         f"add.u64 %b, %b, {WARP * ptx.thread_bytes(b)};",
         "add.u32 %n, %n, 1;",
@@ -96,12 +96,12 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
 
 
 def product_kernel(instruction: Instruction, selector: int) -> Kernel:
-    """Block x: D of image x of A, B, C and metadata, raw; scales are one."""
+    """Block x: D of image x of A, B, C and metadata, stored raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
         *(line for o in "abce" for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         *ptx.set_to_one(instruction.scales),
-        ptx.written(instruction, {"e": selector}),
+        ptx.instruction_text(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]
@@ -111,7 +111,7 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
 
 
 def launches(instruction: Instruction) -> list[Launch]:
-    """A slots x metadata images for each selector; then C slot by slot, by the first kernel."""
+    """For each selector, A slots x metadata images; then one C slot at a time, by the first kernel."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
     a_images, c_images = (one_hot(f.slots, f.slot_bits, f.one) for f in (a, c))
     coded, metadata = codes(b.slots, b.slot_bits, b.one), pack(metadata_images(sparsity(e)), 4)
@@ -139,7 +139,7 @@ def launches(instruction: Instruction) -> list[Launch]:
 
 
 def _answer(d: Fragment, i: int, images: int) -> list[str]:
-    """Add what element i of D says to the packed words: a bit where it is one, the sign where it is not zero either."""
+    """Pack the answer of D's element i: a bit if it is one, the sign bit if it is neither zero nor one."""
     register, low = d.place(i)
     word, shift = f"%w{i % 2}", images * (i // 2)
     value = f"shr.u32 %v, %d{register}, {low};" if low else f"mov.b32 %v, %d{register};"

@@ -1,6 +1,6 @@
-"""What the outputs of a sparse multiply's probe say: which slots meet under which index, which field each A slot obeys.
+"""Decodes the probe of a sparse multiply: which slots meet under which index, and which field each A slot obeys.
 
-Nothing is unpacked that need not be: two words a lane hold the answers of four D slots, few images at a time.
+Two words a lane have the answers of four D slots; they are unpacked a few images at a time.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bools, Bytes, Ints, Words
 from tcprobe.probes.slots import bit_length
-from tcprobe.probes.sparse_images import PAIRS, b_images, metadata_images, read
+from tcprobe.probes.sparse_images import PAIRS, b_images, index_table, metadata_images
 from tcprobe.probes.sparse_numbering import Sparse
 
-Small = NDArray[np.int16]  # slots of B: at most 1024
-CACHED = 1 << 18
+Small = NDArray[np.int16]  # slots of B, at most 1024
+CACHED = 1 << 18  # bytes of images that are decoded at a time
 
 
 def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
-    """What the outputs of the `launches` say.
+    """What the outputs of the `launches` show.
 
-    ProbeError where an answer is none that one product of zeros and ones can give, where an A slot does not obey one
-    field of the metadata, or where selectors disagree in anything but the lanes that are read.
+    ProbeError if an answer is not one that a product of zeros and ones can give, if an A slot does not obey exactly one
+    field of the metadata, or if selectors differ in anything but the lanes that are read.
     """
-    by_selector = [governed(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
+    by_selector = [decode_selector(instruction, raw, selector) for selector, raw in enumerate(outputs[:-1])]
     d, b, _ = by_selector[0]
     for selector, (other_d, other_b, _) in enumerate(by_selector):
         if not np.array_equal(d, other_d) or (b != other_b)[(b >= 0) & (other_b >= 0)].any():
@@ -38,29 +38,29 @@ def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
     return Sparse(d, b, np.stack([field for _, _, field in by_selector]), _decode_c(instruction, outputs[-1]))
 
 
-def governed(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
+def decode_selector(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
     """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector; ProbeError as `decode`."""
     rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
     d, met = _meetings(instruction, _words(raw), name)
-    by_index, field = obeyed(rule, met, instruction.threads, name)
+    by_index, field = indices_and_fields(rule, met, instruction.threads, name)
     return d, by_index.astype(np.int64), field
 
 
-def obeyed(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
-    """(B slots by A slot and index, field by A slot), of the B slots met under all images of metadata.
+def indices_and_fields(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
+    """(B slots by A slot and index, field by A slot); `met` are the B slots met, by image of metadata and A slot.
 
-    ProbeError where an A slot does not obey one field alone.
+    ProbeError if an A slot does not obey exactly one field.
     """
     half = _half(sparsity, met, name)
     by_index = _by_index(sparsity, met, half)
     images = metadata_images(sparsity, threads)
     place = _place(sparsity, met, by_index[np.arange(len(half)), _second(sparsity)[half]], bit_length(images.shape[1]))
-    _check(read(sparsity)[images[:, place], half[None]], met, by_index, name)
+    _check(index_table(sparsity)[images[:, place], half[None]], met, by_index, name)
     return by_index, place * sparsity.fields + half
 
 
 def _words(raw: Bytes) -> Words:
-    """Two words of answers a lane: (blocks, words)."""
+    """The answers, two words a lane: (blocks, words)."""
     return np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 2 * WARP)
 
 
@@ -70,17 +70,17 @@ def _check_sign(instruction: Instruction, words: Words) -> None:
 
 
 def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, Small]:
-    """The D slots that each A slot reaches (slots, n), and the B slot met there: (images, slots, n).
+    """(D slots that each A slot reaches, (slots, n); B slots met there, (images, slots, n)).
 
-    Few images at a time, so that what is looked at stays small. A word has the answers of two D slots; those of D
-    slots that an A slot does not reach must be zero throughout, as must those where B is zero.
+    Few images are decoded at a time, to stay in the cache. A word has the answers of two D slots. D slots that an A
+    slot does not reach must be zero throughout, and all must be zero where B is.
     """
     a, n, images = instruction.fragment("a"), instruction.shape.n, b_images(instruction)
     words = words.reshape(-1, 1 + a.slots, 2 * WARP)
-    answer = (1 << images - 1) - 1  # without the last, where B is zero
+    answer = (1 << images - 1) - 1  # all codes but the last, where B is zero
     ones = np.uint32(1 | 1 << images)
     hit = words[0] & ones
-    told, reached = ~(hit * np.uint32(answer)) | ones, _reached(hit, images)
+    told, reached = ~(hit * np.uint32(answer)) | ones, _reached_slots(hit, images)
     if hit[0].any() or (reached.sum(axis=1)[1:] != n).any():
         raise ProbeError(f"{name}: not a sparse product: an A slot does not reach {n} D slots.")
     d = np.nonzero(reached[1:])[1].reshape(a.slots, n)
@@ -92,27 +92,27 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
         other = answers ^ hit
         other &= told
         if other.max():
-            raise _misled(instruction, answers, hit, name)
+            raise _wrong_answers(instruction, answers, hit, name)
         met[part] = answers.reshape(len(answers), -1)[:, place] >> shift & np.uint32(answer >> 1)
     if met.max() >= instruction.fragment("b").slots:
-        raise ProbeError(f"{name}: the answers spell B slot {met.max()}, which there is not.")
+        raise ProbeError(f"{name}: the answers encode B slot {met.max()}, which does not exist.")
     return d, met
 
 
 def _parts(images: NDArray[np.generic]) -> Iterator[slice]:
-    """Slices of neighbouring images, of up to CACHED bytes each."""
+    """Slices of consecutive images, of up to CACHED bytes each."""
     count = max(1, CACHED // images[0].nbytes)
     yield from (slice(start, start + count) for start in range(0, len(images), count))
 
 
-def _reached(hit: Words, images: int) -> Bools:
-    """By A image which D slots answered to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
+def _reached_slots(hit: Words, images: int) -> Bools:
+    """By A image, which D slots answer to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
     by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, images], np.uint32)[:, None] & np.uint32(1)
     return by_lane.reshape(len(hit), -1).astype(bool)
 
 
-def _misled(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
-    """What is wrong with the answers to one metadata image."""
+def _wrong_answers(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
+    """The error in the answers to some metadata images."""
     _check_sign(instruction, answers)
     if ((answers & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
         return ProbeError(f"{name}: not a sparse product: an A slot does not reach the same D slots throughout.")
@@ -120,7 +120,10 @@ def _misled(instruction: Instruction, answers: Words, hit: Words, name: str) -> 
 
 
 def _half(sparsity: Sparsity, met: Small | Ints, name: str) -> Ints:
-    """Which half of four bits each A slot obeys: under the legal values equal indices give equal answers."""
+    """The half of four bits that each A slot obeys: of legal values, those with equal indices give equal answers.
+
+    ProbeError unless there is exactly one.
+    """
     fits = np.stack([_follows(sparsity, met, half) for half in range(sparsity.fields)])
     if (fits.sum(axis=0) != 1).any():
         slot = int(np.flatnonzero(fits.sum(axis=0) != 1)[0])
@@ -141,7 +144,7 @@ def _follows(sparsity: Sparsity, met: Small | Ints, half: int) -> Bools:
 
 
 def _by_index(sparsity: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints:
-    """The B slots that each A slot meets under each index (slots, positions, n), -1 where no legal value has it."""
+    """The B slots that each A slot meets by index, (slots, positions, n); -1 if no legal value has the index."""
     by_index = np.full((met.shape[1], sparsity.positions, met.shape[2]), -1, met.dtype)
     for image, value in enumerate(sparsity.legal):
         for h in range(sparsity.fields):
@@ -150,20 +153,20 @@ def _by_index(sparsity: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints
 
 
 def _second(sparsity: Sparsity) -> Ints:
-    """The index in each half of the second value of the first pair, which encodes the ones of a place's number."""
+    """By half, the index in the second value of the first of PAIRS; it marks the ones of a place's number."""
     _, other = PAIRS[sparsity.fields][0]
     return np.array([sparsity.read(other, h) for h in range(sparsity.fields)])
 
 
 def _place(sparsity: Sparsity, met: Small | Ints, shown: Small | Ints, count: int) -> Ints:
-    """The place of the four bits that each A slot obeys: `count` bits, one where it meets what `shown` has."""
+    """The place of the four bits that each A slot obeys: bit i is one if it meets `shown` in image pair i."""
     first = len(sparsity.legal)
     bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(count)]
     return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(shown), np.int64))
 
 
 def _check(indices: Ints, met: Small | Ints, by_index: Small | Ints, name: str) -> None:
-    """ProbeError unless every image gave what the index says that each A slot obeys in it."""
+    """ProbeError unless every A slot met, in every image, what its index there says."""
     slots = np.arange(len(by_index))
     wrong = np.concatenate([(by_index[slots, indices[p]] != met[p]).any(axis=2) for p in _parts(met)])
     if wrong.any():
@@ -175,11 +178,11 @@ def _check(indices: Ints, met: Small | Ints, by_index: Small | Ints, name: str) 
 
 
 def _decode_c(instruction: Instruction, raw: Bytes) -> Ints:
-    """The D slot that each C slot reaches, whatever B is; every D slot once."""
+    """The D slot that each C slot reaches, for any B; ProbeError unless every D slot is reached once."""
     words, images = _words(raw), b_images(instruction)
     _check_sign(instruction, words)
     hit = words & np.uint32(1 | 1 << images)
-    reached = _reached(hit, images)[1:]
+    reached = _reached_slots(hit, images)[1:]
     lone = (reached.sum(axis=0) == 1).all() and (reached.sum(axis=1) == 1).all()
     if not lone or hit[0].any() or (words != hit * np.uint32((1 << images) - 1)).any():
         raise ProbeError(f"{instruction.name}: C does not reach D slot by slot.")

@@ -1,4 +1,4 @@
-"""The images of a sparse multiply's probe: metadata that tells its places apart, and how many there are of B."""
+"""Images for the probe of a sparse multiply: metadata that encodes its places; how many images B has."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from tcprobe.probes.slots import bit_length, pack, unpack
 
 NIBBLES = 8  # groups of four bits in a lane's metadata
 PLACES = WARP * NIBBLES
-# two legal values each that differ in one bit of one index; together in every bit of both
+# pairs of legal values that differ in one bit of one index; together they cover every bit of both
 PAIRS = {2: ((0x4, 0xE), (0x8, 0x9), (0x8, 0xC)), 1: ((0x4, 0xE),)}
 
 
 def b_images(instruction: Instruction) -> int:
-    """How many images of B there are: all one, each bit of a slot's number, all zero."""
+    """How many images B has: all ones, each bit of a slot's number, all zeros."""
     return 2 + bit_length(instruction.fragment("b").slots)
 
 
 @cache
 def metadata_images(sparsity: Sparsity, threads: int = WARP) -> Bytes:
-    """Four bits of metadata by image and place (lane * 8 + number): uniform ones, then those of positions."""
+    """Four bits of metadata by image and place (lane * 8 + number): uniform images, then position images."""
     count = threads * NIBBLES
     uniform = [np.full(count, value, np.uint8) for value in sparsity.legal]
     places = np.arange(count)
-    spelled = [
+    positional = [
         np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
         for one, other in PAIRS[sparsity.fields]
         for bit in range(bit_length(count))
         for turned in (0, 1)
     ]
-    return np.stack(uniform + spelled)
+    return np.stack(uniform + positional)
 
 
 def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
-    """Legal metadata at random: every four bits of every lane, (images, bytes)."""
+    """Random legal metadata of all lanes: (images, bytes)."""
     chosen: Array = generator.choice(np.array(sparsity.legal, np.uint8), (images, threads * NIBBLES))
     return pack(chosen, 4)
 
 
 def fields(sparsity: Sparsity, metadata: Bytes) -> Ints:
     """The index in every field of metadata images: (images, fields of all lanes)."""
-    indices: Ints = read(sparsity)[unpack(metadata, 4)].reshape(len(metadata), -1)
+    indices: Ints = index_table(sparsity)[unpack(metadata, 4)].reshape(len(metadata), -1)
     return indices
 
 
-def read(sparsity: Sparsity) -> Ints:
-    """`Sparsity.read` of all four bits and halves, (16, fields); 0 of what is not legal."""
+def index_table(sparsity: Sparsity) -> Ints:
+    """`Sparsity.read` by value of four bits and half, (16, fields); 0 for values that are not legal."""
     return np.array(
         [[sparsity.read(v, h) if v in sparsity.legal else 0 for h in range(sparsity.fields)] for v in range(16)]
     )

@@ -1,7 +1,7 @@
-"""From what meets under which metadata to tables of a, b, c, d and e: with the numbers of a reference, or by rule.
+"""From what meets under which metadata to tables of a, b, c, d and e, numbered by a reference or by rule.
 
-The rows and stored columns of A and the columns of D are a convention, as for dense multiplies. Given them, the indices
-of the metadata say which k each B slot is, and which element each field governs: both follow from what was measured.
+The rows and stored columns of A and the columns of D are a convention, as for dense multiplies. Once they are fixed,
+the metadata's indices show which k each B slot is, and which element each field governs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from tcprobe.layout.structure import Triples, elements
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 
 Tables = dict[str, Table]
-SEEN = 1  # an index that legal values have in either half of four bits
+SEEN = 1  # an index that occurs in either half of legal values
 
 
 class Sparse(NamedTuple):
-    """By A slot: `d` the D slots that it reaches, ascending; `b` the B slot met there under each index, -1 where no
-    legal value has it; `field` by selector the field (lane * fields + i) that it obeys. `c`: the D slot of each C slot.
+    """What was measured of a sparse multiply.
+
+    `d`: the D slots that each A slot reaches, ascending. `b`: the B slot met there, by A slot and index; -1 if no legal
+    value has the index. `field`: by selector, the field (lane * fields + i) that each A slot obeys. `c`: the D slot of
+    each C slot.
     """
 
     d: Ints
@@ -40,13 +43,13 @@ class Sparse(NamedTuple):
 
 
 def numbered(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
-    """The tables, which predict every answer that was measured; ProbeError where there are none."""
+    """Tables that predict every measured answer; ProbeError if there are none."""
     tables, numbering = _referenced(instruction, sparse, context.device) or _by_rule(instruction, sparse)
     return Conclusion(tables, numbering, structure(instruction, sparse))
 
 
 def structure(instruction: Instruction, sparse: Sparse) -> StructureHash:
-    """The structure tensor under metadata whose every four bits are 0x4."""
+    """The structure tensor with all metadata 0x4."""
     rule = sparsity(_metadata(instruction))
     half = sparse.field[0] % rule.fields
     index = np.array([rule.read(NIBBLE, h) for h in range(rule.fields)])[half]
@@ -57,13 +60,13 @@ def structure(instruction: Instruction, sparse: Sparse) -> StructureHash:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was measured of a sparse multiply, and the tables that predict it."""
+    """What was measured of a sparse multiply; it completes tables that predict it."""
 
     instruction: Instruction
     sparse: Sparse
 
     def completed(self, a: Table, d: Table) -> Tables | None:
-        """All tables, from those of A and D; None where no tables with these numbers predict what was measured."""
+        """All tables, given those of A and D; None if no tables with these numbers predict what was measured."""
         (m, stored, _), (row, col, _) = elements(a), elements(d)
         if (row[self.sparse.d] != m[:, None]).any():
             return None
@@ -75,7 +78,10 @@ class _Measured:
         return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
 
     def _b_table(self, stored: Ints, slot_columns: Ints) -> Table | None:
-        """B by the k that each index picks; None where a slot would hold two elements, or an element has no slot."""
+        """B's table, by the k that each index picks.
+
+        None if a slot would hold two elements, or an element would have no slot.
+        """
         b, rule = self.instruction.fragment("b"), sparsity(_metadata(self.instruction))
         row, col = np.full(b.slots, -1), np.full(b.slots, -1)
         for index in range(rule.positions):
@@ -91,7 +97,7 @@ class _Measured:
         return _table(b, row, col) if whole else None
 
     def _metadata_table(self, slot_rows: Ints, stored: Ints) -> Table | None:
-        """By selector which element, the first of its unit, each field governs; None where it governs two."""
+        """By selector, the first element of the unit that each field governs; None if a field governs two."""
         e = _metadata(self.instruction)
         first, tables = stored - stored % e.span, []
         for field in self.sparse.field:
@@ -105,9 +111,9 @@ class _Measured:
 
 
 def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
-    """The tables with the numbers of the first reference whose A, C and D fit."""
+    """The tables as the first reference numbers them that states fitting tables of A, C and D; None if none does."""
     for reference in references():
-        claims = {operand: said(reference, instruction.fragment(operand), device) for operand in "acd"}
+        claims = {operand: claim_of(reference, instruction.fragment(operand), device) for operand in "acd"}
         meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         tables = _Measured(instruction, sparse).completed(meant["a"], meant["d"]) if len(meant) == len(claims) else None
         if tables and tables["c"] == meant["c"]:
@@ -116,9 +122,9 @@ def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple
 
 
 def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
-    """Rows, columns and chunks in the order of their lowest slot; in a chunk the low field first, then the lowest slot.
+    """Rows, columns and chunks in the order of their lowest slots; inside a chunk by field, then by lowest slot.
 
-    ProbeError where the slots that meet are not those of a sparse product.
+    ProbeError if the slots that meet are not those of a sparse product.
     """
     row, stored = _classes(sparse.d.min(axis=1)), _stored_by_rule(sparsity(_metadata(instruction)), sparse)
     b_of_d = np.full(sparse.d.max() + 1, sparse.b.max() + 1)
@@ -138,8 +144,10 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
 def _stored_by_rule(sparsity: Sparsity, sparse: Sparse) -> Ints:
     """The stored column of each A slot."""
     field, slots = sparse.field[0], np.arange(len(sparse.d))
-    line = _classes(sparse.b[:, SEEN].min(axis=1))  # meeting the same B slots: a chunk, or one place of its pairs
-    lowest = _lowest(line, _lowest(field, line))  # lines that share a field are of one chunk
+    line = _classes(
+        sparse.b[:, SEEN].min(axis=1)
+    )  # A slots that meet the same B slots: a chunk, or one element of its pairs
+    lowest = _lowest(line, _lowest(field, line))  # lines that share a field are in one chunk
     chunk, second = _classes(lowest), (line != lowest).astype(np.int64)
     row, unit = _classes(sparse.d.min(axis=1)), field % sparsity.fields * len(slots) + _lowest(field, slots)
     stored: Ints = (chunk * sparsity.fields + _rank((row, chunk, second), unit)) * sparsity.span + second
@@ -151,7 +159,7 @@ def _metadata(instruction: Instruction) -> Fragment:
 
 
 def _table(fragment: Fragment, row: Ints, col: Ints) -> Table:
-    """Rows and columns by slot, -1 where unused."""
+    """A table from rows and columns by slot, -1 if unused."""
     values = {
         name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in (("row", row), ("col", col))
     }
@@ -159,7 +167,7 @@ def _table(fragment: Fragment, row: Ints, col: Ints) -> Table:
 
 
 def _classes(keys: Ints) -> Ints:
-    """Equal keys as numbers from 0, in the order in which they first come."""
+    """Equal keys as equal numbers, from 0 in the order of first occurrence."""
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -167,7 +175,7 @@ def _classes(keys: Ints) -> Ints:
 
 
 def _lowest(keys: Ints, values: Ints) -> Ints:
-    """At each place the lowest value among those of equal keys."""
+    """At each place, the lowest value among places with the same key."""
     lowest = np.full(keys.max() + 1, values.max())
     np.minimum.at(lowest, keys, values)
     of_equal: Ints = lowest[keys]
@@ -175,7 +183,7 @@ def _lowest(keys: Ints, values: Ints) -> Ints:
 
 
 def _rank(groups: tuple[Ints, ...], order: Ints) -> Ints:
-    """The number of each place among those of its group, in `order`."""
+    """The position of each place within its group, by `order`."""
     sort = np.lexsort((order, *groups))
     keys = np.stack(groups)[:, sort]
     new = np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])

@@ -1,4 +1,4 @@
-"""What the kernels of sparse multiplies do on a tensor core with any layouts and any metadata map, for the emulator."""
+"""What the emulator does in place of the kernels of sparse multiplies, for any layouts and any map of metadata."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tcprobe.probes.slots import pack, unpack
 
 @dataclass(frozen=True)
 class Packed:
-    """The probe: D for every image of A, B, C and metadata, packed to a bit an answer."""
+    """The op of the probe: D for every image of A, B, C and metadata, one bit for each answer."""
 
     instruction: Instruction
     selector: int
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Zeros and ones are multiplied."""
+        """Multiplies zeros and ones."""
         row = self.instruction
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
         e = row.fragment("e")
@@ -34,7 +34,7 @@ class Packed:
         index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
         words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
         for number, image in enumerate(b):
-            counts = np.minimum(_counts(a, image, k)[None] + c[:, None, None], 2).astype(np.uint8)  # none, one, several
+            counts = np.minimum(_counts(a, image, k)[None] + c[:, None, None], 2).astype(np.uint8)  # zero, one, more
             slots = np.zeros((*counts.shape[:3], row.fragment("d").slots), np.uint8)
             slots[..., used] = counts.reshape(*counts.shape[:3], -1)[..., index]
             _add(words, slots.reshape(*slots.shape[:3], WARP, -1), number, len(b))
@@ -43,14 +43,14 @@ class Packed:
 
 @dataclass(frozen=True)
 class Product:
-    """D of one image of A, B, C and metadata after the other, raw."""
+    """The op that stores D raw, for one image of A, B, C and metadata at a time."""
 
     instruction: Instruction
     selector: int
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Zeros and ones are multiplied."""
+        """Multiplies zeros and ones."""
         row = self.instruction
         d = row.fragment("d")
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
@@ -65,7 +65,7 @@ class Product:
 
 
 def matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
-    """Slots as matrices (images, rows, cols) of zeros and ones."""
+    """Slots as matrices of zeros and ones: (images, rows, cols)."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
     index, used = elements(tables.table(fragment), fragment)
     matrices = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
@@ -74,10 +74,12 @@ def matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
 
 
 def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
-    """The column of A that each stored element is: (images, rows, stored columns)."""
+    """The column of A of each stored element: (images, rows, stored columns)."""
     rule = sparsity(e)
     index, used = elements(table, e)
-    values = unpack(raw, e.slot_bits).astype(np.int64) >> (3 if rule.fields == 1 else 0)  # of 0x4 and 0xE the top bit
+    values = unpack(raw, e.slot_bits).astype(np.int64) >> (
+        3 if rule.fields == 1 else 0
+    )  # the top bit tells 0xE from 0x4
     chosen = np.zeros((len(raw), e.rows * e.cols), np.int64)
     chosen[:, index] = values[:, used]
     stored = np.arange(e.cols)
@@ -88,7 +90,7 @@ def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
 
 
 def _counts(a: Ints, b: Ints, k: Ints) -> Ints:
-    """A x B for every image of A and metadata: (metadata images, A images, m, n); A holds few ones."""
+    """A x B for every image of A and of metadata: (metadata images, A images, m, n). A has few ones."""
     images, rows, stored = np.nonzero(a)
     counts = np.zeros((len(a) * a.shape[1], len(k), b.shape[1]), np.int64)
     np.add.at(counts, images * a.shape[1] + rows, b[k[:, rows, stored]].swapaxes(0, 1))
@@ -96,7 +98,7 @@ def _counts(a: Ints, b: Ints, k: Ints) -> Ints:
 
 
 def _add(words: Words, slots: Bytes, number: int, images: int) -> None:
-    """Pack what the D slots answered to B image `number`."""
+    """Pack the answers of D slots to B image `number`."""
     for i in range(slots.shape[-1]):
         ones = (slots[..., i] == 1).astype(np.uint32) << np.uint32(images * (i // 2) + number)
         wrong = (slots[..., i] > 1).astype(np.uint32) << np.uint32(31)

@@ -1,7 +1,7 @@
-"""What PTX does not document of sparse multiplies: metadata that holds no legal value, and selectors beyond the last.
+"""What PTX does not document of sparse multiplies: metadata values that are not legal, and selectors beyond the last.
 
-Both are told in the numbers of tables that were measured: which column of its chunk a stored element of A meets under
-each uniform value of four bits, and which lanes' metadata counts under a selector.
+Results are in terms of measured tables: which column of its chunk a stored element of A meets under each uniform value
+of four bits, and which lanes' metadata counts under a selector.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
-from tcprobe.probes.sparse_decode import governed
+from tcprobe.probes.sparse_decode import decode_selector
 from tcprobe.probes.sparse_images import PLACES, b_images
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
 
 KIND = "undocumented"
 MOST_WORDS = 200
-MOST = 3  # a selector of 4 and more is a syntax error
+MOST = 3  # ptxas refuses larger selectors as a syntax error
 NIBBLES = 16
 NOWHERE, ELSEWHERE = -1, -2
-Read = list[list[int] | None]  # by index field of four bits: the positions in its chunk that it leads to
+Read = list[list[int] | None]  # by field of four bits: positions in the chunk
 
 
-def undocumented(instruction: Instruction) -> list[int]:
-    """The selectors up to MOST that PTX does not give the instruction."""
+def undocumented_selectors(instruction: Instruction) -> list[int]:
+    """The selectors up to MOST that PTX does not define for the instruction."""
     return list(range(len(instruction.fragment("e").selectors), MOST + 1))
 
 
-def nibbles(instruction: Instruction) -> Launch:
-    """Every A slot alone under each of the 16 values of four bits, everywhere the same; selector 0."""
+def nibble_launch(instruction: Instruction) -> Launch:
+    """Every A slot alone under each of the 16 values of four bits, the same everywhere; selector 0."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
     given = (
         one_hot(a.slots, a.slot_bits, a.one),
@@ -55,16 +55,17 @@ def nibbles(instruction: Instruction) -> Launch:
     return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), given, 0, size)
 
 
-def selected(instruction: Instruction, selector: int) -> Launch:
-    """As the probe's launch of a documented selector."""
+def selector_launch(instruction: Instruction, selector: int) -> Launch:
+    """The launch of an undocumented selector, like the probe's launch of a documented one."""
     first, number = launches(instruction)[0], kernel(instruction, selector)
     return Launch(number, first.grid, first.inputs, 0, first.output_bytes)
 
 
 def decode_nibbles(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes) -> list[Read]:
-    """By value of four bits and field in it: the positions in its chunk at which a stored unit is multiplied.
+    """By value of four bits and field: the positions in its chunk at which a stored unit is multiplied.
 
-    [] where it is multiplied nowhere; None where units differ, or meet several or something outside their chunk.
+    [] if it is multiplied nowhere. None if units differ, or if one meets several positions or something outside its
+    chunk.
     """
     rule, a = sparsity(instruction.fragment("e")), instruction.fragment("a")
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(NIBBLES, 1 + a.slots, WARP, 2)[:, 1:]
@@ -74,8 +75,11 @@ def decode_nibbles(instruction: Instruction, tables: Mapping[str, Table], raw: B
 
 
 def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes, selector: int) -> int | None:
-    """The documented selector whose fields count, None where it is none of them; ProbeError as `decode`."""
-    d, _, field = governed(instruction, raw, selector)
+    """The documented selector under which the same fields count; None if there is none.
+
+    ProbeError as `decode_selector`, and if D gains other rows of A.
+    """
+    d, _, field = decode_selector(instruction, raw, selector)
     row, stored, _ = elements(tables["a"])
     (of_d, _, _), e = elements(tables["d"]), instruction.fragment("e")
     if (of_d[d] != row[:, None]).any():
@@ -88,7 +92,7 @@ def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: 
 
 
 def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
-    """The number of the field that governs each A slot among those of four bits."""
+    """For each A slot, the number of the field, within four bits, that governs it."""
     e = instruction.fragment("e")
     rule, slots = sparsity(e), tables["e"].selection(e.selectors[0]).inverse
     row, stored, _ = elements(tables["a"]).tolist()
@@ -96,29 +100,29 @@ def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
 
 
 def _positions(instruction: Instruction, tables: Mapping[str, Table], words: Words) -> Ints:
-    """By image and A slot the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
+    """By image and A slot, the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
 
-    An answer encodes one slot of B. Where an A slot meets several, D is not one, and the sign is set.
+    An answer encodes one slot of B. If an A slot meets several, D is not one, and the sign bit is set.
     """
     rule, images = sparsity(instruction.fragment("e")), b_images(instruction)
     (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")
     slots = np.arange(len(of_d))
     shift = (images * (slots % 4 // 2)).astype(np.uint32)
-    spelled = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)
+    answers = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)
     mine = np.argsort(of_d, kind="stable").reshape(instruction.shape.m, -1)[row]
-    told = np.take_along_axis(spelled, mine[None], axis=2)
-    b = np.minimum(told >> 1, len(k) - 1).astype(np.int64)
-    lone = (told & 1).all(axis=2) & (spelled.astype(bool).sum(axis=2) == mine.shape[1])
+    own_answers = np.take_along_axis(answers, mine[None], axis=2)
+    b = np.minimum(own_answers >> 1, len(k) - 1).astype(np.int64)
+    lone = (own_answers & 1).all(axis=2) & (answers.astype(bool).sum(axis=2) == mine.shape[1])
     lone &= (n[b] == col[mine]).all(axis=2) & (k[b] == k[b][:, :, :1]).all(axis=2)
     unit, inner = k[b[:, :, 0]] // rule.span, k[b[:, :, 0]] % rule.span
     position = unit - stored // (rule.fields * rule.span) * rule.positions
     lone &= (position >= 0) & (position < rule.positions) & (inner == stored % rule.span)
-    positions = np.where(lone, position, np.where(spelled.any(axis=2), ELSEWHERE, NOWHERE))
+    positions = np.where(lone, position, np.where(answers.any(axis=2), ELSEWHERE, NOWHERE))
     return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, positions)
 
 
 def _common(positions: Ints) -> list[int] | None:
-    """The one position of all, as `decode_nibbles` says it."""
+    """The position that all units share, as `decode_nibbles` returns it."""
     first = int(positions[0])
     if first == ELSEWHERE or (positions != first).any():
         return None
@@ -134,21 +138,21 @@ class NibblesExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The form's."""
+        """The form's id."""
         return self.instruction.id
 
     @property
     def target(self) -> Target:
-        """The form's."""
+        """The target that the form needs."""
         return self.instruction.target
 
     def kernels(self) -> list[Kernel]:
-        """The form's, under its first selector."""
-        return [nibbles(self.instruction).kernel]
+        """The form's kernel with its first selector."""
+        return [nibble_launch(self.instruction).kernel]
 
     def measure(self, bench: Bench) -> Reading:
-        """ "raw": what the launch leaves."""
-        return {"raw": bench.run([nibbles(self.instruction)])[0].copy()}
+        """ "raw": the launch's output."""
+        return {"raw": bench.run([nibble_launch(self.instruction)])[0].copy()}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The positions that the values lead to."""
@@ -157,7 +161,7 @@ class NibblesExperiment(Dialogue):
 
 @dataclass(frozen=True)
 class SelectorExperiment(Dialogue):
-    """A selector that PTX does not allow for the instruction. A refusal or a lost device is a finding, too."""
+    """A selector that PTX does not allow. A refusal, or a lost device, is a finding too."""
 
     instruction: Instruction
     selector: int
@@ -165,30 +169,30 @@ class SelectorExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The form and the selector."""
+        """The form's id and the selector."""
         return f"{self.instruction.id}{SELECTOR}{self.selector}"
 
     @property
     def target(self) -> Target:
-        """The form's."""
+        """The target that the form needs."""
         return self.instruction.target
 
     def kernels(self) -> list[Kernel]:
-        """The form's, under the selector."""
+        """The form's kernel with the selector."""
         return [kernel(self.instruction, self.selector)]
 
     def measure(self, bench: Bench) -> Reading:
-        """ "raw": what the launch leaves."""
-        return {"raw": bench.run([selected(self.instruction, self.selector)])[0].copy()}
+        """ "raw": the launch's output."""
+        return {"raw": bench.run([selector_launch(self.instruction, self.selector)])[0].copy()}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """Whose lanes it reads."""
+        """Which documented selector it equals, if any."""
         tables = _tables(self.instruction, context)
         same = decode_selected(self.instruction, tables, reading["raw"], self.selector)
         return Body(selector=Outcome("runs", "its own map" if same is None else "", same))
 
     def instead(self, event: str, words: str) -> Body:
-        """That it does not run."""
+        """Why it does not run."""
         return Body(selector=Outcome(event, one_line(words)[:MOST_WORDS]))  # type: ignore[arg-type]
 
 
@@ -202,7 +206,7 @@ def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
 
 
 def experiments() -> list[Dialogue]:
-    """For each sparse multiply of a warp its values; then undocumented selectors, which may cost the device."""
+    """For each sparse warp-level multiply its metadata values; then the selectors, which may cost the device."""
     rows = [row for row in inventory.executed_by(WARP) if row.metadata and not row.scales]
-    tried = [SelectorExperiment(row, number) for row in rows for number in undocumented(row)]
+    tried = [SelectorExperiment(row, number) for row in rows for number in undocumented_selectors(row)]
     return [*map(NibblesExperiment, rows), *tried]

@@ -1,8 +1,7 @@
-"""Boxes that show what each swizzle mode does, and arguments of cuTensorMapEncodeTiled varied one at a time.
+"""Boxes that show what each swizzle mode does, and arguments of cuTensorMapEncodeTiled, varied one at a time.
 
-Boxes: every mode, type and width of a row of 16 to 256 bytes, at shared addresses that differ in the bits that a
-swizzle reads; then boxes of 1 to 5 coordinates, of few and of many rows. Those whose map the driver refuses are
-answers as well.
+Boxes: every mode, type and width of a row (16 to 256 bytes), at shared addresses that differ in the bits that a swizzle
+reads; then boxes of 1 to 5 dimensions, with few rows and with many. A map that the driver refuses is an answer, too.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
 
 WIDTHS = (16, 32, 48, 64, 80, 112, 128, 144, 256)  # bytes of a row
 BASES = (0, 128, 384, 896)
-BOXES = ((8,), (8, 1), (16, 30), (8, 5, 3), (16, 3, 2, 4), (8, 2, 3, 2, 2))  # elements of 2 bytes, of other ranks
-MISALIGNED = (("NONE", 16), ("32B", 32), ("NONE", 64), ("128B", 64))  # each of which may cost the context
+BOXES = ((8,), (8, 1), (16, 30), (8, 5, 3), (16, 3, 2, 4), (8, 2, 3, 2, 2))  # in elements of 2 bytes, by rank
+MISALIGNED = (("NONE", 16), ("32B", 32), ("NONE", 64), ("128B", 64))  # each may cost the context
 PADDING = 48  # bytes after a row of the tensor
 FULL = 1 << 32
 
 
 def boxes() -> list[BoxCase]:
-    """All that are copied both ways."""
+    """All boxes that are copied both ways."""
     return [*_wide(), *_deep()]
 
 
@@ -38,7 +37,7 @@ def misaligned() -> list[BoxCase]:
 
 @cache
 def all_boxes() -> tuple[BoxCase, ...]:
-    """All of them; the misaligned ones last."""
+    """All boxes, the misaligned ones last."""
     return (*boxes(), *misaligned())
 
 
@@ -58,7 +57,7 @@ def _deep() -> Iterator[BoxCase]:
 
 
 def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
-    """A box that begins a few elements into each coordinate of a tensor with gaps after its rows."""
+    """A box that starts a few elements into each dimension of a tensor with gaps after its rows."""
     size = DATA_TYPES[kind][1]
     at = (16 // size, *(1 for _ in box[1:]))
     dims = (box[0] + 32 // size, *(side + 2 for side in box[1:]))
@@ -67,7 +66,7 @@ def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
 
 @dataclass(frozen=True)
 class Encoding:
-    """One call of the driver: of a valid map, `argument` set to `value`."""
+    """One call of the driver: `map` is a valid one except that `argument` is `value`."""
 
     argument: str
     value: Any
@@ -75,7 +74,7 @@ class Encoding:
 
 
 def encodings() -> list[Encoding]:
-    """All that are tried, in order."""
+    """All calls that are tried, in order."""
     return [Encoding(argument, _plain(value), made) for argument, value, made in _varied()]
 
 
@@ -129,7 +128,7 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
 
 
 def _of_rank(rank: int) -> TensorMap:
-    """A map of so many coordinates, all of them valid but for their number."""
+    """A map of `rank` dimensions; all of its values are valid if the rank is."""
     dims = (64, *(8 for _ in range(rank - 1)))[:rank]
     strides = tuple(128 * prod(dims[1:n]) for n in range(1, rank))
     return TensorMap(6, dims, strides, (32, *(2 for _ in dims[1:]))[:rank], (1,) * rank)

@@ -1,10 +1,10 @@
-"""Tensor maps: where boxes lie in shared memory, and which maps the driver takes.
+"""Tensor maps: where boxes are in shared memory, and which maps the driver takes.
 
     tcprobe run --family tma
 
-Boxes of a swizzle mode are copied both ways, and its rule is fitted to all of them. Boxes at misaligned addresses,
-which are expected to cost the device, are experiments of their own. Arguments of `cuTensorMapEncodeTiled`, varied one
-at a time, are held against the rules of `references.shared_memory.tensor_map`.
+Boxes of a swizzle mode are copied both ways, and one rule is fitted to all of them. Boxes at misaligned addresses,
+which are expected to cost the device, are experiments of their own. Calls of `cuTensorMapEncodeTiled` are compared with
+the rules of `references.shared_memory.tensor_map`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, lines_o
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned
 from tcprobe.probes.tensor_maps import DIRECTIONS, TARGET, BoxCase, decode, is_rounded, kernel, launches, window_of
-from tcprobe.references.shared_memory.tensor_map import broken, refused
+from tcprobe.references.shared_memory.tensor_map import broken_rules, refusing_rules
 from tcprobe.store.kinds.tensor_maps import (
     ENCODINGS,
     MISALIGNED,
@@ -45,7 +45,7 @@ Placed = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
 
 
 class OfTensorMaps(Dialogue):
-    """What these experiments have in common."""
+    """What these experiments share."""
 
     kind = KIND
 
@@ -64,25 +64,27 @@ class ModeExperiment(OfTensorMaps):
 
     @property
     def id(self) -> str:
-        """The mode."""
+        """The mode's name."""
         return self.name
 
     def kernels(self) -> list[Kernel]:
-        """Both directions, with as many coordinates as boxes have."""
+        """The kernels of both directions, for each number of dimensions."""
         return _kernels(self.cases)
 
     def measure(self, bench: Bench) -> Reading:
-        """ "maps": what the driver says of each; "load", "store": where boxes lie; "wrong": which could not be told."""
-        said = [bench.encoded(case.map) for case in self.cases]
-        taken = {n: case for n, case in enumerate(self.cases) if said[n] == TAKEN}
-        return {"maps": of_lines(said), **_copied(bench, taken)}
+        """ "maps": the driver's answer to each map; "load", "store": where boxes are; "wrong": copies that could not be
+        followed.
+        """
+        answers = [bench.encoded(case.map) for case in self.cases]
+        taken = {n: case for n, case in enumerate(self.cases) if answers[n] == TAKEN}
+        return {"maps": of_lines(answers), **_copy_boxes(bench, taken)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """The rule; none where the driver takes no map. ProbeError where it takes maps and no box can be followed."""
-        said = lines_of(reading["maps"])
-        unlike = [n for n, case in enumerate(self.cases) if (said[n] == TAKEN) == bool(refused(case.map))]
-        taken = said.count(TAKEN)
-        maps = MapCounts(taken, len(said) - taken, [_box(self.cases[n], result=said[n]) for n in unlike])
+        """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
+        answers = lines_of(reading["maps"])
+        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == TAKEN) == bool(refusing_rules(case.map))]
+        taken = answers.count(TAKEN)
+        maps = MapCounts(taken, len(answers) - taken, [_box(self.cases[n], result=answers[n]) for n in unlike])
         mode = self._mode(reading)
         if taken and mode is None:
             raise ProbeError(f"no box of {taken} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
@@ -121,56 +123,56 @@ class MisalignedExperiment(OfTensorMaps):
 
     @property
     def id(self) -> str:
-        """Its number."""
+        """The box's number."""
         return f"{MISALIGNED}{self.number}"
 
     def kernels(self) -> list[Kernel]:
-        """Both directions."""
+        """The kernels of both directions."""
         return _kernels([self.case])
 
     def measure(self, bench: Bench) -> Reading:
-        """As `ModeExperiment`, of the one box."""
-        return _copied(bench, {0: self.case})
+        """As `ModeExperiment.measure`, for one box and without "maps"."""
+        return _copy_boxes(bench, {0: self.case})
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """That it was copied, or not."""
+        """Whether it was copied, else what went wrong."""
         wrong = lines_of(reading["wrong"])
         return Body(fault=_box(self.case, words=wrong[0].split(" ", 2)[2] if wrong else "copied"))
 
     def instead(self, event: str, words: str) -> Body | None:
-        """What the device said when it was lost."""
+        """The error by which the device was lost."""
         return Body(fault=_box(self.case, words=words)) if event in ("fault", "hangs") else None
 
 
 class EncodingsExperiment(OfTensorMaps):
-    """What the driver says of maps."""
+    """The driver's answers to maps."""
 
     @property
     def id(self) -> str:
-        """The only one."""
+        """The subject; there is only one."""
         return ENCODINGS
 
     def kernels(self) -> list[Kernel]:
-        """None: the driver answers."""
+        """No kernels: the driver answers."""
         return []
 
     def measure(self, bench: Bench) -> Reading:
-        """ "maps": what it says of each."""
+        """ "maps": the driver's answer to each map."""
         return {"maps": of_lines([bench.encoded(one.map) for one in encodings()])}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
-        """Each call beside the rules."""
-        said = lines_of(reading["maps"])
+        """Each call, and the rules that it breaks."""
+        answers = lines_of(reading["maps"])
         return Body(
             calls=[
                 EncodeCall(
                     one.argument,
                     list(one.value) if isinstance(one.value, tuple) else one.value,
                     words,
-                    [rule.name for rule in broken(one.map)],
-                    (words == TAKEN) != bool(refused(one.map)),
+                    [rule.name for rule in broken_rules(one.map)],
+                    (words == TAKEN) != bool(refusing_rules(one.map)),
                 )
-                for one, words in zip(encodings(), said, strict=True)
+                for one, words in zip(encodings(), answers, strict=True)
             ]
         )
 
@@ -180,8 +182,8 @@ def _kernels(cases: Sequence[BoxCase]) -> list[Kernel]:
     return [kernel(direction, rank) for direction in DIRECTIONS for rank in ranks]
 
 
-def _copied(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
-    """For each direction the boxes one after the other, as `_boxes_of` reads them, and what is wrong with others."""
+def _copy_boxes(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
+    """By direction the boxes, one after the other, as `_boxes_of` reads them; "wrong": the copies that failed."""
     arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
     wrong = []
     for rank, rounded in sorted({(case.map.rank, is_rounded(case)) for case in cases.values()}):
@@ -200,7 +202,7 @@ def _copied(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
 
 
 def _boxes_of(flat: Array, cases: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
-    """The boxes of an array: number, where shared memory begins, rows, bytes of a row, addresses."""
+    """(number, box) from an array of: number, start of shared memory, rows, bytes of a row, addresses."""
     at = 0
     while at < len(flat):
         number, window, rows, width = (int(n) for n in flat[at : at + 4])
@@ -221,7 +223,7 @@ def _box(case: BoxCase, **more: Any) -> BoxRecord:
 
 
 def experiments() -> list[Dialogue]:
-    """Every mode, what the driver says, and last what may cost the device."""
+    """Every mode, then the driver's answers, and last what may cost the device."""
     by_mode: dict[int, list[BoxCase]] = {}
     for case in boxes():
         by_mode.setdefault(case.map.swizzle, []).append(case)

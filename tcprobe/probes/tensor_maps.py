@@ -1,12 +1,12 @@
-"""What a tensor map puts where: boxes from global to shared memory and back, every byte followed.
+"""Where a tensor map puts each byte: boxes from global to shared memory and back.
 
-Every byte of the source encodes its own number: its low and its high 8 bits, and their complements, four images one
-after the other. A byte that two complementary images agree on was copied; one that they do not was left as it was. For
-types that a load rounds, whole words encode theirs, in bits that rounding keeps. One block makes one copy, of a box at
-any coordinates, to or from any shared address; the addresses are absolute, as swizzles need them, so the kernel says
-where its shared memory begins.
+Every byte of the source encodes its number: low 8 bits, high 8 bits, and the complements of both, in four images. A
+byte was copied if complementary images agree; otherwise it was left as it was. For types that a load rounds, whole
+words encode their numbers, in bits that rounding keeps. One block makes one copy, of a box at any coordinates, to or
+from any shared address. Swizzles depend on absolute addresses, so the kernel also stores where its shared memory
+begins.
 
-A box that never comes is given up after WAITS tries, and the copy counts as lost.
+After WAITS tries a load is given up; the copy counts as lost.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from tcprobe.layout.arrays import Bools, Bytes, Ints
 from tcprobe.probes.ptx import Kernel, Launch, Tables, entry
 from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
 
-AREA = 8 << 10  # bytes of shared memory that a copy may reach into
-TENSOR = 32 << 10  # bytes of global memory that a map may reach into
-HEADER = 16  # bytes of an output before its area: whether the box came, and where shared memory begins
+AREA = 8 << 10  # bytes of shared memory that a copy may access
+TENSOR = 32 << 10  # bytes of global memory that a map may access
+HEADER = 16  # bytes of a load's output before the area: whether the box came, where shared memory begins
 THREADS = 128
 WAITS = 1 << 16
-UNUSED = 0xEE  # what shared memory holds before
+UNUSED = 0xEE  # fills shared memory before a load
 TARGET = Target("sm_90", "8.3")
 WORD = 4  # bytes
 KEPT, KEPT_SHIFT = (
     np.uint32(0x40000000),
     np.uint32(14),
-)  # a word that rounding to tf32 keeps, but for 8 bits from here on
+)  # a word with 8 bits, from the shift on, that rounding to tf32 keeps
 NOWHERE = -1
 DIRECTIONS = ("load", "store")
 
 
 class BoxCase(NamedTuple):
-    """A box of a map at coordinates `at`, to or from byte `base` of shared memory."""
+    """A box of a map at coordinates `at`, copied to or from byte `base` of shared memory."""
 
     map: TensorMap
     at: tuple[int, ...]
@@ -50,19 +50,19 @@ class BoxCase(NamedTuple):
 
 @dataclass(frozen=True)
 class Boxing:
-    """What a kernel does: boxes of `rank` coordinates, one way."""
+    """The op of a kernel: boxes of `rank` dimensions, in one direction."""
 
     direction: str
     rank: int
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """ProbeError: layouts of fragments do not say what tensor maps do."""
+        """Raises ProbeError: layouts of fragments do not determine what tensor maps do."""
         raise ProbeError(f"{launch.kernel.name}: tensor maps cannot be emulated by layouts of fragments.")
 
 
 def kernel(direction: str, rank: int) -> Kernel:
-    """The kernel of a direction and a number of coordinates."""
+    """The kernel of a direction and a number of dimensions."""
     name = f"tma_{direction}_{rank}d"
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     registers = [
@@ -77,7 +77,7 @@ def kernel(direction: str, rank: int) -> Kernel:
 
 
 def _case(name: str) -> list[str]:
-    """What block x does, and its map at %maps."""
+    """Load what block x does, and the address of its map."""
     return [
         f"mov.u32 %memory, {name}_memory;",
         f"add.u32 %barrier, %memory, {AREA};",
@@ -92,7 +92,7 @@ def _case(name: str) -> list[str]:
 
 
 def _each(label: str, count: int, body: Sequence[str]) -> list[str]:
-    """`body` for every word number %at below `count`, shared out over the threads."""
+    """`body` for every word number %at below `count`; threads share the work."""
     return [
         "mov.u32 %at, %lane;",
         f"{label}:",
@@ -169,7 +169,7 @@ def _store(rank: int) -> list[str]:
 
 
 def images(count: int, rounded: bool) -> list[Bytes]:
-    """`count` bytes that encode their numbers, or those of words: low bits, high bits, and the complements of both."""
+    """Four images of `count` bytes that encode the numbers of bytes (of words if `rounded`): low, high, complements."""
     number = np.arange(count // WORD if rounded else count)
     pieces = [(number & 0xFF).astype(np.uint8), (number >> 8).astype(np.uint8)]
     pieces += [~piece for piece in pieces]
@@ -177,29 +177,29 @@ def images(count: int, rounded: bool) -> list[Bytes]:
 
 
 def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
-    """What four images of copied bytes encode, NOWHERE where nothing was copied."""
+    """The byte number that each copied byte encodes, NOWHERE if nothing was copied; `read` are the four images."""
     if not rounded:
-        return _spelled(list(read), np.ones(len(read[0]), np.bool_))
+        return _byte_numbers(list(read), np.ones(len(read[0]), np.bool_))
     words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
     whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
-    spelled = _spelled([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
-    each = np.where(spelled[:, None] == NOWHERE, NOWHERE, spelled[:, None] * WORD + np.arange(WORD))
+    word_numbers = _byte_numbers([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
+    each = np.where(word_numbers[:, None] == NOWHERE, NOWHERE, word_numbers[:, None] * WORD + np.arange(WORD))
     return np.asarray(each.ravel(), np.int64)
 
 
-def _spelled(pieces: Sequence[Bytes], known: Bools) -> Ints:
+def _byte_numbers(pieces: Sequence[Bytes], known: Bools) -> Ints:
     low, high, not_low, not_high = pieces
     copied = known & (low == ~not_low) & (high == ~not_high)
     return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)
 
 
 def is_rounded(case: BoxCase) -> bool:
-    """Whether a load rounds its elements."""
+    """Whether a load rounds the elements."""
     return case.map.type in ROUNDED
 
 
 def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch]:
-    """The four launches of all cases of one kernel, all of them rounded or none."""
+    """The four launches of all cases of one kernel; all cases must be rounded, or none."""
     rows = np.zeros((len(cases), 8), np.uint32)
     for row, case in zip(rows, cases, strict=True):
         row[:2] = case.base, case.map.bytes
@@ -207,12 +207,12 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
     loads = direction == "load"
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
-    told = rows.view(np.uint8).reshape(1, -1)
+    case_words = rows.view(np.uint8).reshape(1, -1)
     return [
         Launch(
             kernel(direction, rank),
             (len(cases), 1, 1),
-            (image.reshape(1, -1), told),
+            (image.reshape(1, -1), case_words),
             0,
             len(cases) * each,
             THREADS,
@@ -225,7 +225,7 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
 
 
 def offsets(case: BoxCase) -> Ints:
-    """Where the box's bytes are in global memory, from the tensor's first byte; shape (rows, bytes of a row)."""
+    """Where the box's bytes are in global memory, from the tensor's first byte: (rows, bytes of a row)."""
     made = case.map
     outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(made.box[1:])))])
     start = case.at[0] * made.size
@@ -234,9 +234,10 @@ def offsets(case: BoxCase) -> Ints:
 
 
 def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
-    """For each case the absolute shared address of every byte of its box, shape (rows, bytes); or what is wrong.
+    """For each case, the absolute shared address of every byte of its box, (rows, bytes); or a text that says what is
+    wrong.
 
-    A store does not say where shared memory begins: `window` does.
+    `window` is where shared memory begins, for stores; a load's output has it.
     """
     each = HEADER + AREA if direction == "load" else TENSOR
     blocks = [raw.reshape(len(cases), each) for raw in read]
@@ -245,7 +246,7 @@ def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], wind
 
 
 def window_of(read: Sequence[Bytes]) -> int:
-    """Where shared memory begins, by the output of a load."""
+    """Where shared memory begins, from the outputs of a load."""
     return int(read[0][:HEADER].view(np.uint32)[1])
 
 
@@ -263,7 +264,7 @@ def _stored(case: BoxCase, read: Sequence[Bytes], window: int) -> Ints | str:
 
 
 def _matched(case: BoxCase, shared: Ints, tensor: Ints) -> Ints | str:
-    """Shared addresses by byte of the box, from pairs of a shared address and a byte of the tensor."""
+    """Shared addresses of the box's bytes, from pairs of shared address and byte of the tensor; or what is wrong."""
     wanted = offsets(case)
     where = np.full(TENSOR, NOWHERE, np.int64)
     where[tensor] = shared

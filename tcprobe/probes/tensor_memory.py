@@ -1,7 +1,7 @@
-"""Kernels that hold one tcgen05 instruction each, for what the compiler makes of it.
+"""Kernels with one tcgen05 instruction each, to see what the compiler makes of it.
 
-They are assembled, never launched: nothing allocates the tensor memory or describes the matrices. Where a name stands
-for several spellings the first is taken: the least number of repetitions, no optional qualifier, one CTA.
+They are assembled, never launched: they neither allocate tensor memory nor describe matrices. If a name has several
+spellings, the first is taken: the least number of repetitions, no optional qualifier, one CTA.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tcprobe.probes.ptx import Kernel, Launch, Tables
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}
-BLOCK, SINCE = ".block32", "8.8"  # how scales of 32 elements are named for all targets, since which PTX version
-# by the start of the id; {half}: the second access of 16x32bx2 begins where the first ends, so many columns further on
+BLOCK, SINCE = ".block32", "8.8"  # the name of scales of 32 elements on all targets; the first PTX version with it
+# by prefix of the id; {half}: columns from the first access of 16x32bx2 to the second, which begins where it ends
 MOVES = {
     "tcgen05.ld.red.16x32bx2": "{d}, %redval0, [%taddr], {half}",
     "tcgen05.ld.red.": "{d}, %redval0, [%taddr]",
@@ -34,26 +34,27 @@ MOVES = {
 
 @dataclass(frozen=True)
 class Assembled:
-    """What is only assembled."""
+    """The op of a kernel that is only assembled."""
 
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """ProbeError: there is nothing to run."""
+        """Raises ProbeError: there is nothing to run."""
         raise ProbeError(f"{launch.kernel.name} is for the compiler, not to be run.")
 
 
 def kernel(instruction: Instruction, least: bool = False) -> Kernel:
-    """The instruction between loads of its registers and stores of what it leaves there.
+    """The instruction between loads of its registers and stores of its results.
 
-    With `least` scales are named as the least target and PTX version know them, which families of targets do not.
+    With `least`, scales are named as the least target and PTX version allow; targets of a family do not know these
+    names.
     """
     results = instruction.of_role(Role.RESULT)
     body = [
         "mov.u32 %taddr, %ldm; mov.u32 %idesc, %x; mov.u32 %meta, %y; mov.u32 %sa, %z; mov.u32 %sb, %nx;",
         "mov.u64 %adesc, %in; mov.u64 %bdesc, %out; setp.ne.u32 %p, %x, 0;",
         *(line for f in instruction.given for line in ptx.load("in", f.operand, f)),
-        f"{spelled(instruction)} {operands(instruction)};",
+        instruction_text(instruction),
         *(line for f in results for line in ptx.store("out", f.operand, f)),
     ]
     registers = [".reg .b32 %taddr, %idesc, %meta, %sa, %sb;", ".reg .b64 %adesc, %bdesc;", ".reg .pred %p;"]
@@ -66,8 +67,13 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
 
 
+def instruction_text(instruction: Instruction) -> str:
+    """PTX of the instruction, with the registers that `kernel` declares."""
+    return f"{instruction_name(instruction)} {operands(instruction)};"
+
+
 def operands(instruction: Instruction) -> str:
-    """What follows the name."""
+    """What follows the instruction's name."""
     if instruction.multiplies:
         words = {o.name: MULTIPLY[o.name] for o in instruction.operands}
         scales = [words.pop(o) for o in ("scale_a", "scale_b") if o in words]
@@ -77,8 +83,8 @@ def operands(instruction: Instruction) -> str:
     return pattern.format(half=half, **{f.operand: ptx.braces(f.operand, f) for f in instruction.fragments})
 
 
-def spelled(instruction: Instruction) -> str:
-    """The name with its braces filled: the first of several, nothing for what may be left out."""
+def instruction_name(instruction: Instruction) -> str:
+    """The name with its braces filled: the first of several choices, nothing for optional parts."""
     name = instruction.name.replace("{num}", str(instruction.stated.get("num", ("",))[0]))
     name = name.replace("{.scale_vectorsize}", BLOCK)
     while (match := _BRACES.search(name)) is not None:

@@ -1,14 +1,14 @@
-"""tcgen05.ld and tcgen05.st measured by numbers: each cell of tensor memory holds its own, or each register does.
+"""tcgen05.ld and tcgen05.st, measured by numbers: each cell of tensor memory has its own number, or each register has.
 
-A warp allocates the columns of the load or store, 32 at least. For a load, tcgen05.st.32x32b.x1 writes into each column
-numbers that say thread and column, and the load leaves some of them in registers. For a store each register holds the
-number of its slot, and tcgen05.ld.32x32b.x1 reads all columns back; cells that were not written hold zero. So rows are
-the threads that 32x32b takes for the lanes of a warp, and columns those of the address: nothing else of a layout is
-assumed. What is measured of 32x32b itself says that its load and its store agree.
+A warp allocates the columns of the load or store, at least 32. For a load, tcgen05.st.32x32b.x1 first writes a number
+into every cell, which encodes thread and column; the load brings some of them into registers. For a store, each
+register has the number of its slot, and tcgen05.ld.32x32b.x1 reads all columns back; all cells were cleared before. So
+rows are the lanes that 32x32b assigns to threads, and columns those of the address; nothing else is assumed about a
+layout. Of 32x32b itself the measurement shows that its load and its store agree.
 
-For what a reduction leaves beside the load, one cell after the other is one and all others zero: the threads whose
-maximum is one are those that the cell feeds. All are for GPUs with tensor memory; where there is none they are proven
-on an emulator, and assembled.
+For the value that a reduction adds to a load, one cell at a time is one and all others are zero: the cell feeds the
+threads whose maximum is one. All this needs a GPU with tensor memory; elsewhere it is proven on an emulator, and
+assembled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readin
 from tcprobe.probes.ptx import Kernel, Launch, Tables
 
 FAMILIES = ("tcgen05",)
-LEAST = 32  # columns that are allocated
+LEAST = 32  # columns that can be allocated
 REDUCED = "redval"
 NUMBERING = "the threads and columns of tcgen05.st.32x32b.x1"
 ALLOCATE = (
@@ -44,13 +44,13 @@ WRITTEN, READ = "tcgen05.wait::st.sync.aligned;", "tcgen05.wait::ld.sync.aligned
 
 @dataclass(frozen=True)
 class LoadCells:
-    """tcgen05.ld of numbered cells."""
+    """The op of tcgen05.ld from numbered cells."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Each register gets the number of the cell that the table says; POISON where a slot holds none."""
+        """Each register gets the number of its cell; POISON if its slot holds none."""
         cells, width = tables.table(self.instruction.fragments[0]).cells, columns(self.instruction)
         numbers = [ptx.POISON * 0x01010101 if cell is None else cell[0] * width + cell[1] + 1 for cell in cells]
         return np.array(numbers, np.uint32).view(np.uint8)
@@ -58,13 +58,13 @@ class LoadCells:
 
 @dataclass(frozen=True)
 class StoreCells:
-    """tcgen05.st of numbered registers into cells that were zero."""
+    """The op of tcgen05.st of numbered registers into cells that were zero."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Each cell gets the number of the slot that the table says."""
+        """Each cell gets the number of the slot that goes there."""
         memory = np.zeros((WARP, columns(self.instruction)), np.uint32)
         for slot, cell in enumerate(tables.table(self.instruction.fragments[0]).cells):
             if cell is not None:
@@ -87,12 +87,12 @@ class TensorMove(OfInstruction):
         return self.instruction.id.startswith("tcgen05.ld")
 
     def launches(self) -> Sequence[Launch]:
-        """One warp."""
+        """One launch of one warp."""
         size = WARP * ptx.thread_bytes(self.moved) if self.loads else WARP * columns(self.instruction) * 4
         return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """The cell of every slot; ProbeError where a register holds no cell's number, or a slot went nowhere."""
+        """The cell of every slot; ProbeError if a register has no cell's number, or a slot is in no cell."""
         slots, width = self.moved.slots, columns(self.instruction)
         found = outputs[0].view(np.uint32).astype(np.int64) - 1
         if self.loads:
@@ -109,7 +109,7 @@ class TensorMove(OfInstruction):
         return {"lane": numbers // width, "column": numbers % width}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """The table of the registers; ProbeError unless the cells are all of the piece, each once."""
+        """The table of the registers; ProbeError unless the cells are all those of the access, each once."""
         held = self.moved
         cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
         if set(cells) != {(row, col) for row in range(held.rows) for col in range(held.cols)}:
@@ -125,18 +125,18 @@ def kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
     held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
     work = _loading(instruction, held) if held.operand == "d" else _storing(instruction, held)
-    body = [*_started(instruction), *work, *_ended(instruction)]
+    body = [*_prologue(instruction), *work, *_epilogue(instruction)]
     op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
     text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def columns(instruction: Instruction) -> int:
-    """Columns that are allocated for a load or store, a power of two."""
+    """Columns to allocate for a load or store: at least 32."""
     return max(LEAST, instruction.fragments[0].cols)
 
 
-def _started(instruction: Instruction) -> list[str]:
+def _prologue(instruction: Instruction) -> list[str]:
     return [
         f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {columns(instruction)};",
         "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
@@ -145,14 +145,13 @@ def _started(instruction: Instruction) -> list[str]:
     ]
 
 
-def _ended(instruction: Instruction) -> list[str]:
+def _epilogue(instruction: Instruction) -> list[str]:
     return ["bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {columns(instruction)};"]
 
 
-def _moved(instruction: Instruction) -> str:
-    """The instruction; of a reduction that to the maximum of unsigned numbers."""
-    text = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};"
-    return text.replace(".min.f32", ".max.u32")
+def _instruction_text(instruction: Instruction) -> str:
+    """PTX of the instruction; a reduction computes the maximum of unsigned integers."""
+    return tensor_memory.instruction_text(instruction).replace(".min.f32", ".max.u32")
 
 
 def _declared(instruction: Instruction) -> list[str]:
@@ -160,7 +159,7 @@ def _declared(instruction: Instruction) -> list[str]:
 
 
 def _each_column(instruction: Instruction, label: str, *lines: str) -> list[str]:
-    """Lines for every %column, whose cell %cell is."""
+    """`lines` for every column %column, with %cell as its address."""
     return [
         "mov.u32 %column, 0;",
         f"{label}:",
@@ -173,12 +172,12 @@ def _each_column(instruction: Instruction, label: str, *lines: str) -> list[str]
 
 
 def _loading(instruction: Instruction, moved_registers: Fragment) -> list[str]:
-    """Numbers of all cells, the load, its registers."""
+    """Number all cells, load, store the registers."""
     number = [f"mad.lo.u32 %value, %lane, {columns(instruction)}, %column;", "add.u32 %value, %value, 1;"]
     store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     return [
         *_each_column(instruction, "FILL", *number, *store),
-        _moved(instruction),
+        _instruction_text(instruction),
         READ,
         *ptx.point("out", "%x", moved_registers),
         *ptx.store("out", moved_registers.operand, moved_registers),
@@ -186,7 +185,7 @@ def _loading(instruction: Instruction, moved_registers: Fragment) -> list[str]:
 
 
 def _storing(instruction: Instruction, moved_registers: Fragment) -> list[str]:
-    """Zeros in all cells, the store of the numbers of slots, all cells."""
+    """Clear all cells, store numbered registers, read all cells."""
     numbers = [
         f"mad.lo.u32 %{moved_registers.operand}{i}, %lane, {moved_registers.elements}, {i + 1};"
         for i in range(moved_registers.registers)
@@ -195,7 +194,7 @@ def _storing(instruction: Instruction, moved_registers: Fragment) -> list[str]:
         "mov.b32 %value, 0;",
         *_each_column(instruction, "CLEAR", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
         *numbers,
-        _moved(instruction),
+        _instruction_text(instruction),
         WRITTEN,
         *_each_column(
             instruction,
@@ -211,13 +210,13 @@ def _storing(instruction: Instruction, moved_registers: Fragment) -> list[str]:
 
 @dataclass(frozen=True)
 class MarkedCells:
-    """tcgen05.ld.red of cells of which one is one, another in each block: all threads' maxima, block by block."""
+    """The op of tcgen05.ld.red with one cell set to one, another in each block: all threads' maxima, by block."""
 
     instruction: Instruction
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """A thread's maximum is one where a cell that its slot holds, in the row and column of the reduction, is."""
+        """A thread's maximum is one if a cell in its part of the row is one."""
         moved, kept = (self.instruction.fragment(name) for name in ("d", REDUCED))
         width = moved.cols // kept.cols
         maxima = np.zeros((moved.rows * moved.cols, WARP), np.uint32)
@@ -230,25 +229,26 @@ class MarkedCells:
 
 @dataclass(frozen=True)
 class TensorReduction(TensorMove):
-    """A load that reduces. A reading has "marked" too: of every cell of the piece the threads that it feeds."""
+    """A load with a reduction. A reading also has "marked": for every cell, which threads it feeds."""
 
     def launches(self) -> Sequence[Launch]:
-        """The load, then a block for each cell."""
+        """The load's launch, then one with a block for each cell."""
         count = self.moved.rows * self.moved.cols
         marked = Launch(marked_kernel(self.instruction), (count, 1, 1), (), 0, 4 * WARP * count)
         return [*super().launches(), marked]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """As of a load; ProbeError where a maximum is neither zero nor one."""
+        """As for a load, with "marked"; ProbeError if a maximum is neither zero nor one."""
         marked = outputs[1].view(np.uint32).reshape(-1, WARP)
         if (marked > 1).any():
             raise ProbeError(f"{self.instruction.name}: a maximum of zeros and ones is {int(marked.max()):#x}.")
         return {**super().decode(launches[:1], outputs[:1]), "marked": marked.astype(np.int64)}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """Both tables: a thread's reduced value is of the row of its cells, and of their place among the row's parts.
+        """Both tables; a thread's reduced value is in the row of its cells, its column is the number of their part of
+        the row.
 
-        ProbeError where a thread's cells are no such part, each of as many columns.
+        ProbeError unless each thread's cells are such a part, all parts having the same number of columns.
         """
         found, kept = super().conclude(reading, context), self.instruction.fragment(REDUCED)
         width = self.moved.cols // kept.cols
@@ -264,28 +264,29 @@ class TensorReduction(TensorMove):
 
 
 def marked_kernel(instruction: Instruction) -> Kernel:
-    """The probe of what a reduction leaves beside the load: block x marks cell x of the piece, row after row."""
+    """The probe of a reduction's value: block x sets cell x to one, counted row by row."""
     moved, kept = (instruction.fragment(name) for name in ("d", REDUCED))
     name = ptx.identifier(f"{instruction.id}.marked")
     number = [f"mad.lo.u32 %place, %lane, {moved.cols}, %column;", "setp.eq.u32 %marked, %place, %x;"]
     inside = f"setp.lt.and.u32 %marked, %column, {moved.cols}, %marked;"
     stored = ["selp.u32 %value, 1, 0, %marked;", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     body = [
-        *_started(instruction),
+        *_prologue(instruction),
         *_each_column(instruction, "MARK", *number, inside, *stored),
-        _moved(instruction),
+        _instruction_text(instruction),
         READ,
         *ptx.point("out", "%x", kept),
         *ptx.store("out", kept.operand, kept),
-        *_ended(instruction),
+        *_epilogue(instruction),
     ]
     text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declared(instruction)], body)
     return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def experiments() -> list[TensorMove]:
-    """For every shape the load, the store and the reduction: of the fewest repetitions by the listed name, then of
-    every number of them."""
+    """The load, the store and the reduction of every shape: first with the fewest repetitions, by the listed name; then
+    with every number of repetitions.
+    """
     listed = [row for row in inventory.of_family(*FAMILIES) if row.fragments]
     repeated = [inventory.instructions()[f"{row.id}.x{n}"] for row in listed for n in row.stated["num"]]
     rows = [*listed, *repeated]

@@ -1,16 +1,17 @@
 """Operands of tcgen05.mma in tensor memory, measured by numbers and by one-hot operands.
 
-- D: A encodes the numbers of its elements, B has a single one in each column: which element of A each cell of D met.
-  Then B encodes its numbers, A has a single one in each row. Both must agree about k; the row is that of A's address,
-  the column that of B's. Cells that answer nothing are not of D.
-- A in tensor memory: every part of a cell encodes its number, B has a single one in each column, shifted until each
-  k met each quarter of the columns.
-- scales: every byte encodes its number by powers of two, A is one in the k of one block.
-- E: every four bits encode their number by picking the first or the last elements of a chunk, A is one in one stored
-  column of each chunk, each column of B in one chunk. In a last image index fields of four bits tell each other apart.
+- D: first A encodes the numbers of its elements and B has a single one in each column, which shows the element of A
+  that each cell of D met. Then B encodes its numbers and A has a single one in each row. Both must agree about k. The
+  row of a cell follows from A's address, its column from B's. Cells that do not answer are not part of D
+- A in tensor memory: every part of a cell encodes its number. B has a single one in each column, shifted until each k
+  has met each quarter of the columns
+- scales: every byte encodes its number by powers of two; A is one in the k of one block
+- E: every four bits encode their number, by picking the first or the last elements of a chunk. A is one in one stored
+  column of each chunk, each column of B in one chunk. A last image tells the index fields of four bits apart
 
-A place of what is read is one that some element of D was made with. Only where shared memory holds A and B is taken for
-granted (`tensor_multiply_images`): the packed layout of descriptors, of which rows, columns and k are the addresses.
+Of what a multiply reads, a place counts if some element of D was computed from it. Only the layout of A and B in shared
+memory is assumed (`tensor_multiply_images`): descriptors' packed layout, whose addresses are those of rows, columns and
+k.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ from tcprobe.probes.tensor_multiply_images import FIRST_HALF, LAST_HALF, SizedMu
 from tcprobe.probes.tensor_multiply_kernels import SHARED_BYTES, multiply_kernel
 from tcprobe.references.memory_operand import BYTE, CELL, LANES
 
-FIELDS_APART = 0xC  # four bits of two index fields that pick the first element and the last one
+FIELDS_APART = 0xC  # of two index fields the low one picks the first element, the high one the last
 THREADS = LANES
 
 
 class Inputs(NamedTuple):
-    """Matrices A (count, M, stored) and B (count, N, k) of zeros and ones, images of tensor memory, and which of each
-    the runs take."""
+    """Matrices A (count, M, stored) and B (count, N, k) of zeros and ones, and images of tensor memory.
+
+    `image_numbers` has, for each run, which image of A, of B and of tensor memory it takes.
+    """
 
     a: Ints
     b: Ints
@@ -46,20 +49,11 @@ class Inputs(NamedTuple):
 
 
 def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
-    """All runs."""
-    shared = [
-        images.in_shared(sized, name, matrices)
-        for name, matrices in (("a", multiply_inputs.a), ("b", multiply_inputs.b))
-    ]
-    memory = (
-        np.ascontiguousarray(multiply_inputs.tensor_words, np.uint32)
-        .view(np.uint8)
-        .reshape(len(multiply_inputs.tensor_words), -1)
-    )
-    plan, blocks = (
-        images.plan(sized, multiply_inputs.image_numbers, sized.n),
-        len(multiply_inputs.image_numbers) * sized.ctas,
-    )
+    """One launch of all runs."""
+    a, b, words, numbers = multiply_inputs
+    shared = [images.in_shared(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
+    memory = np.ascontiguousarray(words, np.uint32).view(np.uint8).reshape(len(words), -1)
+    plan, blocks = images.plan(sized, numbers, sized.n), len(numbers) * sized.ctas
     return Launch(
         multiply_kernel(sized.row, sized.a_in_tensor, sized.vector),
         (blocks, 1, 1),
@@ -72,17 +66,23 @@ def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
 
 
 def answers(sized: SizedMultiply, bench: Bench, multiply_inputs: Inputs) -> Array:
-    """By run what each part of a cell as wide as D's type holds: (runs, parts), CTA by CTA, lane by lane."""
-    raw = bench.run([launch(sized, multiply_inputs)])[0]
-    return (
-        raw.copy()
-        .view(np.uint16 if sized.d_type == "f16" else np.uint32)
-        .reshape(len(multiply_inputs.image_numbers), -1)
-    )
+    """By run, the contents of all parts of cells as wide as D's type: (runs, parts), by CTA, then lane."""
+    word = np.uint16 if sized.d_type == "f16" else np.uint32
+    raw = bench.run([launch(sized, multiply_inputs)])[0].copy()
+    return raw.view(word).reshape(len(multiply_inputs.image_numbers), -1)
 
 
-def spelled(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
-    """Numbers that images of `codes` left, by part, and which parts answered. `cell_parts` are (..., images, parts)."""
+def _followed(sized: SizedMultiply, bench: Bench, parts_of_d: Ints, multiply_inputs: Inputs) -> Array:
+    """What each element of D becomes under all images of tensor memory, by setting of A and B: (.., images, M, N)."""
+    parts = answers(sized, bench, multiply_inputs)
+    return parts.reshape(-1, len(multiply_inputs.tensor_words), parts.shape[1])[..., parts_of_d]
+
+
+def decode_codes(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
+    """(the number that each part encodes, whether it answered), from images of `codes`.
+
+    `cell_parts` are (..., images, parts); `high` and `low` are the values of one and zero.
+    """
     answered = (
         (cell_parts[..., 0, :] == high)
         & (cell_parts[..., -1, :] == low)
@@ -95,14 +95,14 @@ def spelled(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
 
 
 def codes(count: int) -> Ints:
-    """By image and element number: one, then bit 0, 1, ... of the number, then zero."""
+    """By image and element number: one; then bits 0, 1, ... of the number; then zero."""
     numbers = np.arange(count)
     planes = [numbers >> bit & 1 for bit in range(max(1, (count - 1).bit_length()))]
     return np.stack([np.ones_like(numbers), *planes, np.zeros_like(numbers)])
 
 
-def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
-    """A part of every element of D: (M, N); ProbeError as `parts_of`."""
+def element_parts(sized: SizedMultiply, bench: Bench) -> Ints:
+    """A part that holds each element of D: (M, N); ProbeError as `parts_of`."""
     row, col, number = parts_of(sized, bench)
     found = np.full((sized.m, sized.n), -1)
     found[row, col] = number
@@ -110,8 +110,10 @@ def of_d(sized: SizedMultiply, bench: Bench) -> Ints:
 
 
 def parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
-    """Row, column and number of every part that holds an element of D; ProbeError unless each element has one, and A
-    and B agree about k."""
+    """(row, column, number) of every part that holds an element of D.
+
+    ProbeError unless every element has a part, and A and B agree about k.
+    """
     one = dtype(sized.d_type).one
     met = [
         _met(sized, answers(sized, bench, given), one, shifts) for given, shifts in (_a_coded(sized), _b_coded(sized))
@@ -135,7 +137,7 @@ def parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
 
 
 def _met(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
-    return spelled(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
+    return decode_codes(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
 
 
 def _a_coded(sized: SizedMultiply) -> tuple[Inputs, int]:
@@ -157,57 +159,53 @@ def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
 
 
 def ones(lines: int, k: int, shifts: int, step: int | None = None) -> Ints:
-    """Matrices with a single one in each line: of matrix y line l at k = (l + y * step) % k; `step` is all lines."""
+    """Matrices with a single one in each line: in matrix y, line l has it at (l + y * step) % k; `step` defaults to
+    `lines`.
+    """
     wanted = (np.arange(lines) + np.arange(shifts)[:, None] * (lines if step is None else step)) % k
     matrices: Ints = (np.arange(k) == wanted[..., None]).astype(np.int64)
     return matrices
 
 
-def of_a(sized: SizedMultiply, bench: Bench) -> Ints:
-    """Places of A in tensor memory: rows of (row, col, CTA, lane, bit); ProbeError where a product is of no part."""
-    parts_of_d = of_d(replace(sized, a_in_tensor=False), bench)
+def places_of_a(sized: SizedMultiply, bench: Bench) -> Ints:
+    """The places of A in tensor memory: rows of (row, col, CTA, lane, bit); ProbeError if a product follows no part."""
+    parts_of_d = element_parts(replace(sized, a_in_tensor=False), bench)
     memory = images.coded(sized, "a", sized.bits, sized.one, 0)
-    step = sized.n // 4  # so each k is met in every quarter of the columns, which may read places of their own
+    step = sized.n // 4  # each k is met in every quarter of the columns, which may read copies of their own
     shifts = -(-sized.stored // step)
     b = np.zeros((shifts, sized.n, sized.k), np.int64)
     b[:, :, sized.first_k] = ones(sized.n, sized.stored, shifts, step)
     which = [(0, shift, image) for shift in range(shifts) for image in range(len(memory))]
     given = Inputs(np.zeros((1, sized.m, sized.stored), np.int64), b, memory, which)
-    parts = answers(sized, bench, given).reshape(shifts, len(memory), -1)[..., parts_of_d]
-    number = _numbers(sized, "A", parts, (dtype(sized.d_type).one, 0))
+    number = _numbers(sized, "A", _followed(sized, bench, parts_of_d, given), (dtype(sized.d_type).one, 0))
     row, col = np.indices(parts_of_d.shape)
     stored = (col + step * np.arange(shifts)[:, None, None]) % sized.stored
-    return _held(sized, sized.bits, np.broadcast_to(row, number.shape), stored, number)
+    return _places(sized, sized.bits, np.broadcast_to(row, number.shape), stored, number)
 
 
-def of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
-    """As `of_a`, of scale_a or scale_b."""
-    parts_of_d = of_d(sized, bench)
+def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
+    """As `places_of_a`, for scale_a or scale_b."""
+    parts_of_d = element_parts(sized, bench)
     one, two = (dtype(sized.scale_type).pattern(value, BYTE) for value in (1, 2))
     memory = images.coded(sized, name, BYTE, two, one)
     each = sized.k // sized.vector
     stored = np.arange(sized.stored)
     a = np.zeros((sized.vector, sized.m, sized.stored), np.int64)
-    for j in range(sized.vector):  # each row at another k of the block
+    for j in range(sized.vector):  # rows have their one at different k of the block
         of_block = stored[sized.first_k // each == j]
         a[j, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
     which = [(j, 0, image) for j in range(sized.vector) for image in range(len(memory))]
     given = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
-    parts = answers(sized, bench, given).reshape(sized.vector, len(memory), -1)[..., parts_of_d]
-    number = _numbers(sized, name, parts, _values(sized, (2, 1)))
-    row, col = np.indices(parts_of_d.shape)
+    number = _numbers(sized, name, _followed(sized, bench, parts_of_d, given), _values(sized, (2, 1)))
+    row, col = (np.broadcast_to(line, number.shape) for line in np.indices(parts_of_d.shape))
     block = np.broadcast_to(np.arange(sized.vector)[:, None, None], number.shape)
-    at = (
-        (np.broadcast_to(row, number.shape), block)
-        if name == "scale_a"
-        else (block, np.broadcast_to(col, number.shape))
-    )
-    return _held(sized, BYTE, *at, number)
+    at = (row, block) if name == "scale_a" else (block, col)
+    return _places(sized, BYTE, *at, number)
 
 
-def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
-    """As `of_a`, of the metadata: the index field that says which k a stored element of A meets."""
-    parts_of_d = of_d(sized, bench)
+def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
+    """As `places_of_a`, for the metadata: the index field that selects the k of each stored element of A."""
+    parts_of_d = element_parts(sized, bench)
     kept, whole, span, bits = sized.chunk
     coded = images.coded(sized, "e", 4, FIRST_HALF, LAST_HALF)
     apart = images.in_tensor(sized)
@@ -216,29 +214,29 @@ def of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     memory = np.concatenate([coded, apart[None]])
     chunk, inside = np.divmod(np.arange(sized.k), whole)
     row, col = np.indices(parts_of_d.shape)
-    mine = chunk == np.arange(sized.n)[:, None] % (sized.k // whole)  # each column of B is of one chunk
+    mine = chunk == np.arange(sized.n)[:, None] % (sized.k // whole)  # each column of B is one in one chunk alone
     b = np.stack([mine & (inside < whole // 2), mine & (inside < span)]).astype(np.int64)
     a = (np.arange(sized.stored) % kept == np.arange(kept)[:, None, None]).astype(np.int64).repeat(sized.m, axis=1)
     which = [(j, int(image == len(coded)), image) for j in range(kept) for image in range(len(memory))]
-    parts = answers(sized, bench, Inputs(a, b, memory, which)).reshape(kept, len(memory), -1)[..., parts_of_d]
+    parts = _followed(sized, bench, parts_of_d, Inputs(a, b, memory, which))
     high_low = dtype(sized.d_type).one, 0
     number = _numbers(sized, "E", parts[:, :-1], high_low) * (4 // bits)
     if bits < 4:  # the lower of two fields picked the first element, where B is one
         number = number + (parts[:, -1] != high_low[0])
     stored = col % (sized.k // whole) * kept + np.arange(kept)[:, None, None]
-    return _held(sized, bits, np.broadcast_to(row, number.shape), stored, number)
+    return _places(sized, bits, np.broadcast_to(row, number.shape), stored, number)
 
 
 def _values(sized: SizedMultiply, two_values: tuple[int, int]) -> tuple[int, int]:
-    """Patterns of two numbers in D."""
+    """The bit patterns of two numbers in D."""
     first, second = (dtype(sized.d_type).pattern(value, 16 if sized.d_type == "f16" else CELL) for value in two_values)
     return first, second
 
 
 def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple[int, int]) -> Ints:
-    """Numbers of parts by run and element of D; ProbeError where D is none that a single part can make."""
+    """The number of the part that each element of D follows, by run; ProbeError if a single part cannot give D."""
     shape = cell_parts.shape
-    numbers, answered = spelled(cell_parts.reshape(*shape[:2], -1), *high_low)
+    numbers, answered = decode_codes(cell_parts.reshape(*shape[:2], -1), *high_low)
     if not answered.all():
         raise ProbeError(
             f"{sized.row.name}: {(~answered).sum()} of {answered.size} products do not follow one part of {name}."
@@ -247,14 +245,14 @@ def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple
     return found
 
 
-def _held(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
-    """Rows of (row, col, CTA, lane, bit), each once; `of_element`: rows, columns and numbers of parts."""
+def _places(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
+    """Rows of (row, col, CTA, lane, bit), each once; `of_element` are rows, columns and numbers of parts."""
     row, col, number = (np.ascontiguousarray(each).reshape(-1) for each in of_element)
     return np.unique(np.stack([row, col, *images.part(sized, bits, number)], axis=1), axis=0)
 
 
-def d_held(sized: SizedMultiply, bench: Bench) -> Ints:
-    """As `of_a`, of D, whose bits count from its first column."""
+def places_of_d(sized: SizedMultiply, bench: Bench) -> Ints:
+    """As `places_of_a`, for D; its bits count from its first column."""
     (row, col, number), width = parts_of(sized, bench), dtype(sized.d_type).bits
     cta, rest = np.divmod(number, LANES * sized.n * (CELL // width))
     lane, inside = np.divmod(rest, sized.n * (CELL // width))

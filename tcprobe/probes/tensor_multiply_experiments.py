@@ -2,8 +2,8 @@
 
     tcprobe run --family tensor_memory
 
-A run without `family` makes these findings too, on a GPU that has tcgen05. Of D, which differs by M, N and type, every
-M is measured with the least, the largest and some N; what depends on neither M nor N is measured once for each M.
+On a GPU with tcgen05, a run without `family` makes these findings too. D depends on M, N and type: it is measured for
+every M, with the least, the largest and some N between. What does not depend on N is measured once for each M.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PlaceExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """As `Subject` writes it."""
+        """The subject, as `Subject` writes it."""
         sized, of_d = self.sized, self.operand == "d"
         kind = sized.d_type if of_d else ""
         vector = sized.vector if self.operand.startswith("scale_") else 0
@@ -61,20 +61,20 @@ class PlaceExperiment(Dialogue):
 
     @property
     def target(self) -> Target:
-        """The form's."""
+        """The target that the form needs."""
         return self.sized.row.target
 
     def kernels(self) -> list[Kernel]:
-        """The form's, and that with A in tensor memory where it is A."""
+        """The form's kernel; if A is in tensor memory, also the one with A there."""
         shared = multiply_kernel(self.sized.row, False, self.sized.vector)
         return [shared, multiply_kernel(self.sized.row, True, self.sized.vector)][: 2 if self.sized.a_in_tensor else 1]
 
     def measure(self, bench: Bench) -> Reading:
         """ "held": rows of (row, col, CTA, lane, bit)."""
         if self.operand.startswith("scale_"):
-            return {"held": tensor_multiply.of_scales(self.sized, bench, self.operand)}
-        found = {"d": tensor_multiply.d_held, "a": tensor_multiply.of_a, "e": tensor_multiply.of_e}[self.operand]
-        return {"held": found(self.sized, bench)}
+            return {"held": tensor_multiply.places_of_scales(self.sized, bench, self.operand)}
+        places = {"d": tensor_multiply.places_of_d, "a": tensor_multiply.places_of_a, "e": tensor_multiply.places_of_e}
+        return {"held": places[self.operand](self.sized, bench)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The places."""
@@ -91,7 +91,7 @@ class PlaceExperiment(Dialogue):
 
 @dataclass(frozen=True)
 class CopyExperiment(Dialogue):
-    """tcgen05.cp of numbered words: which cells hold which."""
+    """tcgen05.cp of numbered words: which cells get which word."""
 
     row: Instruction
     multicast: str
@@ -99,20 +99,20 @@ class CopyExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """As `Subject` writes it."""
+        """The subject, as `Subject` writes it."""
         return str(Subject(self.row.id, "memory", multicast=self.multicast))
 
     @property
     def target(self) -> Target:
-        """The form's."""
+        """The target that the form needs."""
         return self.row.target
 
     def kernels(self) -> list[Kernel]:
-        """One."""
+        """The form's kernel."""
         return [copy_kernel(self.row, self.multicast)]
 
     def launch(self) -> Launch:
-        """One block; every word of shared memory holds its number."""
+        """One block; every word of shared memory has its number."""
         words = np.zeros(PLAN, np.uint32)
         descriptor = encode(packed(self.row.shape.n * CELL // BYTE))
         words[4:8] = np.array([descriptor, descriptor], np.uint64).view(np.uint32)
@@ -123,7 +123,7 @@ class CopyExperiment(Dialogue):
         return Launch(self.kernels()[0], (1, 1, 1), inputs, 0, LANES * 2 * REGION * 4, LANES, SHARED_BYTES)
 
     def measure(self, bench: Bench) -> Reading:
-        """ "held": rows of (row, col, CTA, lane, bit); ProbeError where a cell holds no word of the source."""
+        """ "held": rows of (row, col, CTA, lane, bit); ProbeError if a cell has no word of the source."""
         cells = bench.run([self.launch()])[0].copy().view(np.uint32).reshape(LANES, -1)
         lane, column = np.nonzero(cells != POISON * 0x01010101)
         rows, cols = self.row.shape.m, self.row.shape.n
@@ -142,7 +142,7 @@ class CopyExperiment(Dialogue):
 
 
 def experiments() -> list[Dialogue]:
-    """Copies, then operands of multiplies: D before what is read with it."""
+    """Copies; then operands of multiplies, D before what is read with its help."""
     rows = [row for row in inventory.of_family("tcgen05") if not row.fragments]
     copies = [
         CopyExperiment(row, str(name))
@@ -183,7 +183,7 @@ def _some(instruction: Instruction) -> list[int]:
 
 
 def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:
-    """The selectors of scales that the instruction descriptor of the kind has too."""
+    """The selectors of scales that the kind's instruction descriptor has too."""
     fields = {field.name: field for field in word(instruction.kind or "")}
     there = fields["a_scale_id" if name == "scale_a" else "b_scale_id"].documented
     return [selector for selector in selectors(instruction, name, vector) if selector in there]

@@ -1,8 +1,8 @@
-"""What tcgen05.mma is given: its descriptors, and images of shared and of tensor memory.
+"""Inputs of tcgen05.mma: its descriptors, and images of shared and of tensor memory.
 
-A and B are packed in shared memory without a swizzle, k contiguous (`layout.descriptor`); of two CTAs each has half of
-the rows of A and half of the columns of B, the first CTA the first half. By these addresses rows, columns and k are
-numbered. What else a multiply reads is in tensor memory, in columns of which each operand has some (`REGIONS`).
+A and B are packed in shared memory, without a swizzle and with k contiguous (`layout.descriptor`). Of two CTAs each has
+half of the rows of A and half of the columns of B, the first CTA the first half. These addresses number rows, columns
+and k. What else a multiply reads is in tensor memory, each operand in its own columns (`REGIONS`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tcprobe.probes.slots import pack
 from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS
 from tcprobe.values import Json
 
-# what the kernels' A and B are of: types that every shape of a kind has
+# types of A and B in these kernels, by kind; every shape of the kind has them
 TYPES = {"f16": "f16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3", "mxf4": "e2m1"}
-REGIONS = {"a": 256, "e": 288, "scale_a": 320, "scale_b": 352}  # columns from the allocated address on
-REGION, FIRST, COLUMNS = 16, 256, 128  # columns of an operand; where those of all begin, and how many they are
-ROOM_A, ROOM_B = 8 << 10, 16 << 10  # in shared memory
-PLAN = 16  # words that say what a block does
-# elements of A that are stored of a chunk, the chunk, elements of an index field and its bits, by kind
+REGIONS = {"a": 256, "e": 288, "scale_a": 320, "scale_b": 352}  # first columns, from the allocated address on
+REGION, FIRST, COLUMNS = 16, 256, 128  # columns of an operand; first column of all of them, and their number
+ROOM_A, ROOM_B = 8 << 10, 16 << 10  # bytes of shared memory
+PLAN = 16  # words of a block's plan
+# by kind: stored elements of a chunk, all its elements, elements that an index field governs, bits of a field
 CHUNKS = {"tf32": (1, 2, 1, 4), "mxf4": (4, 8, 2, 2), "mxf4nvf4": (4, 8, 2, 2)}
 OTHER_CHUNK = (2, 4, 1, 2)
 FIRST_HALF, LAST_HALF = 0x4, 0xE  # four bits that pick the first elements of a chunk, and the last ones
@@ -38,8 +38,10 @@ FIRST_HALF, LAST_HALF = 0x4, 0xE  # four bits that pick the first elements of a 
 
 @dataclass(frozen=True)
 class SizedMultiply:
-    """A tcgen05.mma with what its descriptors say: M, N, the type of D, scales of a row, and what selects which of E
-    (`selector` of `selects`) or of the scales."""
+    """A tcgen05.mma with what its descriptors say: M, N, the type of D, and `vector`, the scales of a row (0 without).
+
+    `selector` selects among copies of the operand `selects`: "e", "scale_a" or "scale_b".
+    """
 
     row: Instruction
     m: int
@@ -52,27 +54,27 @@ class SizedMultiply:
 
     @property
     def ctas(self) -> int:
-        """Those that multiply together."""
+        """CTAs that multiply together."""
         return 1 + ("cta_group::2" in self.row.id)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its operands."""
+        """The names of all operands."""
         return tuple(operand.name for operand in self.row.operands)
 
     @property
     def bits(self) -> int:
-        """Of an element of A or B in memory."""
+        """Bits of an element of A or B in memory."""
         return WIDTHS.get(self.row.kind or "", BYTE)
 
     @property
     def type(self) -> str:
-        """Of A and B."""
+        """The type of A and B."""
         return TYPES.get(self.row.kind or "", "e2m1")
 
     @property
     def one(self) -> int:
-        """The pattern of one in A and B."""
+        """The bit pattern of one in A and B."""
         return dtype(self.type).one_in(self.bits)
 
     @property
@@ -82,17 +84,17 @@ class SizedMultiply:
 
     @cached_property
     def stored(self) -> int:
-        """Columns of A."""
+        """Columns of A that are stored."""
         return next(o.cols for o in self.row.operands if o.name == "a")
 
     @property
     def chunk(self) -> tuple[int, int, int, int]:
-        """As CHUNKS."""
+        """The sparsity, as in CHUNKS."""
         return CHUNKS.get(self.row.kind or "", OTHER_CHUNK)
 
     @cached_property
     def first_k(self) -> Ints:
-        """The k that a stored column meets where metadata picks the first elements of each chunk; all without."""
+        """The k of each stored column if metadata picks the first elements of each chunk; all k if dense."""
         stored = np.arange(self.stored)
         if "e" not in self.names:
             return stored
@@ -101,13 +103,13 @@ class SizedMultiply:
 
     @property
     def scale_type(self) -> str:
-        """That of the first scales with so many in a row."""
-        said = (str(scale).split() for scale in self.row.stated["scales"])
-        return next(name for name, count in said if count == f"{self.vector}X")
+        """The type of scales: the first that the form has with `vector` in a row."""
+        scales = (str(scale).split() for scale in self.row.stated["scales"])
+        return next(name for name, count in scales if count == f"{self.vector}X")
 
     @property
-    def said(self) -> Json:
-        """Fields of the instruction descriptor."""
+    def descriptor_fields(self) -> Json:
+        """The fields of the instruction descriptor."""
         fields: Json = {"m": self.m, "n": self.n, "a_type": self.type, "b_type": self.type}
         fields |= {"scale_type": self.scale_type} if self.vector else {"d_type": self.d_type}
         if "e" in self.names:
@@ -119,17 +121,17 @@ class SizedMultiply:
 
     @property
     def instruction_bits(self) -> int:
-        """The instruction descriptor."""
-        return instruction_descriptor.encode(self.row.kind or "", self.said)
+        """The instruction descriptor, encoded."""
+        return instruction_descriptor.encode(self.row.kind or "", self.descriptor_fields)
 
 
 def k_bytes(sized: SizedMultiply, operand: str) -> int:
-    """Bytes of k in a line of A or B."""
+    """Bytes along k in a row of A or a column of B."""
     return (sized.stored if operand == "a" else sized.k) * sized.bits // 8
 
 
 def in_shared(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
-    """Images of A (count, M, stored), or of B (count, N, k), of zeros and ones: (count * CTAs, bytes)."""
+    """Images of A (count, M, stored) or B (count, N, k), of zeros and ones, packed: (count * CTAs, bytes)."""
     count, lines, k = matrices.shape
     parts = matrices.reshape(count * sized.ctas, lines // sized.ctas * k)
     images = np.zeros(parts.shape, np.uint64)
@@ -139,14 +141,14 @@ def in_shared(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
 
 @cache
 def numbers(bits: int, lines: int, k: int) -> Ints:
-    """By line and k the number of the element in memory, flat."""
+    """The number in packed memory of each element, by line, then k; flat."""
     line, at = np.indices((lines, k)).reshape(2, -1)
     found: Ints = (offsets(packed(k * bits // 8), "k", line, at, bits) * 8 + at * bits % 8) // bits
     return found
 
 
 def in_tensor(sized: SizedMultiply) -> Array:
-    """Tensor memory that leaves a multiply as it is: scales of one, the first elements of each chunk. A is zero.
+    """Tensor memory that does not change a product: scales of one, metadata that picks the first elements, A zero.
 
     Words of shape (CTAs, lanes, COLUMNS).
     """
@@ -160,8 +162,11 @@ def in_tensor(sized: SizedMultiply) -> Array:
 
 
 def coded(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) -> Array:
-    """Images of tensor memory in which an operand's parts of `bits` bits are all `high`, then `high` where bit 0, 1,
-    ... of the part's number is set and else `low`, then all `low`: words of shape (count, CTAs, lanes, COLUMNS)."""
+    """Images of tensor memory in which parts of `bits` bits of an operand encode their numbers.
+
+    All parts are `high`; then, for each bit of the number, `high` if it is set and else `low`; then all are `low`.
+    Words of shape (images, CTAs, lanes, COLUMNS).
+    """
     shape = (sized.ctas, LANES, REGION)
     parts = np.arange(int(np.prod(shape)) * (CELL // bits), dtype=np.uint64)
     planes = [parts >> np.uint64(bit) & np.uint64(1) for bit in range((len(parts) - 1).bit_length())]
@@ -173,7 +178,7 @@ def coded(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) ->
 
 
 def part(sized: SizedMultiply, bits: int, part_numbers: Ints) -> tuple[Ints, Ints, Ints]:
-    """(CTA, lane, bit from the operand's address on) of parts of `coded`."""
+    """(CTA, lane, bit from the operand's address on) of parts of `coded`, by number."""
     each = CELL // bits
     cta, rest = np.divmod(part_numbers, LANES * REGION * each)
     lane, inside = np.divmod(rest, REGION * each)
@@ -186,7 +191,10 @@ def _region(tensor_words: Array, operand: str) -> Any:
 
 
 def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], columns: int) -> Bytes:
-    """Words by block: images of A, B and tensor memory, the descriptors, bytes of both, columns in and out."""
+    """A row of words for each block: images of A, B and tensor memory, descriptors, sizes.
+
+    Sizes: bytes of A and of B in shared memory, columns to write, columns to read.
+    """
     each = np.array(image_numbers, np.uint32).repeat(sized.ctas, axis=0) * sized.ctas
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]

@@ -1,8 +1,8 @@
-"""PTX of tcgen05.mma and tcgen05.cp: images go into shared and tensor memory, one instruction runs, cells come out.
+"""PTX of tcgen05.mma and tcgen05.cp: write images to shared and tensor memory, run one instruction, read cells back.
 
-A block is a warpgroup, whose warp w writes and reads lanes 32 w to 32 w + 31 by tcgen05.st and .ld.32x32b.x1, column by
-column. All 512 columns are POISON before, so that what an instruction does not write is noticed. Forms of two CTAs run
-in clusters of two, of which the first issues. A block's words of the plan say which images it takes and how much.
+A block is a warpgroup. Its warp w accesses lanes 32 w to 32 w + 31 by tcgen05.st and tcgen05.ld.32x32b.x1, column by
+column. All 512 columns are POISON first, so that cells that the instruction does not write are noticed. Forms of two
+CTAs run in clusters of two; the first CTA issues. The plan has, for each block, which images it takes and their sizes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tcprobe.probes.tensor_multiply_op import TensorCopy, TensorMultiply
 from tcprobe.probes.wgmma_input_kernels import copied
 
 ALIGNMENT, ALL_COLUMNS = 1024, 512
-SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # the allocated address, the barrier
+SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # offsets of the allocated address and of the mbarrier
 SHARED_BYTES = 120 << 10  # more than half of an SM's: one block allocates its tensor memory at a time
-FEW_SCALES = 3  # a row has that many at most where blocks are of 32 elements, else blocks are of 16
+FEW_SCALES = 3  # most scales of a row with blocks of 32 elements; with more, blocks have 16
 POINTERS = ("plan", "a", "b", "t", "out")
 REGISTERS = (
     ".reg .b32 %warp, %base, %there, %taddr, %own, %cell, %value, %column, %columns, %dcolumns, %abytes, %bbytes, %at;",
@@ -33,10 +33,10 @@ REGISTERS = (
 
 @cache
 def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector: int = 0) -> Kernel:
-    """The probe of a multiply, of any M and N."""
+    """The probe of a multiply, for any M and N."""
     op = TensorMultiply(instruction, a_in_tensor, vector)
     parts = ["multiply", instruction.id, *["a_tensor"] * a_in_tensor, *([f"{vector}x"] if vector else [])]
-    text = f"{tensor_memory.spelled(instruction)} {tensor_memory.operands(instruction)};".replace("%p;", "%never;")
+    text = tensor_memory.instruction_text(instruction).replace("%p;", "%never;")
     if a_in_tensor:
         text = text.replace("%adesc", "[%ta]")
     if vector > FEW_SCALES:
@@ -47,9 +47,9 @@ def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector:
 
 @cache
 def copy_kernel(instruction: Instruction, multicast: str = "") -> Kernel:
-    """The probe of a copy, from where A is."""
-    name, known = tensor_memory.spelled(instruction), instruction.stated.get("multicast", ("",))
-    text = f"{name} {tensor_memory.operands(instruction)};".replace(str(known[0]), multicast)
+    """The probe of a copy; the source is where A is."""
+    known = instruction.stated.get("multicast", ("",))
+    text = tensor_memory.instruction_text(instruction).replace(str(known[0]), multicast)
     return _kernel(f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, ptx.ALIGNED))
 
 
@@ -59,13 +59,13 @@ def _kernel(name: str, probe_op: TensorMultiply | TensorCopy, spelled_as: tuple[
     name = ptx.identifier(name)
     memory = f".extern .shared .align {ALIGNMENT} .b8 {name}_memory[];\n"
     cluster = ".explicitcluster .reqnctapercluster 2, 1, 1" if paired else ""
-    body = [*_begun(name, paired), *_filled(paired), *_issued(text, paired), *_read(), *_ended(paired)]
+    body = [*_prologue(name, paired), *_fill(paired), *_issue(text, paired), *_read(), *_epilogue(paired)]
     source = memory + ptx.entry(name, POINTERS, REGISTERS, body, cluster)
     return Kernel(name, probe_op, source, probe_op.instruction.target.at_least(since))
 
 
-def _begun(name: str, paired: bool) -> list[str]:
-    """The plan of the block, images in shared memory, all columns, a barrier, the address of tensor memory."""
+def _prologue(name: str, paired: bool) -> list[str]:
+    """Load the block's plan, copy images to shared memory, allocate all columns, initialize an mbarrier."""
     group = _group(paired)
     return [
         f"mov.u32 %base, {name}_memory;",
@@ -88,15 +88,15 @@ def _begun(name: str, paired: bool) -> list[str]:
         f"@%one mbarrier.init.shared::cta.b64 [%base+{ARRIVED}], 1;",
         "fence.mbarrier_init.release.cluster;",
         "fence.proxy.async;",
-        *_together(paired),
+        *_synchronize(paired),
         f"ld.shared.b32 %taddr, [%base+{SLOT}];",
-        "shl.b32 %own, %warp, 21;",  # 32 lanes a warp, in the upper half of an address
+        "shl.b32 %own, %warp, 21;",  # 32 lanes per warp; the lane is the upper half of an address
         "add.u32 %own, %own, %taddr;",
     ]
 
 
-def _filled(paired: bool) -> list[str]:
-    """POISON in all columns, then the image of the operands in theirs."""
+def _fill(paired: bool) -> list[str]:
+    """Write POISON to all columns, then the operands' image to theirs."""
     store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", "tcgen05.wait::st.sync.aligned;"]
     return [
         f"mov.b32 %value, {ptx.POISON * 0x01010101:#x};",
@@ -111,12 +111,12 @@ def _filled(paired: bool) -> list[str]:
             "%columns",
             ["add.u32 %cell, %to, %column;", "ld.global.b32 %value, [%t];", "add.u64 %t, %t, 4;", *store],
         ),
-        *_together(paired),
+        *_synchronize(paired),
     ]
 
 
-def _issued(instruction: str, paired: bool) -> list[str]:
-    """One thread, of two CTAs one of the first, issues the instruction and commits it; all wait."""
+def _issue(instruction: str, paired: bool) -> list[str]:
+    """One thread, of the first CTA, issues the instruction and commits it; all threads wait."""
     arrive = "mbarrier::arrive::one.shared::cluster"
     to = f"{arrive}.multicast::cluster.b64 [%base+{ARRIVED}], %both" if paired else f"{arrive}.b64 [%base+{ARRIVED}]"
     rank = ["mov.u32 %rank, %cluster_ctarank;", "setp.eq.and.u32 %first, %rank, 0, %first;"] if paired else []
@@ -146,7 +146,7 @@ def _issued(instruction: str, paired: bool) -> list[str]:
 
 
 def _read() -> list[str]:
-    """The first columns of all lanes, in the order of lanes."""
+    """Store the first columns of all lanes, lane by lane."""
     return [
         f"mad.lo.u32 %place4, %x, {WARPGROUP}, %lane;",
         "mul.lo.u32 %at, %dcolumns, 4;",
@@ -165,16 +165,16 @@ def _read() -> list[str]:
     ]
 
 
-def _ended(paired: bool) -> list[str]:
+def _epilogue(paired: bool) -> list[str]:
     return [
-        *_together(paired),
+        *_synchronize(paired),
         "setp.eq.u32 %first, %warp, 0;",
         f"@%first tcgen05.dealloc.{_group(paired)}.sync.aligned.b32 %taddr, {ALL_COLUMNS};",
     ]
 
 
-def _together(paired: bool) -> list[str]:
-    """All threads of the block, or of both, and what they did with tensor memory."""
+def _synchronize(paired: bool) -> list[str]:
+    """Synchronize the block or the cluster, and order accesses to tensor memory around that."""
     barrier = ["barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"] if paired else ["bar.sync 0;"]
     return ["tcgen05.fence::before_thread_sync;", *barrier, "tcgen05.fence::after_thread_sync;"]
 
@@ -184,7 +184,7 @@ def _group(paired: bool) -> str:
 
 
 def _columns(label: str, count: str, body: list[str]) -> list[str]:
-    """`body` with %column from 0 to `count` - 1."""
+    """`body` for %column from 0 to `count` - 1."""
     return [
         "mov.u32 %column, 0;",
         f"{label}:",

@@ -1,7 +1,7 @@
-"""What an emulator does in place of the kernels of tcgen05.mma and tcgen05.cp, with operands wherever it likes.
+"""What the emulator does in place of the kernels of tcgen05.mma and tcgen05.cp, with operands at any places.
 
-A and B in shared memory are read by their descriptors. Where an operand has several places, products of D[r][c] take
-one by the part of the rows and of the columns that r and c are in.
+It reads A and B in shared memory by their descriptors. If an operand has several copies, the part of the rows and
+columns that D[r][c] is in selects one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WORDS = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
 
 @dataclass(frozen=True)
 class TensorMultiply:
-    """A multiply with its operands as a launch has them."""
+    """The op of a multiply."""
 
     instruction: Instruction
     a_in_tensor: bool
@@ -41,7 +41,7 @@ class TensorMultiply:
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Each block's lanes, columns as they are read; POISON where there is no D."""
+        """By block, the columns that the kernel reads back, lane by lane; POISON where D is not."""
         words = launch.inputs[0].view(np.uint32).reshape(-1, PLAN)
         columns = int(words[0, 11])
         cells = np.full((len(words), LANES, columns), ptx.POISON * 0x01010101, np.uint32)
@@ -58,17 +58,17 @@ class _Emulated:
     def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: Tables, plan_words: Array) -> None:
         row = multiply_op.instruction
         fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
-        said = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
-        self.sized, self.op = replace(said, a_in_tensor=multiply_op.a_in_tensor), multiply_op
+        sized = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
+        self.sized, self.op = replace(sized, a_in_tensor=multiply_op.a_in_tensor), multiply_op
         chosen = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}
         self.places = {
             name: tables.in_tensor_memory(row, name, replace(self.sized, selects=name, selector=fields.get(field, 0)))
-            for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in said.names}).items()
+            for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in sized.names}).items()
         }
         if multiply_op.a_in_tensor:
             self.places["a"] = tables.in_tensor_memory(row, "a", self.sized)
-        self.memory = launch.inputs[3].view(np.uint32).reshape(-1, said.ctas, LANES, COLUMNS)
-        lines = (said.m, said.n)
+        self.memory = launch.inputs[3].view(np.uint32).reshape(-1, sized.ctas, LANES, COLUMNS)
+        lines = (sized.m, sized.n)
         self.shared = {
             name: self._matrices(raw, name, count)
             for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
@@ -82,7 +82,7 @@ class _Emulated:
         return matrices
 
     def write(self, lane_words: Array, plan_words: Array) -> None:
-        """D of a pair of CTAs, or of one, into its cells."""
+        """Write D of one CTA, or of a pair, to its cells."""
         sized, (of_a, of_b, of_t) = self.sized, (int(number) // self.sized.ctas for number in plan_words[:3])
         memory = self.memory[of_t]
         most = max([1, *(places.shape[2] for name, places in self.places.items() if name != "d")])
@@ -101,7 +101,7 @@ class _Emulated:
         lane_words.view(word)[cta, lane, bit // (8 * d.itemsize)] = d.view(word)[:, :, None]
 
     def _inputs(self, of_a: int, tensor_words: Array, share: float) -> tuple[Array, ...]:
-        """A, the k that its elements meet, and both scales, by the copy of each at that share of its copies."""
+        """(A, the k that its elements meet, both scales); `share` (0 to 1) selects among the copies of each."""
         sized = self.sized
         a = (
             self._read("a", tensor_words, share, sized.bits) == sized.one
@@ -114,7 +114,7 @@ class _Emulated:
         return a, met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
 
     def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
-        """M x N."""
+        """D: (M, N)."""
         sized = self.sized
         dense = np.zeros((sized.m, sized.k), np.float32)
         if (met_k == met_k[0]).all():
@@ -130,7 +130,7 @@ class _Emulated:
         return product
 
     def _read(self, name: str, tensor_words: Array, share: float, bits: int) -> Ints:
-        """Elements of an operand in tensor memory."""
+        """The elements of an operand in tensor memory."""
         places = self.places[name]
         cta, lane, bit = np.moveaxis(places[:, :, int(share * places.shape[2])], 2, 0)
         words = tensor_words[cta, lane, REGIONS[name] - FIRST + bit // CELL]
@@ -146,14 +146,14 @@ class _Emulated:
         return met
 
     def _scale(self, name: str, tensor_words: Array, share: float) -> Array:
-        """Factors one and two."""
+        """Scales as factors, one or two."""
         patterns = self._read(name, tensor_words, share, BYTE)
         return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class TensorCopy:
-    """tcgen05.cp of numbered words."""
+    """The op of tcgen05.cp of numbered words."""
 
     instruction: Instruction
     multicast: str

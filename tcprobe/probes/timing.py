@@ -1,13 +1,13 @@
-"""Timing a loop of one instruction: the kernel's frame, its launches, and cycles from the clocks that come back.
+"""Timing a loop of one instruction: the kernel's frame, its launches, and cycles from the clock readings.
 
-A block is one experiment: it takes the number of its threads, which of them go on, and how many rounds each pass has,
-from its row of the plan. Every pass runs the same loop between two barriers and reads the clock after each; the first
-warms up, then short and long ones alternate. Long minus short is the loop alone, without what stands around it.
+A block is one experiment. Its row of the plan has its number of threads, the image of its inputs, and how many rounds
+each pass has. Every pass runs the same loop between two barriers and reads the clock after each. The first pass warms
+up; then short and long passes alternate. Their difference is the loop alone, without what is around it.
 
     cycles of one copy = (least long - least short) / (LONG - SHORT) / copies
 
-Inputs come from memory, results go into a sum that decides whether something is stored, so that the compiler knows
-neither. %zero holds a zero that only memory knows.
+Inputs come from memory, and results go into a sum that decides whether something is stored; so the compiler knows
+neither. %zero is a zero that comes from memory.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 SHORT, LONG = 32, 96
 RUNS = 5
-ROUNDS = (4, *(SHORT, LONG) * RUNS)  # of each pass: the first one warms up
-MOST_WORDS = 6  # of a block's own, such as descriptors
-ROW_WORDS = 20  # of the plan: threads, image, words of its own, rounds of each pass, zero
-IMAGE_WORDS = 64 * WARP  # of input: word j of a lane at 32 j + lane
-NEVER = 0x9E3779B9  # a sum that does not come up
+ROUNDS = (4, *(SHORT, LONG) * RUNS)  # of each pass; the first one warms up
+MOST_WORDS = 6  # of a block's own words, such as descriptors
+ROW_WORDS = 20  # of a row of the plan: threads, image, own words, rounds of each pass, zero
+IMAGE_WORDS = 64 * WARP  # of an image: word j of a lane is at 32 j + lane
+NEVER = 0x9E3779B9  # a sum that does not occur
 REGISTERS = 1 << 16  # of an SM
-FRAME = 24  # registers that the frame takes, at most
+FRAME = 24  # most registers that the frame takes
 MOST_THREADS = 1024
 POINTERS = ("data", "plan", "out")
 
 
 @dataclass(frozen=True)
 class LoopTiming:
-    """What a timing kernel times; only a GPU has its clock. `ctas` of a cluster are one experiment."""
+    """The op of a timing kernel; only a GPU can run it. `ctas` of a cluster are one experiment."""
 
     subject: str
     variant: str
@@ -50,17 +50,18 @@ class LoopTiming:
     ctas: int = 1
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """ProbeError: layouts do not say how long anything takes."""
+        """Raises ProbeError: layouts do not determine timing."""
         raise ProbeError(f"{launch.kernel.name}: how long {self.subject} takes cannot be emulated.")
 
 
 @dataclass(frozen=True)
 class Loop:
-    """`body` is one round, with `copies` of what is timed; `after` ends what is in flight, `ended` the kernel.
+    """A loop. `body` is one round, with `copies` of what is timed; `after` waits for what is in flight, `ended` ends
+    the kernel.
 
-    `loaded` registers get words of the block's image, `results` are consumed; of both those in `wide` have 64 bits.
-    `before` may use %zero, %word0 to %word5 of the plan and %memory, the start of shared memory. `ctas` form a cluster
-    that is one block of the plan; one of them stores its times.
+    `loaded` registers get words of the block's image; `results` are consumed. Registers in `wide` have 64 bits.
+    `before` may use %zero, %word0 to %word5 of the plan, and %memory, the start of shared memory. With `ctas`, a
+    cluster is one block of the plan, and one of its CTAs stores the times.
     """
 
     subject: str
@@ -82,11 +83,11 @@ class Loop:
 
     @property
     def name(self) -> str:
-        """The kernel's."""
+        """The kernel's name."""
         return identifier(f"cost.{self.variant}.{self.subject}")
 
     def kernel(self) -> Kernel:
-        """The kernel that times it."""
+        """The kernel that times the loop."""
         memory = f".extern .shared .align 1024 .b8 {self.name}_memory[];\n" if self.shared else ""
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
@@ -151,14 +152,14 @@ class Loop:
         ]
 
     def _load(self, number: int, name: str) -> list[str]:
-        """An input register from the block's image; all words of an image are there for every number of registers."""
+        """Load an input register from the block's image; images repeat if there are more registers than words."""
         place = 4 * WARP * (number % (IMAGE_WORDS // WARP))
         if name not in self.wide:
             return [f"ld.global.u32 {name}, [%data+{place}];"]
         return [f"ld.global.u32 %low, [%data+{place}];", f"mov.b64 {name}, {{%low, %low}};"]
 
     def _told(self) -> list[str]:
-        """Thread 0 stores the cycles and the nanoseconds of a pass."""
+        """Thread 0 stores cycles and nanoseconds of the pass."""
         return [
             "sub.u64 %end, %end, %start;",
             "sub.u64 %until, %until, %since;",
@@ -179,8 +180,17 @@ class Loop:
         return [f"mov.b64 {{%low, %high}}, {name};", "xor.b32 %sum, %sum, %low;", "xor.b32 %sum, %sum, %high;"]
 
 
+def mbarrier_wait(address: str, parity: int | str, label: str) -> list[str]:
+    """PTX that waits for a phase of an mbarrier, by predicate %done; each wait of a kernel has its own label."""
+    return [
+        f"WAIT{label}:",
+        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{address}], {parity};",
+        f"@!%done bra WAIT{label};",
+    ]
+
+
 class TimedBlock(NamedTuple):
-    """A block's threads, the image that it takes its inputs from, words of its own, and rounds, if not ROUNDS."""
+    """A block's threads, the image of its inputs, its own words, and rounds of every pass, if not ROUNDS."""
 
     threads: int
     image: int = 0
@@ -189,7 +199,7 @@ class TimedBlock(NamedTuple):
 
 
 def threads_for(registers: int) -> int:
-    """The most threads of a block, a power of two, that may have so many 32-bit registers beside the frame's."""
+    """The most threads of a block, a power of two, if each has so many 32-bit registers besides the frame's."""
     most = REGISTERS // (registers + FRAME)
     return min(MOST_THREADS, 1 << most.bit_length() - 1)
 
@@ -199,7 +209,7 @@ ZEROS, RANDOM = 0, 1  # images
 
 @cache
 def images() -> Bytes:
-    """Of zeros, and of random bits; in both whatever is read is a number or nothing that takes longer."""
+    """Two images: zeros, and random bits."""
     random = np.random.default_rng(0).integers(0, 1 << 32, IMAGE_WORDS, np.uint32)
     return np.stack([np.zeros(IMAGE_WORDS, np.uint32), random]).view(np.uint8).reshape(1, -1)
 
@@ -211,7 +221,7 @@ def launch(
     inputs: Bytes | None = None,
     maps: tuple[TensorMap, ...] = (),
 ) -> Launch:
-    """All blocks in one launch; `shared_bytes` keep a second block off an SM, `maps` are of tensors in the input."""
+    """One launch of all blocks. `shared_bytes` keeps a second block off an SM. `maps` describe tensors in the input."""
     plan = np.zeros((len(blocks), ROW_WORDS), np.uint32)
     for row, block in zip(plan, blocks, strict=True):
         row[:2] = block.threads, block.image
@@ -223,23 +233,24 @@ def launch(
 
 
 def _op(kernel: Kernel) -> LoopTiming:
-    """What a kernel times."""
+    """The op of a timing kernel."""
     assert isinstance(kernel.op, LoopTiming)
     return kernel.op
 
 
-def told(launch: Launch, output: Bytes) -> Ints:
-    """Cycles and nanoseconds by block and pass: (blocks, passes, 2)."""
+def pass_times(launch: Launch, output: Bytes) -> Ints:
+    """Cycles and nanoseconds, by block and pass: (blocks, passes, 2)."""
     blocks = launch.grid[0] // _op(launch.kernel).ctas
     return output.view(np.uint32).reshape(blocks, -1, 2)[:, : len(ROUNDS)].astype(np.int64)
 
 
 def decode(launch: Launch, output: Bytes) -> Floats:
-    """Cycles of one copy by block and run, and, last, cycles a nanosecond of the long passes; (blocks, RUNS + 2).
+    """By block, (blocks, RUNS + 2): cycles of one copy in each run, the cycles that count, cycles per nanosecond.
 
-    Column RUNS is the number: the least long pass minus the least short one. ProbeError where no time passed.
+    The cycles that count are the least long pass minus the least short one, per copy. ProbeError if long passes took no
+    longer than short ones.
     """
-    cycles, ns = np.moveaxis(told(launch, output), 2, 0)
+    cycles, ns = np.moveaxis(pass_times(launch, output), 2, 0)
     short, long = cycles[:, 1::2], cycles[:, 2::2]
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")

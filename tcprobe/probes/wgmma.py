@@ -1,14 +1,14 @@
-"""Registers of a warpgroup's multiply, numbered by the addresses that its factors have in shared memory.
+"""Fragments of a warpgroup's multiply, numbered by the addresses of its factors in shared memory.
 
-Two launches a form, with factors packed in shared memory without a swizzle, k contiguous:
+Each form has two launches. Factors in shared memory are packed without a swizzle, with k contiguous.
 
-- A in registers, one slot alone is one, B encodes the number of its element: which D slots answer, and which element of
-  B each of them met. So the k of an A slot and the column of a D slot are those of addresses of B.
-- A in shared memory encodes the number of its element, B is as many ones: which element of A every D slot met. So the
-  row of a D slot, and of the A slots that reach it, is that of an address of A.
+- A is in registers, with a single slot set to one, and B encodes the numbers of its elements: this shows which D slots
+  answer, and which element of B each of them met. So addresses of B give the k of an A slot and the column of a D slot.
+- A is in shared memory and encodes the numbers of its elements, and B has a single one in each column: this shows which
+  element of A every D slot met. So addresses of A give the row of a D slot, and of the A slots that reach it.
 
-Addresses count rows, columns and k as the packed descriptor does (`layout.descriptor`); that the hardware's elements
-are numbered like this is what PTX ISA says of canonical layouts, and which elements meet shows that it fits.
+Rows, columns and k are numbered by address as in the packed descriptor (`layout.descriptor`). That the hardware numbers
+elements like this is what the PTX ISA says of canonical layouts; the slots that meet show that it fits.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behi
 from tcprobe.store.measurement import ADDRESSES
 from tcprobe.values import Json
 
-LAST = 0xE  # metadata that picks the last elements of each chunk, as NIBBLE picks the first
+LAST = 0xE  # metadata that picks the last elements of each chunk; NIBBLE picks the first
 
 
 @dataclass(frozen=True)
 class WarpgroupExperiment(OfInstruction):
-    """A dense wgmma. A reading has "a" and "d", the element number of every slot, and the hash of the triples."""
+    """A dense wgmma. A reading has "a" and "d", the element number of every slot, and "sha256" of the triples."""
 
     def launches(self) -> list[Launch]:
-        """A slot by slot in registers; A in shared memory."""
+        """One A slot at a time in registers; then A in shared memory."""
         row = self.instruction
         b, slots = behind(row, "b_smem").held, row.fragment("a").slots
         return [registers_launch(Coded(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """Elements of A and D by slot; ProbeError where the answers are not those of a product of matrices."""
+        """Elements of A and D by slot; ProbeError if the answers are not those of a matrix product."""
         row = self.instruction
         met = product(row, outputs[0], places(*packed_b(row)))
         lines = lines_of(row, outputs[1], met)
@@ -60,19 +60,19 @@ class WarpgroupExperiment(OfInstruction):
         return {**elements_by_slot, "sha256": met.digest()}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """Tables by the addresses of shared memory."""
+        """Tables, numbered by addresses in shared memory."""
         tables = {f.operand: table_of(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
 
 
 def experiments() -> list[WarpgroupExperiment]:
-    """One for each dense wgmma, wherever A is."""
+    """One experiment for each dense wgmma."""
     return [WarpgroupExperiment(row) for row in inventory.of_family("wgmma")]
 
 
 @dataclass(frozen=True)
 class Coded:
-    """What a launch runs: the kernel, how (FEW, SHARED_A), and images of the metadata of a sparse form."""
+    """What a launch runs: the kernel, how (`flags`: FEW, SHARED_A), and images of metadata for a sparse form."""
 
     row: Instruction
     kind: Kind = "registers"
@@ -85,7 +85,9 @@ class Coded:
     def launch(
         self, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]], grid: tuple[int, int], size: int
     ) -> Launch:
-        """Images of the coded matrix and of the other; by block the descriptors of both; `size` bytes come out."""
+        """`images` are those of the coded matrix and of the other one; `descriptors` of both, by block; `size`: output
+        bytes.
+        """
         first, _ = images
         length, count = first.shape[1], len(first) if self.kind != "raw" else 1
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
@@ -103,34 +105,34 @@ class Coded:
 
 
 def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
-    """One of the two ways in which the kernel of registers runs; with SHARED_A it is A that is coded."""
+    """A launch of the kernel of kind registers; with SHARED_A in its flags, A is coded instead of B."""
     a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
     both = [packed(held_bytes(held)).encode() for held in (b, a)]
-    images = spelled(a if run.flags & SHARED_A else b), ones_by_k(run.row)
+    images = coded_images(a if run.flags & SHARED_A else b), ones_by_k(run.row)
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
 
 def shared_launch(instruction: Instruction) -> Launch:
-    """A in shared memory encodes its elements' numbers, each image of B with the metadata of `picked`."""
+    """A in shared memory encodes its elements' numbers; each image of B comes with the metadata of `picked`."""
     shifts = len(ones_by_k(instruction))
     run = Coded(instruction, flags=SHARED_A, metadata=uniform(instruction, [NIBBLE] * shifts))
     return registers_launch(run, (1, shifts), 4 * instruction.fragment("d").slots * shifts)
 
 
 def held_bytes(operand: Operand) -> int:
-    """Bytes of k in a line."""
+    """Bytes along k in a row of A or a column of B."""
     return (operand.cols if operand.name == "a_smem" else operand.rows) * operand.slot_bits // 8
 
 
 def uniform(instruction: Instruction, values: Sequence[int]) -> Bytes | None:
-    """Images of metadata whose every four bits are one of `values`; None if A is not sparse."""
+    """One image of metadata for each of `values`, which every four bits have; None for a dense form."""
     if instruction.metadata is None:
         return None
     return np.repeat(np.array([value * 0x11 for value in values], np.uint8)[:, None], 4 * instruction.threads, axis=1)
 
 
-def spelled(operand: Operand, image_bytes: int | None = None) -> Bytes:
-    """Images of a matrix that encode the number of every element in memory; by default it fills them without a gap."""
+def coded_images(operand: Operand, image_bytes: int | None = None) -> Bytes:
+    """Images of a matrix that encode every element's number in memory; by default they have the matrix's size."""
     count = image_bytes * 8 // operand.slot_bits if image_bytes else operand.rows * operand.cols
     return codes(count, operand.slot_bits, operand.one)
 
@@ -145,7 +147,10 @@ def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
 
 
 def ones_by_k(instruction: Instruction) -> Bytes:
-    """Images of B, packed, with a single one in every column: of image y column n at the (n + y * N)-th `picked`."""
+    """Packed images of B with a single one in every column.
+
+    In image y, column n has it at k = picked[(n + y * N) % stored].
+    """
     return _ones_by_k(
         packed_b(instruction), behind(instruction, "b_smem").held.one, tuple(picked(instruction).tolist())
     )
@@ -159,8 +164,8 @@ def _ones_by_k(size: tuple[int, int, int], one: int, k_of_lines: tuple[int, ...]
     return pack(np.where(k == wanted, one, 0).astype(np.uint64), bits)
 
 
-def spoken(instruction: Instruction, words: Words, images: int) -> Ints:
-    """The numbers that words of codes encode; ProbeError where an answer is none that a single one can give."""
+def decode_answers(instruction: Instruction, words: Words, images: int) -> Ints:
+    """The numbers that words of answers encode; ProbeError if a single one cannot give an answer."""
     wrong = words & (ODD | 1 | 1 << images - 1) != 1
     if wrong.any():
         at = np.argwhere(wrong)[0].tolist()
@@ -172,16 +177,18 @@ def spoken(instruction: Instruction, words: Words, images: int) -> Ints:
 
 
 def packed_b(instruction: Instruction) -> tuple[int, int, int]:
-    """Bits of an element of B, its columns and its k: what `places` takes."""
+    """(bits of an element of B, columns, k): arguments of `places`."""
     held = behind(instruction, "b_smem").held
     return held.slot_bits, held.cols, held.rows
 
 
 def lines_of(instruction: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
-    """The row of every D slot; ProbeError where what it met of A is not of the k that B picked."""
+    """The row of every D slot; ProbeError if it met an element of A with another k than B picked."""
     a = behind(instruction, "a_smem").held
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))
-    lines, ks = (x[spoken(instruction, words, len(spelled(a)))] for x in places(a.slot_bits, a.rows, a.cols))
+    lines, ks = (
+        x[decode_answers(instruction, words, len(coded_images(a)))] for x in places(a.slot_bits, a.rows, a.cols)
+    )
     expected = (met.col + np.arange(len(words))[:, None] * instruction.shape.n) % instruction.stored
     if (ks != expected).any() or (lines != lines[0]).any():
         raise ProbeError(f"{instruction.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
@@ -194,7 +201,7 @@ def lines_of(instruction: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
 
 
 def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
-    """The element that every slot of A and D holds; ProbeError where two slots hold the same one."""
+    """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
             raise ProbeError(f"{instruction.name}: not every slot of {operand.upper()} holds its own element.")
@@ -203,7 +210,7 @@ def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
 
 @cache
 def table_of(cols: int, elements: int, numbers: bytes) -> Table:
-    """The table of slots that hold elements of these numbers, row after row."""
+    """The table of slots that hold elements of these numbers, counted row by row."""
     rows, columns = np.divmod(np.frombuffer(numbers, np.int32), cols)
     values: Json = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
     return slot_table(WARPGROUP, elements, values)

@@ -1,4 +1,4 @@
-"""PTX that brings the inputs of a warpgroup multiply where it takes them: descriptors, metadata, A in registers, B."""
+"""PTX that loads the inputs of a warpgroup multiply: descriptors, metadata, A in registers, B in shared memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tcprobe.isa.instruction import Instruction
 
 
 def descriptors(coded: str, other: str, at: str) -> list[str]:
-    """The coded matrix's descriptor and the other's, their start addresses counted from where these lie."""
+    """Load two descriptors; their start addresses count from the coded matrix, and from the other one."""
     return [
         f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
         *(
@@ -19,7 +19,7 @@ def descriptors(coded: str, other: str, at: str) -> list[str]:
 
 
 def metadata(image: str) -> list[str]:
-    """The register of metadata of an image."""
+    """Load the register of metadata from an image."""
     return [
         f"mov.u32 %image, {image};",
         f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
@@ -29,7 +29,7 @@ def metadata(image: str) -> list[str]:
 
 
 def one_slot(instruction: Instruction) -> list[str]:
-    """A in registers: the slot with the block's number is one, all others are zero."""
+    """Set A in registers: the slot with the block's number is one, all others are zero."""
     a = instruction.fragment("a")
     each = 32 // a.slot_bits
     return [
@@ -46,7 +46,7 @@ def one_slot(instruction: Instruction) -> list[str]:
 
 
 def a_image(image: str) -> list[str]:
-    """A in registers."""
+    """Load A's registers from an image."""
     return [
         f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
         "mad.wide.u32 %other, %image, 16, %other;",
@@ -55,7 +55,7 @@ def a_image(image: str) -> list[str]:
 
 
 def b_image(instruction: Instruction, image: str, size: str) -> list[str]:
-    """B in shared memory, as it stays."""
+    """Copy B to shared memory, where it stays as it is."""
     return [
         f"mov.u32 %size, {size};",
         f"mad.wide.u32 %other, {image}, %size, %other;",

@@ -1,17 +1,17 @@
-"""PTX of warpgroup multiplies: one matrix in shared memory runs through images, D is packed or goes out raw.
+"""PTX of warpgroup multiplies: one matrix in shared memory runs through images; D is packed, or stored raw.
 
-The *coded* matrix (B, or A behind a descriptor) is all one, then encodes each bit of its elements' numbers, then is all
-zero. Three kinds of kernel:
+The *coded* matrix (B, or A behind a descriptor) is all ones; then it encodes each bit of its elements' numbers; then it
+is all zeros. There are three kinds of kernel:
 
-- registers: A in registers, of which the slot with the block's number alone is one; for every D slot that answers (FEW:
-  for the first of each thread) a word of the D slot and the number of B's element that it met. SHARED_A: A is coded in
-  shared memory, and the output is that of codes
-- codes: the other matrix stays as it is (A in registers, B in shared memory); for every D slot what it answered
-- raw: one image of both, and D as it is: products
+- registers: A is in registers, and the slot with the block's number alone is one. For every D slot that answers (FEW:
+  of the first slots of each thread) a word with the D slot and the number of the element of B that it met. SHARED_A: A
+  is coded, in shared memory, and the output is as for codes
+- codes: the other matrix is fixed (A in registers, B in shared memory); for every D slot what it answered
+- raw: one image of both, and all of D: products
 
-Image y of the metadata goes with them where A is sparse. Shared memory, from a base aligned to 1024: the coded matrix,
-the other one, the answers. Start addresses in descriptors count from there. Every thread that writes shared memory
-fences it towards the asynchronous proxy.
+If A is sparse, image y of the metadata is used. Shared memory has, from a base aligned to 1024: the coded matrix, the
+other one, the answers. Start addresses in descriptors count from their own matrix. Every thread that writes shared
+memory fences its writes towards the asynchronous proxy.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ FEW_BIT, SHARED_BIT = 30, 31
 
 
 def other_bytes(instruction: Instruction) -> int:
-    """Bytes of B in shared memory where it stays as it is: packed without a gap."""
+    """Bytes of B in shared memory where it is fixed: packed without gaps."""
     b = behind(instruction, "b_smem").held
     return b.rows * b.cols * b.slot_bits // 8
 
 
 def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int, few: bool = False) -> int:
-    """Dynamic shared memory of a launch."""
+    """Dynamic shared memory of a launch, in bytes."""
     slots = FEW_SLOTS if few else instruction.fragment("d").elements
     answers = 0 if kind == "raw" else _image(instruction, slots) + slots * ANSWER_BYTES
     other = image_bytes if kind == "raw" else other_bytes(instruction)
     return PERIOD + _rounded(image_bytes) + _rounded(other) + answers + COUNT_BYTES
 
 
-@lru_cache(maxsize=16)  # launches of a form share it
+@lru_cache(maxsize=16)  # launches of a form share a kernel
 def kernel(
     instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
 ) -> Kernel:
-    """`coded` is the operand that is coded: b_smem, or a_smem; `majors` those of A and B."""
+    """`coded` is the operand that is coded, "b_smem" or "a_smem"; `majors` are those of A and B."""
     turned = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
     chosen = f".selector{selector}" if instruction.metadata else ""
     name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{turned}{chosen}")
@@ -105,7 +105,7 @@ def _body(op: Warpgroup) -> list[str]:
     return [
         *brought,
         *(inputs.metadata(image) if instruction.metadata else []),
-        *([] if raw else _cleared()),
+        *([] if raw else _clear()),
         "mov.u32 %n, 0;",
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
@@ -131,7 +131,7 @@ def _body(op: Warpgroup) -> list[str]:
 
 
 def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
-    """D = A x B, waited for; scales are one, and 16-bit types say whether A and B are transposed."""
+    """D = A x B, waited for. Scales are one; 16-bit types have immediates that say whether A and B are transposed."""
     instruction = op.instruction
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
@@ -149,7 +149,7 @@ def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
 
 
 def _image(instruction: Instruction, slots: int) -> int:
-    """Bytes of the registers of so many D slots of a thread in shared memory."""
+    """Bytes in shared memory of the registers of so many D slots of each thread."""
     return slots * instruction.fragment("d").slot_bits // 32 * ANSWER_BYTES
 
 
@@ -158,7 +158,7 @@ def _rounded(size: int) -> int:
 
 
 def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
-    """What the leading dimension says, and where everything lies in shared memory."""
+    """Take the leading dimension apart, and compute the addresses in shared memory."""
     other = "%there" if kind == "raw" else str(_rounded(other_bytes(instruction)))
     slots = instruction.fragment("d").elements
     return [
@@ -174,7 +174,7 @@ def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
         f"selp.u32 %slots, {FEW_SLOTS}, {slots}, %few;",
         f"selp.u32 %most, {FEW_MEETINGS}, {instruction.shape.n}, %few;",
         f"add.u32 %there, %bytes, {PERIOD - 1};",
-        f"and.b32 %there, %there, -{PERIOD};",  # for now: bytes of the coded matrix, rounded
+        f"and.b32 %there, %there, -{PERIOD};",  # bytes of the coded matrix, rounded up; the base is added below
         f"add.u32 %answers, %there, {other};",
         "add.u32 %there, %there, %base;",
         "add.u32 %answers, %answers, %base;",
@@ -184,7 +184,7 @@ def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
     ]
 
 
-def _cleared() -> list[str]:
+def _clear() -> list[str]:
     return [
         "mov.u32 %s, 0;",
         "mov.u32 %at, %found;",
@@ -194,7 +194,7 @@ def _cleared() -> list[str]:
 
 
 def _each(slots: str, label: str, body: list[str]) -> list[str]:
-    """`body` for every slot of the thread, %at being where its answers are."""
+    """`body` for every slot of the thread; %at is the address of its answers."""
     return [
         f"{label}:",
         *body,
@@ -206,7 +206,9 @@ def _each(slots: str, label: str, body: list[str]) -> list[str]:
 
 
 def _answers(instruction: Instruction) -> list[str]:
-    """Registers of D into the thread's own words; then a bit for each slot that is one, the sign where it is odd."""
+    """Store D's registers to the thread's own words; then set a bit for each slot that is one, or the sign if it is
+    odd.
+    """
     d = instruction.fragment("d")
     kind = "f32" if d.type == "f32" else "b32"
     half = [
@@ -250,7 +252,7 @@ def _answers(instruction: Instruction) -> list[str]:
 
 
 def _meetings(instruction: Instruction) -> list[str]:
-    """By block (y, x) a count, then a word for every D slot that answered: its number, and what it encoded."""
+    """By block (y, x) a count, then for every D slot that answered a word: its number and what it encoded."""
     slots = instruction.fragment("d").elements
     return [
         f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; mad.lo.u32 %count, %slots, {ANSWER_BYTES}, %count;",
@@ -302,7 +304,7 @@ def _meetings(instruction: Instruction) -> list[str]:
 
 
 def _codes(instruction: Instruction) -> list[str]:
-    """What every D slot answered, by block (y, x) and slot."""
+    """By block (y, x) and slot, what the D slot answered."""
     slots = instruction.fragment("d").elements
     return [
         "mad.lo.u32 %image, %y, %nx, %x;",

@@ -1,7 +1,7 @@
-"""Which slots of a warpgroup's multiply meet: every slot of A with elements of B in slots of D.
+"""Which slots of a warpgroup's multiply meet: every A slot with elements of B in slots of D.
 
-One launch gives a word for every D slot that an A slot reaches: the D slot, and the element of B met there. Words come
-in any order, and there are millions: they are read a few A slots at a time.
+A launch stores a word for every D slot that an A slot reaches: the D slot, and the element of B met there. The words
+have no order, and there are millions of them: they are decoded a few A slots at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
 
 
 def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
-    """By A slot the `n` words that it gave; ProbeError where it gave more or fewer."""
+    """The `n` words of each A slot; ProbeError if one has more or fewer."""
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
     counts = words[:, 0]
     if (counts != n).any():
@@ -29,19 +29,20 @@ def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
 
 
 def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
-    """(D slot, element of B) of every word; ProbeError where a word is no answer, or names a slot or an element that
-    does not exist.
+    """(D slot, element of B) of every word.
+
+    ProbeError if a word is not an answer, or has a slot or element that does not exist.
     """
     if (words & (ODD | BAD)).any():
         raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
     d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
     if d.max() >= instruction.fragment("d").slots or b.max() >= instruction.shape.k * instruction.shape.n:
-        raise ProbeError(f"{instruction.name}: D slot {d.max()} or element {b.max()} of B, which there is not.")
+        raise ProbeError(f"{instruction.name}: D slot {d.max()} or element {b.max()} of B, which does not exist.")
     return d, b
 
 
 def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
-    """What the words say; ProbeError where it is not a product of matrices. `numbers`: (column, k) of B's elements."""
+    """What the words show; ProbeError if it is not a matrix product. `numbers`: (column, k) of B's elements."""
     words, slots = meetings(instruction, raw, instruction.shape.n), instruction.fragment("d").slots
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
     for part in chunks(len(words)):
@@ -57,7 +58,7 @@ def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) ->
 
 
 def _by_column(instruction: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Array, Array]:
-    """Of some A slots the D slot that each reaches by column, and their k."""
+    """(D slot that each A slot reaches in each column, k of each A slot), for some A slots."""
     (d, b), (cols, ks) = split(instruction, words), numbers
     reached, k = np.full(words.shape, -1, np.int32), ks[b]
     np.put_along_axis(reached, cols[b], d, axis=1)

@@ -1,4 +1,4 @@
-"""What the kernels of warpgroup multiplies do on a tensor core with any layouts and address maps, for the emulator."""
+"""What the emulator does in place of the kernels of warpgroup multiplies, for any layouts and address maps."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from tcprobe.probes.ptx import POISON, Launch, Tables
 from tcprobe.probes.slots import pack, unpack
 
 Kind = Literal["registers", "codes", "raw"]
-# the leading dimension of a launch: bytes of an image, how many there are, and how a kernel of registers runs
+# fields of a launch's leading dimension: bytes of an image, number of images, flags of a kernel of kind registers
 IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
-FEW_SLOTS, FEW_MEETINGS = 4, 8  # of each thread; of each A slot: 4 threads hold a row, and 2 of these slots are in it
-BAD = 1 << 16  # of a word of meetings: the answers are none that one product of zeros and ones can give
+FEW_SLOTS, FEW_MEETINGS = (
+    4,
+    8,
+)  # slots of each thread; words of each A slot: 4 threads hold a row, each in 2 of these slots
+BAD = 1 << 16  # in a word of meetings: a product of zeros and ones cannot give these answers
 SLOT_SHIFT = 17
-ODD = 1 << 31  # of a word of codes: an answer was neither zero nor one
-VALUES = range(-8, 9)  # numbers that products are made of
+ODD = 1 << 31  # in a word of codes: an answer was neither zero nor one
+VALUES = range(-8, 9)  # factors that occur in products
 UNTOUCHED = int.from_bytes(bytes([POISON] * 4), "little")
 
 
 @dataclass(frozen=True)
 class Warpgroup:
-    """One kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
+    """The op of a kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
 
     instruction: Instruction
     kind: Kind
@@ -41,7 +44,7 @@ class Warpgroup:
     from_code: bool = False
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """What the launch would leave in its output."""
+        """The output of the launch."""
         answers = _Run(self, launch, tables).answers()
         raw: Bytes = answers.reshape(-1).view(np.uint8)
         return raw
@@ -49,7 +52,7 @@ class Warpgroup:
 
 @dataclass(frozen=True)
 class _Run:
-    """A launch of a kernel on a tensor core with these layouts."""
+    """A launch on a tensor core with these layouts."""
 
     op: Warpgroup
     launch: Launch
@@ -65,7 +68,7 @@ class _Run:
         return "a_smem" if self.op.kind == "registers" and self.launch.ldm & SHARED_A else self.op.coded
 
     def answers(self) -> Bits:
-        """Of each block what the kernel's kind puts out."""
+        """By block, what a kernel of this kind stores."""
         if self.op.kind == "registers" and not self.launch.ldm & SHARED_A:
             return self._meetings()
         return self._raw() if self.op.kind == "raw" else self._codes()
@@ -117,13 +120,13 @@ class _Run:
         return np.stack(out)
 
     def _product(self, matrix: Ints, still: Ints, columns: Ints) -> Ints:
-        """Of the coded matrix and the other; `columns` are those of A that its stored elements are."""
+        """D of the coded matrix and the other; `columns` are the columns of A of its stored elements."""
         a, b = (matrix, still) if self.coded == "a_smem" else (still, matrix)
         d: Ints = np.einsum("ms,msn->mn", a, b[columns])
         return d
 
     def _columns(self, image: int) -> Ints:
-        """The column of A that each stored element is, shape rows x stored columns."""
+        """The column of A of each stored element: (rows, stored columns)."""
         row, e = self.instruction, self.instruction.metadata
         if e is None:
             return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
@@ -163,12 +166,12 @@ class _Run:
 
 
 def behind(instruction: Instruction, name: str) -> SharedOperand:
-    """The operand a_smem or b_smem."""
+    """The operand `name`, "a_smem" or "b_smem"."""
     return next(one for one in instruction.described if one.held.name == name)
 
 
 def values(kind: str, raw: Array) -> Ints:
-    """Whole numbers from their bit patterns; 99 for a pattern that is not among VALUES."""
+    """Bit patterns as whole numbers; 99 if the number is not in VALUES."""
     row = dtype(kind)
     known = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
     patterns = np.array(sorted(known))
@@ -178,12 +181,12 @@ def values(kind: str, raw: Array) -> Ints:
 
 
 def _holds(kind: str, value: int) -> bool:
-    """Whether a type has a number: unsigned ones no negative, bits nothing but 0 and 1."""
+    """Whether a type has a number: unsigned types no negative ones, bits only 0 and 1."""
     if kind == "b1":
         return value in (0, 1)
     return value >= 0 or not kind.startswith("u")
 
 
 def _descriptors(launch: Launch) -> NDArray[np.uint64]:
-    """By x: that of the coded matrix, and that of the other."""
+    """By x: (descriptor of the coded matrix, descriptor of the other)."""
     return launch.inputs[2].view(np.uint64).reshape(-1, 2)

@@ -1,9 +1,10 @@
-"""Registers of a sparse warpgroup multiply: A, D and the metadata, numbered by addresses of the factors.
+"""Fragments of a sparse warpgroup multiply: A, D and the metadata, numbered by addresses of the factors.
 
-As for dense forms each A slot alone is one while B encodes its elements' numbers; once for all D slots, and for a few
-of each thread under every image of metadata (`probes.sparse`) and every documented selector. Which k an A slot meets
-under which index says its chunk and its place there; the images encode the field that it obeys. Then A in shared memory
-encodes its own numbers while the metadata picks the first elements of each chunk: that gives rows.
+As for dense forms, one A slot at a time is one while B encodes its elements' numbers. This is done once for all D
+slots, then for a few slots of each thread under every image of metadata (`probes.sparse`) and every documented
+selector. The k that an A slot meets under each index gives its chunk and its place in it; the images encode the field
+that it obeys. Finally A in shared memory encodes its own numbers while the metadata picks the first elements of each
+chunk: that gives the rows.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
-from tcprobe.probes.sparse_decode import obeyed
+from tcprobe.probes.sparse_decode import indices_and_fields
 from tcprobe.probes.sparse_images import metadata_images
 from tcprobe.probes.wgmma import Coded, lines_of, of_memory, packed_b, places, registers_launch, shared_launch, table_of
 from tcprobe.probes.wgmma_meetings import meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
 from tcprobe.store.measurement import ADDRESSES
 
-HALF = 16  # bits of a number of two: k and column of an element of B, row and column of a D slot
-IMAGES = 8  # of metadata, whose words are read at a time
+HALF = 16  # bits of each of two packed numbers: k and column of an element of B, row and column of a D slot
+IMAGES = 8  # of metadata whose words are decoded at a time
 
 
 @dataclass(frozen=True)
 class SparseWarpgroupExperiment(OfInstruction):
-    """A wgmma.sp. A reading has "a" and "d", elements by slot; "e": by selector the field that each A slot obeys."""
+    """A wgmma.sp. A reading has "a" and "d", elements by slot; "e": by selector, the field that each A slot obeys."""
 
     def launches(self) -> list[Launch]:
-        """All D slots under one metadata; a few under all of it, for each selector; A in shared memory."""
+        """All D slots under one metadata; for each selector, a few under all of it; A in shared memory."""
         row, images = self.instruction, _metadata(self._rule)
         slots, n = row.fragment("a").slots, row.shape.n
         few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
@@ -59,7 +60,7 @@ class SparseWarpgroupExperiment(OfInstruction):
         return sparsity(self.instruction.fragment("e"))
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """Elements and fields; ProbeError where the answers are not those of a sparse product of matrices."""
+        """Elements and fields; ProbeError if the answers are not those of a sparse matrix product."""
         row = self.instruction
         met = product(row, outputs[0], places(*packed_b(row)))
         by_selector = [self._obeyed(raw, met, selector) for selector, raw in enumerate(outputs[1:-1])]
@@ -72,9 +73,11 @@ class SparseWarpgroupExperiment(OfInstruction):
         return {**slots, "e": fields.astype(np.int32), "sha256": met.digest()}
 
     def _obeyed(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
-        """The stored column of every A slot, and the field that it obeys under a selector."""
+        """(stored column of every A slot, field that it obeys) under a selector."""
         row, rule, name = self.instruction, self._rule, f"{self.instruction.name}, selector {selector}"
-        by_index, field = obeyed(rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name)
+        by_index, field = indices_and_fields(
+            rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name
+        )
         index = np.arange(rule.positions)[None, :, None]
         chunk = by_index.max(axis=(1, 2)) // rule.positions
         if ((by_index >= 0) & (by_index != chunk[:, None, None] * rule.positions + index)).any():
@@ -82,7 +85,10 @@ class SparseWarpgroupExperiment(OfInstruction):
         return chunk * rule.fields + field % rule.fields, field
 
     def _met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
-        """By image and A slot the k of what it meets in the few D slots that it reaches, one alone in all of them."""
+        """By image and A slot, the k that it meets in the few D slots that it reaches.
+
+        ProbeError unless that is one k, and the row and the columns are those of `whole`.
+        """
         cols, ks = places(*packed_b(self.instruction))
         element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
         images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
@@ -99,14 +105,14 @@ class SparseWarpgroupExperiment(OfInstruction):
         return ks_met
 
     def _few(self, words: Words) -> Bytes:
-        """By D slot a bit of its own among those of its row that are asked: the few that the first image names."""
+        """By D slot, its bit among those of its row that are used: the few that the first image has."""
         d, _ = split(self.instruction, words)
         bits = np.zeros(self.instruction.fragment("d").slots, np.uint8)
         bits[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
         return bits
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """Tables by the addresses of shared memory; that of the metadata by what its fields govern."""
+        """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
         row = self.instruction
         tables = {o: table_of(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
         e = selected([self._governed(reading["a"], field) for field in reading["e"]])
@@ -114,7 +120,7 @@ class SparseWarpgroupExperiment(OfInstruction):
         return Conclusion({**tables, "e": e}, ADDRESSES, hashed)
 
     def _governed(self, elements: Ints, field: Ints) -> Table:
-        """By field the element of A that it governs."""
+        """The table of the metadata: by field, the element of A that it governs."""
         e = self.instruction.fragment("e")
         governed = np.full(e.slots, -1)
         governed[field] = elements
@@ -127,10 +133,10 @@ class SparseWarpgroupExperiment(OfInstruction):
 
 @cache
 def _metadata(sparsity: Sparsity) -> Bytes:
-    """Images of metadata for every lane of a warpgroup."""
+    """Images of metadata for all lanes of a warpgroup."""
     return pack(metadata_images(sparsity, WARPGROUP), 4)
 
 
 def experiments() -> list[SparseWarpgroupExperiment]:
-    """One for each wgmma.sp, wherever A is."""
+    """One experiment for each wgmma.sp."""
     return [SparseWarpgroupExperiment(row) for row in inventory.of_family("wgmma.sp")]

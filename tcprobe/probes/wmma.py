@@ -1,10 +1,9 @@
-"""wmma fragments measured through memory: what wmma.load brings where, what wmma.store puts where.
+"""wmma fragments, measured through memory: what wmma.load loads into which slot, where wmma.store stores each slot.
 
-Load: every memory element, padding included, holds its own position, cut into pieces that the element
-type can carry (one launch image a piece). Each piece goes a second time with all bits inverted: a slot
-whose two readings are not each other's complement was not loaded at all. Two leading dimensions are used.
-Store: registers hold slot numbers; memory shows which slot went where, and that nothing else was touched.
-Nothing computes, so any bit pattern is safe in any type.
+Load: every memory element, padding included, holds its own position, cut into pieces that fit the element type (one
+image for each). Each piece is repeated with all bits inverted: a slot whose two readings are not complements was not
+loaded. Two leading dimensions are used. Store: registers hold slot numbers; memory shows where each slot went, and that
+nothing else was written. Nothing is computed, so any bit pattern is safe in any type.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ UNUSED = -1
 
 @dataclass(frozen=True)
 class Load:
-    """wmma.load of `fragment` from memory in `layout` ("row" or "col")."""
+    """The op wmma.load of `fragment` from memory in `layout` ("row" or "col")."""
 
     fragment: Fragment
     layout: str
     from_code: bool = True
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Every used slot gets its element; an unused one holds something that is no element."""
+        """Every used slot gets its element; an unused one holds something that is not an element."""
         memory, table = unpack(launch.inputs[0], self.fragment.slot_bits), tables.table(self.fragment)
         places, used = positions(table, self.fragment, InMemory(self.layout, launch.ldm))
         registers = np.full((len(memory), table.points), 1, memory.dtype)
@@ -51,14 +50,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """wmma.store of `fragment` to memory in `layout` ("row" or "col")."""
+    """The op wmma.store of `fragment` to memory in `layout` ("row" or "col")."""
 
     fragment: Fragment
     layout: str
     from_code: bool = True
 
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
-        """Memory keeps its poison where no slot goes."""
+        """Memory that no slot is stored to keeps POISON."""
         registers = unpack(launch.inputs[0], self.fragment.slot_bits)
         places, used = positions(tables.table(self.fragment), self.fragment, InMemory(self.layout, launch.ldm))
         poison = np.full((len(registers), launch.output_bytes // len(registers)), POISON, np.uint8)
@@ -69,10 +68,10 @@ class Store:
 
 @dataclass(frozen=True)
 class MemoryExperiment:
-    """A wmma fragment through wmma.load and wmma.store: all ways must give the same table.
+    """A wmma fragment through wmma.load and wmma.store; all launches must give the same table.
 
-    A and B: their own memory layout, two leading dimensions. Accumulators: load.c and store.d, by row and
-    by column, two leading dimensions each.
+    A and B: their own memory layout, with two leading dimensions. Accumulators: load.c and store.d, by row and by
+    column, with two leading dimensions each.
     """
 
     id: str
@@ -91,7 +90,7 @@ class MemoryExperiment:
         ]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
-        """The one table on which all launches agree."""
+        """ "elements": the element number of every slot; ProbeError unless all launches agree."""
         read = [
             (decode_store if isinstance(launch.kernel.op, Store) else decode_load)(launch, raw)
             for launch, raw in zip(launches, outputs, strict=True)
@@ -107,13 +106,13 @@ class MemoryExperiment:
         return {"elements": read[0]}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
-        """The reading is the table; every element must be held by some slot."""
+        """The table; ProbeError unless every element is held as often as the slots allow."""
         table = memory_table(self.fragments[0], reading["elements"].tolist())
         return Conclusion({fragment.operand: table for fragment in self.fragments}, MEMORY)
 
 
 def experiments() -> list[MemoryExperiment]:
-    """One for each fragment of wmma; C and D of a type are one."""
+    """One experiment for each wmma fragment; C and D of a type share one."""
     groups: dict[str, list[Fragment]] = {}
     for fragment in inventory.of_a_warp().values():
         if fragment.family == "wmma":
@@ -122,10 +121,10 @@ def experiments() -> list[MemoryExperiment]:
 
 
 def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
-    """The table of element numbers row * cols + col by slot, -1 meaning unused.
+    """The table of element numbers row * cols + col by slot; -1 means unused.
 
-    Every element must be held as often as the slots allow. That is so on every GPU seen, and rarely after a probe that
-    went wrong. A GPU where it is not so must be looked at before anything is published.
+    ProbeError unless every element is held as often as the slots allow. That is so on every GPU seen, and rarely after
+    a failed probe. A GPU where it is not so must be examined before anything is published.
     """
     rows, cols = fragment.rows, fragment.cols
     held = Counter(numbers)
@@ -144,7 +143,7 @@ def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
 
 
 def load_kernel(fragment: Fragment, layout: str) -> Kernel:
-    """wmma.load of operand a, b or c from `layout`; raw registers to memory."""
+    """wmma.load of operand a, b or c from memory in `layout`; its registers are stored raw."""
     shape, name = fragment.shape, f"wmma.load.{fragment.operand}.{layout}.{fragment.shape}.{fragment.type}"
     load = f"wmma.load.{fragment.operand}.sync.aligned.{layout}.{shape}.global.{fragment.type}"
     body = [
@@ -158,7 +157,7 @@ def load_kernel(fragment: Fragment, layout: str) -> Kernel:
 
 
 def store_kernel(fragment: Fragment, layout: str) -> Kernel:
-    """Raw registers from memory; wmma.store of operand d to `layout`."""
+    """Registers are loaded raw; wmma.store of operand d to memory in `layout`."""
     name = f"wmma.store.d.{layout}.{fragment.shape}.{fragment.type}"
     body = [
         *ptx.point("in", "%x", fragment),
@@ -178,13 +177,13 @@ def leading_dimensions(fragment: Fragment, layout: str) -> tuple[int, int]:
 
 
 def image_bytes(fragment: Fragment, layout: str) -> int:
-    """Bytes from one memory image to the next, sized for the padded leading dimension."""
+    """Bytes of a memory image, with the padded leading dimension."""
     lines = fragment.rows if layout == "row" else fragment.cols
     return lines * leading_dimensions(fragment, layout)[1] * fragment.slot_bits // 8
 
 
 def load_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
-    """One block per piece and per inverted piece."""
+    """One block for each piece and each inverted piece."""
     images = _pieces(_image_elements(fragment, layout), fragment.slot_bits)
     grid = (len(images), 1, 1)
     size = len(images) * fragment.threads * ptx.thread_bytes(fragment)
@@ -192,7 +191,7 @@ def load_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
 
 
 def store_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
-    """As `load_launch`, the slot numbers being in the registers."""
+    """As `load_launch`, with slot numbers in the registers."""
     images = _pieces(fragment.slots, fragment.slot_bits)
     grid = (len(images), 1, 1)
     size = len(images) * image_bytes(fragment, layout)
@@ -200,11 +199,11 @@ def store_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
 
 
 def decode_load(launch: Launch, raw: Bytes) -> Ints:
-    """Element numbers (row * cols + col) by slot, UNUSED where the load wrote nothing; shape (slots,).
+    """Element numbers (row * cols + col) by slot, UNUSED if nothing was loaded; shape (slots,).
 
-    ProbeError if a slot holds padding or a position outside the image.
+    ProbeError if a slot holds padding, or a position outside the image.
     """
-    fragment, lying = _moved(launch)
+    fragment, lying = _fragment_and_memory(launch)
     positions, loaded = _join(raw, launch.grid[0], fragment)
     elements = element_of(fragment, lying, positions)
     wrong = np.flatnonzero(loaded & (elements < 0))
@@ -218,9 +217,9 @@ def decode_load(launch: Launch, raw: Bytes) -> Ints:
 def decode_store(launch: Launch, raw: Bytes) -> Ints:
     """Element numbers by slot, as `decode_load`; shape (slots,).
 
-    ProbeError if an element was not written, padding was, or a number is not a slot's.
+    ProbeError if an element was not written, if anything else was, or if memory holds a number that is not a slot's.
     """
-    fragment, lying = _moved(launch)
+    fragment, lying = _fragment_and_memory(launch)
     numbers, written = _join(raw, launch.grid[0], fragment)
     elements = element_of(fragment, lying, np.arange(len(numbers)))
     inside = elements >= 0
@@ -237,8 +236,8 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
     return table
 
 
-def _moved(launch: Launch) -> tuple[Fragment, InMemory]:
-    """What a load or store launch moves, and how it lies in memory."""
+def _fragment_and_memory(launch: Launch) -> tuple[Fragment, InMemory]:
+    """(the fragment that a launch loads or stores, its layout in memory)."""
     op = launch.kernel.op
     if not isinstance(op, Load | Store):
         raise TypeError(f"{launch.kernel.name} is neither a load nor a store.")
@@ -246,7 +245,7 @@ def _moved(launch: Launch) -> tuple[Fragment, InMemory]:
 
 
 def element_of(fragment: Fragment, lying: InMemory, positions: Array) -> Ints:
-    """row * cols + col of memory positions, -1 for padding and beyond."""
+    """row * cols + col for positions in memory; -1 for padding and beyond."""
     line, place = np.divmod(positions.astype(np.int64), lying.ldm)
     row, col = (line, place) if lying.layout == "row" else (place, line)
     return np.where((row < fragment.rows) & (col < fragment.cols), row * fragment.cols + col, -1)
@@ -257,7 +256,7 @@ def _image_elements(fragment: Fragment, layout: str) -> int:
 
 
 def _pieces(count: int, bits: int) -> NDArray[np.uint64]:
-    """Numbers 0 to count-1 cut into pieces of `bits` bits, then the same pieces inverted; (2 * pieces, count)."""
+    """Numbers 0 to count - 1, cut into pieces of `bits` bits; then the pieces inverted. (2 * pieces, count)."""
     bits_used = min(bits, 32)
     shifts = np.arange(0, bit_length(count), bits_used, dtype=np.uint64)
     mask = np.uint64((1 << bits) - 1)
@@ -266,7 +265,7 @@ def _pieces(count: int, bits: int) -> NDArray[np.uint64]:
 
 
 def _join(raw: Bytes, images: int, fragment: Fragment) -> tuple[Ints, Bools]:
-    """Numbers put together from their pieces, and where the inverted pieces bear them out."""
+    """(numbers put together from their pieces, whether the inverted pieces confirm them)."""
     values = unpack(raw.reshape(images, -1), fragment.slot_bits).astype(np.uint64)
     mask = np.uint64((1 << fragment.slot_bits) - 1)
     pieces, inverted = np.split(values, 2)

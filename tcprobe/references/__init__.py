@@ -1,8 +1,7 @@
-"""What others published, one module per source, in that source's own terms.
+"""What others published, one module for each source, in that source's own terms.
 
-A reference is a module of this package with NAME, SOURCE, ERRATA and
-`claim(fragment, device) -> Claim | str`, where a string is the reason why it says nothing. PER_ARCH = False says that
-its claims are the same for every arch.
+A reference is a module of this package with NAME, SOURCE, ERRATA and `claim(fragment, device) -> Claim | str`, where a
+string is the reason why it states nothing. PER_ARCH = False means that its claims are the same for every arch.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.plugins import discover
 from tcprobe.references.claim import Claim, Erratum
 
-__all__ = ["Claim", "Erratum", "Reference", "documented", "references", "said"]
+__all__ = ["Claim", "Erratum", "Reference", "claim_of", "documented", "references"]
 
 
 class Reference(Protocol):
@@ -26,10 +25,10 @@ class Reference(Protocol):
     ERRATA: tuple[Erratum, ...]
 
     def claim(self, fragment: Fragment, device: Arch) -> Claim | str:
-        """What the source says of `fragment` on `device`, or why nothing."""
+        """What the source states of `fragment` on `device`, or why nothing."""
 
 
-# what references are made of
+# modules that are parts of references, or references of other kinds
 APART = (
     "accumulator",
     "claim",
@@ -54,19 +53,19 @@ _SAID: dict[tuple[str, str, str], Claim | str] = {}
 
 @cache
 def references() -> tuple[Reference, ...]:
-    """All references; PTX ISA first, since its numbering is the one that tables are published in."""
+    """All references. PTX ISA is first, since published tables use its numbering."""
     modules = discover(__name__, ("NAME", "SOURCE", "ERRATA", "claim"), APART).values()
     return tuple(sorted(modules, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 
 def documented(fragment: Fragment, device: Arch) -> tuple[str, Claim] | None:
-    """What the first reference that says anything of `fragment` on `device` says, and its name."""
-    claims = ((reference.NAME, said(reference, fragment, device)) for reference in references())
+    """(name, claim) of the first reference that states anything of `fragment` on `device`; None if none does."""
+    claims = ((reference.NAME, claim_of(reference, fragment, device)) for reference in references())
     return next(((name, claim) for name, claim in claims if isinstance(claim, Claim)), None)
 
 
-def said(reference: Reference, fragment: Fragment, device: Arch) -> Claim | str:
-    """`reference.claim`, asked once for each fragment and, where the source tells archs apart, each arch."""
+def claim_of(reference: Reference, fragment: Fragment, device: Arch) -> Claim | str:
+    """`reference.claim`, called once for each fragment, and for each arch if the source distinguishes archs."""
     key = (reference.NAME, fragment.id, device.name if getattr(reference, "PER_ARCH", True) else "")
     if key not in _SAID:
         _SAID[key] = reference.claim(fragment, device)

@@ -4,8 +4,8 @@
 >>> layout("tcgen05.mma.cta_group::2.kind::f16", 128), place("B", (128, 256), 70, 200)
 ('B', Landing(cta=1, lane=70, column=72))
 
-Rows and lanes count from D's address, an element a column of 32 bits, one of 16 bits in its low half. Source: PTX ISA
-9.1, section 9.7.16.10.5 (which layout; the layouts as figures) and 9.7.16.10.4.1; CUTLASS
+Lanes and columns count from D's address. An element takes a column of 32 bits; 16-bit elements are in the low half.
+Source: PTX ISA 9.1, section 9.7.16.10.5 (which layout; the layouts as figures) and 9.7.16.10.4.1; CUTLASS
 include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg (A, B, D, F) and tmem_frg_ws (E, G); Apache TVM, documentation of
 tirx, tmem_datapath_layout (C, and all others once more).
 """
@@ -18,7 +18,7 @@ from tcprobe.references import cute_tensor_memory
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.10.5"
 HALF, WARP_LANES = 16, 32
-BESIDE = {"B": 2, "E": 2, "G": 4}  # parts of N that are in lanes below each other
+BESIDE = {"B": 2, "E": 2, "G": 4}  # parts of N, one below the other in lanes
 HALVED = ("C", "F")  # layouts that use 16 lanes of a warp's 32
 PAIRED = ("A", "B", "C")  # layouts of two CTAs, each with half of the rows
 
@@ -32,7 +32,7 @@ class Landing(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where a load leaves a cell: the address's lane and column, the warp and its lane, and the register."""
+    """Where a load puts a cell: warp and lane, register, and the column and lane of the load's address."""
 
     warp: int
     lane: int
@@ -49,22 +49,22 @@ def layout(form: str, m: int) -> str:
 
 
 def place(letter: str, size: tuple[int, int], row: int, col: int) -> Landing:
-    """Where D[row][col] of M x N is."""
+    """The cell of D[row][col]; `size` is (M, N)."""
     m, n = size
     cta, row = divmod(row, m // 2) if letter in PAIRED else (0, row)
     if letter in HALVED:
-        return Landing(cta, halved(row), col)
+        return Landing(cta, lane_of_halves(row), col)
     part, column = divmod(col, n // BESIDE.get(letter, 1))
     return Landing(cta, part * (m // 2 if letter == "B" else m) + row, column)
 
 
-def halved(row: int) -> int:
-    """The lane of a row where each warp has 16 of them."""
+def lane_of_halves(row: int) -> int:
+    """The lane of a row in layouts that use 16 lanes of each warp."""
     return row // HALF * WARP_LANES + row % HALF
 
 
-def loaded(at: Landing, shape: str, number: int) -> Slot:
-    """The register in which a tcgen05.ld of a shape leaves a cell; loads follow each other from column 0 on."""
+def loaded_slot(at: Landing, shape: str, number: int) -> Slot:
+    """Where tcgen05.ld.shape.x`number` puts a cell; loads follow each other from column 0 on."""
     table = cute_tensor_memory.table(shape, number)
     warp, inside = divmod(at.lane, WARP_LANES)
     lane_base, row = divmod(inside, table.extent["row"])

@@ -1,6 +1,4 @@
-"""What a reference module says: a Claim about one fragment, or an Erratum about the source itself."""
-
-from __future__ import annotations
+"""What a reference module states: a Claim about one fragment, or an Erratum about the source itself."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -13,8 +11,8 @@ Formula = Callable[[int, int], int]
 class Claim(NamedTuple):
     """A layout as a source states it.
 
-    `printed` is what it literally says, `where` the place in it. Where the source is known to err, `erratum`
-    says how; `meant` is the table without the error (else the same as `printed`).
+    `printed` is what the source literally says, at `where`. If that is known to be wrong, `erratum` says how, and
+    `meant` is the table without the error; else `meant` equals `printed`.
     """
 
     printed: Table
@@ -24,7 +22,7 @@ class Claim(NamedTuple):
 
 
 class Erratum(NamedTuple):
-    """A known error of a source that no layout shows: the fragments it touches (a pattern), where, and what."""
+    """A known error of a source that no layout shows: the ids concerned (a pattern), the place, the error in words."""
 
     pattern: str
     where: str
@@ -32,7 +30,7 @@ class Erratum(NamedTuple):
 
 
 def tabulate(threads: int, elements: int, formulas: Mapping[str, Formula]) -> Table:
-    """The table that formulas in (lane, i) give over all slots."""
+    """The table of all slots from formulas in (lane, i)."""
     slots = [(lane, i) for lane in range(threads) for i in range(elements)]
     values = {name: tuple(formula(lane, i) for lane, i in slots) for name, formula in formulas.items()}
     return slot_table(threads, elements, values)

@@ -1,15 +1,12 @@
-"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride; copy atoms are in `cute_copy`,
-those of a warpgroup in `cute_gmma`.
+"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms, as shape:stride.
 
-A layout maps (thread, value), taken colexicographically, to sum(coordinate * stride). For A that number is
-m + M * k, for B n + N * k, for C m + M * n. Atoms are named as in the source; their names carry the shape,
-the types (D, A, B, C) and the order of A and B (T: k is contiguous, N: m or n is; TN is PTX's row.col).
+Copy atoms are in `cute_copy`, warpgroup atoms in `cute_gmma`. A layout maps (thread, value), in colexicographic order,
+to sum(coordinate * stride). For A that number is m + M * k, for B n + N * k, for C m + M * n. Atoms have the source's
+names, which contain the shape, the types (D, A, B, C) and the order of A and B (T: k is contiguous; N: m or n is; TN is
+PTX's row.col).
 """
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -20,7 +17,6 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references import cute_copy, cute_gmma, cute_scale, cute_tensor_memory
 from tcprobe.references.claim import Claim, Erratum
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
 
@@ -30,14 +26,7 @@ SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp and co
 ERRATA: tuple[Erratum, ...] = ()
 
 _TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
-
-
 WHOLE_WARP = L(32, 1)
-_APART: dict[str, Callable[[Fragment], Claim | str]] = {
-    **dict.fromkeys(cute_copy.FAMILIES, cute_copy.claim),
-    **dict.fromkeys(cute_gmma.FAMILIES, cute_gmma.claim),
-    **dict.fromkeys(cute_tensor_memory.FAMILIES, cute_tensor_memory.claim),
-}
 
 
 class Atom(NamedTuple):
@@ -53,7 +42,7 @@ class Atom(NamedTuple):
     scales: tuple[L, L] | None = None
 
     def layout(self, operand: str) -> L | None:
-        """That of an operand; None where the traits have none."""
+        """The layout of an operand; None if the traits have none."""
         scale_a, scale_b = self.scales or (None, None)
         return {
             "a": self.a,
@@ -67,11 +56,11 @@ class Atom(NamedTuple):
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
-    """What the traits say of `fragment` (the same for every arch that has the atom), or why nothing."""
+    """What the traits state of `fragment` (the same for every arch that has the atom), or why nothing."""
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
-    if fragment.family in _APART:
-        return _APART[fragment.family](fragment)
+    if not fragment.family.startswith("mma"):
+        return _apart(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_key(instruction))
     if atom is None:
@@ -80,11 +69,24 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if layout is None:
         return f"the atom for {instruction.name} says nothing of {fragment.operand.upper()}"
     if fragment.role is Role.SCALE:
+        from tcprobe.references import cute_scale
+
         return cute_scale.claim(fragment, layout, atom.header)
     lines = fragment.shape.n if fragment.operand == "b" else fragment.shape.m
     table = _table(layout, atom.threads, lines, fragment.operand == "b", fragment.elements)
     table = selected([table]) if fragment.selectors else table
     return Claim(table, atom.header, None, table)
+
+
+def _apart(fragment: Fragment) -> Claim | str:
+    """What the traits say of a fragment of no multiply of a warp."""
+    from tcprobe.references import cute_copy, cute_gmma, cute_tensor_memory
+
+    if fragment.family in cute_copy.FAMILIES:
+        return cute_copy.claim(fragment)
+    if fragment.family in cute_gmma.FAMILIES:
+        return cute_gmma.claim(fragment)
+    return cute_tensor_memory.claim(fragment)
 
 
 @cache
@@ -95,7 +97,7 @@ def _atom(key: tuple[object, ...]) -> Atom | None:
 
 
 def _parse(name: str) -> tuple[object, ...]:
-    """The key of an instruction from an atom's name: SM80_16x8x256_S32U1U1S32_TN_XORPOPC."""
+    """The key of an instruction from an atom's name, as SM80_16x8x256_S32U1U1S32_TN_XORPOPC."""
     match = re.fullmatch(r"SM\d+_(?:SPARSE_)?(\d+)x(\d+)x(\d+)_(\w*?)_?([TN]{2})(?:_(XOR|AND)POPC)?(?:_VS)?", name)
     if match is None:
         raise ValueError(f"not the name of a CuTe atom: {name}")
@@ -106,7 +108,7 @@ def _parse(name: str) -> tuple[object, ...]:
 
 
 def _key(instruction: Instruction) -> tuple[object, ...]:
-    """As `_parse`; CuTe names no types in the atom that stands for all of a kind."""
+    """As `_parse`, from an instruction. It has no types if one atom stands for all types of a kind."""
     types = () if instruction.kind else tuple(instruction.type(operand) for operand in "dabc")
     layouts = tuple(factor.layout for factor in instruction.factors)
     special = instruction.metadata is not None, bool(instruction.scales)
@@ -117,7 +119,7 @@ def _key(instruction: Instruction) -> tuple[object, ...]:
 def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -> Table:
     """The layout as a table; its numbers count `lines` rows (columns if `transposed`) fastest.
 
-    With fewer than 32 threads an atom is one of several products of the warp.
+    An atom of fewer than 32 threads is one of several products of the warp.
     """
     places = {lane: (thread, product) for thread, lane, product in _lanes(threads)}
     of_thread, of_value = modes(layout)
@@ -136,7 +138,7 @@ def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -
 
 
 def _lanes(threads: L) -> list[tuple[int, int, int]]:
-    """(thread of the atom, lane, product): quadpair q of m8n8k4 holds lanes 4q to 4q+3 and 16+4q to 16+4q+3."""
+    """(thread of the atom, lane, product). Quad pair q of m8n8k4 has lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3."""
     of_atom = size(threads.shape)
     parts = WARP // of_atom
     step = flat(threads.shape)[0]  # the next product takes the next run of lanes
@@ -269,9 +271,9 @@ ATOMS = (
         L(((4, 8), 4), ((8, 1), 32)),
         _C_16x8,
     ),
-    # one atom for all pairs of kind::f8f6f4 types; the types are template parameters
+    # one atom for all pairs of kind::f8f6f4's types, which are template parameters
     Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN", _A_16x32, _B_8x32, _C_16x8),
-    # the same, sparse. The traits count the columns of all of A, of which half are stored:
+    # the same, sparse. The traits count all columns of A, half of which are stored:
     # A ((4,8),(8,2,2)):((128,1),(16,8,512)) and E ((2,2,8),32):((8,512,1),16), here by stored column
     Atom(
         "mma_traits_sm120_sparse.hpp",
@@ -281,7 +283,7 @@ ATOMS = (
         _C_16x8,
         e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
     ),
-    # block-scaled: the scales' layouts count elements along k, of which a block shares one scale
+    # block-scaled: the scales' layouts count elements along k; a block of these shares one scale
     Atom("mma_traits_sm120.hpp", "SM120_16x8x32_TN_VS", _A_16x32, _B_8x32, _C_16x8, scales=_SF),
     Atom(
         "mma_traits_sm120.hpp",
@@ -300,7 +302,7 @@ ATOMS = (
         e=L(((2, 2, 8), 16), ((8, 256, 1), 16)),
         scales=_SF,
     ),
-    # A ((4,8),(16,2,2)):((256,1),(16,8,1024)) and E ((2,2,8),64):((8,1024,1),16), by stored column; a field for two
+    # A ((4,8),(16,2,2)):((256,1),(16,8,1024)) and E ((2,2,8),64):((8,1024,1),16), by stored column; a field governs two
     Atom(
         "mma_traits_sm120_sparse.hpp",
         "SM120_SPARSE_16x8x128_TN_VS",

@@ -1,11 +1,10 @@
 """CuTe (CUTLASS): the copy atoms of ldmatrix, stmatrix and movmatrix, as shape:stride.
 
-An atom has a layout on each side, from (thread, bit) to a bit of the matrices, which lie in rows of 128 bits: in memory
-the thread's bits are those at its address, in registers its registers'. Threads with stride 0 repeat the address of an
-earlier one. `order` are the bytes that the copy exchanges after ldmatrix: byte p is made of loaded byte order[p].
+For each side of the copy an atom maps (thread, bit) to a bit of the matrices, whose rows have 128 bits. On the side of
+memory a thread's bits are those at its address; on the other side, those of its registers. Threads with stride 0 repeat
+the address of an earlier thread. After ldmatrix the copy may permute bytes: `order` has, for each byte of the result,
+the byte that was loaded.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
@@ -27,7 +26,7 @@ IDENTITY = (
 
 
 class CopyAtom(NamedTuple):
-    """`name` and `header` as in the source; layouts of the side in registers and of the side in memory."""
+    """`name` and `header` as in the source; the layouts of the registers' side and of the memory's."""
 
     name: str
     header: str
@@ -65,7 +64,7 @@ _M16N16 = {
         (0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15),
     ),
 }
-# by PTX's name without .sync.aligned
+# by name in PTX without .sync.aligned
 ATOMS = {
     **{
         f"ldmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM75_U32x{n}_LDSM_N", _SM75, _PLAIN[n], _ROWS[n])
@@ -100,7 +99,7 @@ MOVMATRIX = CopyAtom("SM75_U32x1_MOVM_T", _SM75, _PLAIN[1], _PLAIN[1])
 
 
 def claim(fragment: Fragment) -> Claim | str:
-    """What the traits say of a fragment of these families (the same for every arch), or why nothing."""
+    """What the traits state of a fragment of these families (the same for every arch), or why nothing."""
     if fragment.family == "movmatrix":
         return _exchange(fragment)
     atom, where = ATOMS.get(fragment.experiment), ""
@@ -115,7 +114,7 @@ def claim(fragment: Fragment) -> Claim | str:
 
 
 def _exchange(fragment: Fragment) -> Claim:
-    """Both sides are registers of 8 rows of 8."""
+    """movmatrix: both sides are registers of 8 rows of 8 elements."""
     where = f"{MOVMATRIX.header}, {MOVMATRIX.name}"
     stated = _registers(MOVMATRIX, fragment.slot_bits, _rows(_ROWS[1]))
     if fragment.operand == "a":
@@ -126,7 +125,7 @@ def _exchange(fragment: Fragment) -> Claim:
 
 @cache
 def _addresses(memory: L) -> Table:
-    """Which row each lane points to; nothing for a lane that repeats an address."""
+    """The row that each lane points to; None for a lane that repeats an address."""
     (threads, _), rows = modes(memory), _rows(memory)
     starts = [apply(threads, lane) for lane in range(WARP)]
     values = (rows[start] if starts.index(start) == lane else None for lane, start in enumerate(starts))
@@ -134,14 +133,14 @@ def _addresses(memory: L) -> Table:
 
 
 def _rows(memory: L) -> dict[int, int]:
-    """First bit of each row to its number: rows are numbered in the order of the lanes that point to them."""
+    """The number of each row by its first bit, in the order of the lanes that point to them."""
     threads, _ = modes(memory)
     starts = dict.fromkeys(apply(threads, lane) for lane in range(WARP))
     return {start: row for row, start in enumerate(starts)}
 
 
 def _registers(atom: CopyAtom, slot_bits: int, rows: dict[int, int] | None = None) -> Table:
-    """The element of every slot as ldmatrix leaves it, or stmatrix takes it."""
+    """The element of every slot, as ldmatrix leaves it or stmatrix takes it."""
     (threads, bits), rows = modes(atom.registers), rows or _rows(atom.memory)
     count = len(rows) * ROW_BITS // slot_bits // WARP
     places = _places(atom.order, count)

@@ -1,8 +1,8 @@
 """CuTe (CUTLASS): the (thread, value) layouts of its warpgroup atoms, dense and sparse, as shape:stride.
 
-The number that a layout gives is m + 64 * k for A, m + 64 * n for D. Those of sparse atoms count the columns of all of
-A, of which the stored ones are every second: the layout of what is stored is the dense one of half as many columns, and
-of the metadata a value is a column of all of A, of which four bits govern as many as one chunk has.
+A layout gives m + 64 * k for A, m + 64 * n for D. Those of sparse atoms count all columns of A, of which every second
+is stored: the layout of the stored columns is the dense one of half as many columns. A value of the metadata is a
+column of all of A; four bits govern one chunk of columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ E = {
 
 
 def claim(fragment: Fragment) -> Claim | str:
-    """What the traits say of a fragment of wgmma, or why nothing."""
+    """What the traits state of a fragment of wgmma, or why nothing."""
     if fragment.type == "b1" or fragment.shape.k == 256:
         return "CuTe has no wgmma of b1"
     if fragment.role is Role.METADATA:
@@ -56,7 +56,7 @@ def _table(layout: L, elements: int) -> Table:
 
 @cache
 def _metadata(k: int, bits: int, selectors: int) -> Table:
-    """By index field the stored element that it governs; a selector picks one pair of every four threads."""
+    """The stored element that each index field governs; a selector picks one pair of every four threads."""
     of_thread, of_value = modes(E[8 * 64 // k])
     fields, chunk = 4 // bits, 2 if bits == 4 else 4
     tables = []

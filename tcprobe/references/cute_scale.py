@@ -1,9 +1,9 @@
 """CuTe (CUTLASS): which lane's bytes scale which rows of A and columns of B in block-scaled multiplies.
 
-The traits give thread-id 0 and byte-id 0, as CuTe issues the instruction, and count elements along k instead of blocks:
-lanes with stride 0 hold the same and need not be read. Which lanes and bytes the other immediates choose is the text of
-PTX ISA 9.1, section 9.7.14.3: scales of A from lanes with lane % 4 / 2 = thread-id, of B from those with lane % 4 =
-thread-id; their bytes from byte-id on, one for each block in rising k.
+CuTe issues the instruction with thread-id 0 and byte-id 0, and its traits are for these. They count elements along k
+instead of blocks; lanes with stride 0 hold copies that need not be read. PTX ISA 9.1, section 9.7.14.3, states what the
+other immediates select: scales of A come from lanes with lane % 4 / 2 = thread-id, those of B from lanes with lane % 4
+= thread-id; their bytes start at byte-id, one for each block, with rising k.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEXT = "lanes of thread-id and bytes of byte-id as in PTX ISA section 9.7.14.3"
 
 def claim(fragment: Fragment, layout: L, header: str) -> Claim:
     """The map of scales under every pair of thread-id and byte-id."""
-    share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # lanes of four that are read together
+    share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # of four lanes, how many are read together
     picked = tuple((one["thread_id"], one["byte_id"]) for one in map(fragment.held.picked, fragment.selectors))
     table = _tables(layout, (fragment.rows, fragment.cols), fragment.elements, share, picked)
     return Claim(table, f"{header}, {TEXT}", None, table)
@@ -31,7 +31,7 @@ def claim(fragment: Fragment, layout: L, header: str) -> Claim:
 
 @cache
 def _tables(layout: L, size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
-    """Under each (thread-id, byte-id) blocks by lane and byte; the lines are rows of A, or columns of B."""
+    """By (thread-id, byte-id), the block of each lane and byte; lines are rows of A, or columns of B."""
     (rows, cols), blocks, lines = size, min(size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
     tables = []
     for thread_id, byte_id in picked:

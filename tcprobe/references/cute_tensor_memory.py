@@ -1,12 +1,10 @@
 """CuTe (CUTLASS): the copy atoms of tcgen05.ld and tcgen05.st, as shape:stride.
 
-An atom maps (thread, bit) to a bit of a piece of tensor memory, whose lanes (CuTe's data paths) lie `columns` x 32 bits
-apart. Rows are lanes of tensor memory and columns its columns of 32 bits, both from the address on. In .xNUM the
-registers of .x1 come NUM times, each time as many columns further on. Of 16x32bx2 half of the lanes does the second of
-two accesses, which CuTe puts right behind the first: NUM columns from it.
+An atom maps (thread, bit) to a bit of a piece of tensor memory, in which lanes (CuTe's data paths) are `columns` x 32
+bits apart. Rows are lanes of tensor memory, columns its columns of 32 bits; both count from the address. .xNUM repeats
+the registers of .x1 NUM times, each time `columns` columns further on. In 16x32bx2, half of the lanes makes a second
+access; CuTe puts it right behind the first, NUM columns further on.
 """
-
-from __future__ import annotations
 
 import re
 from functools import cache
@@ -24,7 +22,7 @@ CELL_BITS = 32
 
 
 class MemoryAtom(NamedTuple):
-    """What follows SM100_TMEM_LOAD_ and SM100_TMEM_STORE_ in its name, its columns, and the side in registers."""
+    """The name after SM100_TMEM_LOAD_ and SM100_TMEM_STORE_, the columns, and the layout of the registers."""
 
     name: str
     columns: int
@@ -44,13 +42,15 @@ REDUCING = {
     shape: f"CuTe DSL, nvgpu.tcgen05.{name}"
     for shape, name in (("32x32b", "LdRed32x32bOp"), ("16x32bx2", "LdRed16x32bx2Op"))
 }
-LEAST = {"tcgen05.ld.red": 2}  # of the repetitions; of others 1
-_FORM = re.compile(r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x(\d+))?")
+LEAST = {"tcgen05.ld.red": 2}  # repetitions; 1 for all others
+_FORM = r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x(\d+))?"
 
 
 def claim(fragment: Fragment) -> Claim | str:
-    """What the traits, or CuTe DSL's atoms, say of the registers of a load or store, the same for every arch."""
-    form = _FORM.fullmatch(fragment.experiment)
+    """What the traits, or CuTe DSL's atoms, state of a load's or store's registers (the same for every arch), or why
+    nothing.
+    """
+    form = re.fullmatch(_FORM, fragment.experiment)
     if form is None:
         return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {fragment.experiment}"
     op, shape, number = form[1], form[2], int(form[3] or LEAST.get(form[1], 1))
@@ -64,7 +64,7 @@ def claim(fragment: Fragment) -> Claim | str:
 
 @cache
 def table(shape: str, number: int) -> Table:
-    """The cell (row, col) of tensor memory that register i of a lane is, of .x`number` of a shape."""
+    """The cell (row, col) of tensor memory in register i of each lane, for .x`number` of a shape."""
     atom = ATOMS[shape]
     threads, bits = modes(atom.registers)
     once = size(bits.shape) // CELL_BITS

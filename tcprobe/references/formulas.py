@@ -3,8 +3,6 @@
 groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,7 +13,7 @@ Map = Callable[[int, int], int]
 
 
 class FormulaRow(NamedTuple):
-    """One fragment of section 9.7.14.5 or 6. `with_a` restricts it to instructions whose A has one of these types."""
+    """A fragment of section 9.7.14.5 or 9.7.14.6. `with_a`: only of instructions with one of these types of A."""
 
     shape: str
     operands: str
@@ -30,7 +28,7 @@ class FormulaRow(NamedTuple):
     erratum: str | None = None
 
     def covers(self, fragment: Fragment) -> bool:
-        """Whether the section speaks of this fragment."""
+        """Whether the section is about this fragment."""
         a_type = inventory.instructions()[fragment.experiment].type("a")
         return (
             str(fragment.shape) == self.shape

@@ -1,16 +1,16 @@
-"""Where tcgen05.mma reads its other matrices in tensor memory: A, the metadata of a sparse A, and scale factors.
+"""Where tcgen05.mma reads matrices in tensor memory: A, the metadata of a sparse A, and scale factors; also D.
 
 >>> from tcprobe.isa import inventory
->>> from tcprobe.references.memory_operand import Extent, stated
+>>> from tcprobe.references.memory_operand import Extent, statements
 >>> row = inventory.instructions()["tcgen05.mma.cta_group::1.kind::mxf8f6f4"]
->>> scales, *others = stated(row, "scale_a", Extent(128, 256, selector=2))
+>>> scales, *others = statements(row, "scale_a", Extent(128, 256, selector=2))
 >>> scales.holding(40, 0)[1], others
 (TensorCell(cta=0, lane=40, column=1, bit=16), [])
 
-A cell has 32 bits; elements narrower than that are several in a cell, from its low bits on. Lanes and columns count
-from the operand's address. Where sources contradict each other each has its own statement, the first being PTX's.
-Sources: PTX ISA 9.1, sections 9.7.16.10.4 (packing), 9.7.16.10.5 (A), 9.7.16.10.7 (scales) and 9.7.16.10.8 (metadata);
-CUTLASS include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg, tmem_e_frg, tmem_e_frg_ws and tmem_sf_frg.
+A cell has 32 bits; it holds several narrower elements, from its low bits on. Lanes and columns count from the operand's
+address. If sources contradict each other, there is a statement of each, PTX's first. Sources: PTX ISA 9.1, sections
+9.7.16.10.4 (packing), 9.7.16.10.5 (A), 9.7.16.10.7 (scales) and 9.7.16.10.8 (metadata); CUTLASS
+include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg, tmem_e_frg, tmem_e_frg_ws and tmem_sf_frg.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from tcprobe.isa.instruction import Instruction
 from tcprobe.references import accumulator
-from tcprobe.references.accumulator import HALVED, PAIRED, WARP_LANES, halved
+from tcprobe.references.accumulator import HALVED, PAIRED, WARP_LANES, lane_of_halves
 
 CELL, BYTE = 32, 8
 LANES = 128
 WARPS = LANES // WARP_LANES
-# bits that an element of A takes in tensor memory; types of 4 and 6 bits are in containers of 8, but for two kinds
+# bits of an element of A in tensor memory; types of 4 and 6 bits are in containers of 8, except for two kinds
 WIDTHS = {"f16": 16, "tf32": 32, "mxf4": 4, "mxf4nvf4": 4}
 FRAG = "CUTLASS, mma_traits_sm100_frag.hpp"
 PACKING = "PTX ISA 9.1, sections 9.7.16.10.4 and 9.7.16.10.5"
@@ -38,11 +38,11 @@ OVER = (
 )
 UNLISTED = "; but the instruction descriptor of this kind has IDs 0 and 2 only (section 9.7.16.4.2)"
 FOUR_BIT_IDS = (0, 2)
-# erratum: figures 262 and 264, of M = 64, are exchanged: a nibble of tf32 covers two elements, one of f16 four
+# erratum: figures 262 and 264, for M = 64, are exchanged: a nibble covers two elements of tf32, and four of f16
 
 
 class TensorCell(NamedTuple):
-    """Where an element begins: its lowest bit of a cell."""
+    """Where an element begins: `bit` is its lowest bit in the cell."""
 
     cta: int
     lane: int
@@ -51,7 +51,7 @@ class TensorCell(NamedTuple):
 
 
 class CellStatement(NamedTuple):
-    """What a source says: every place of (row, col), each of `bits` bits; `rows` x `cols` elements."""
+    """What a source states: `holding(row, col)` are all places of an element of `bits` bits; `rows` x `cols`."""
 
     source: str
     bits: int
@@ -61,7 +61,7 @@ class CellStatement(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """M x N; `selector` is the instruction descriptor's (`selectors`), `vector` counts the scales of a row."""
+    """M x N; `selector` of the instruction descriptor (`selectors`); `vector`: scales of a row of A."""
 
     m: int
     n: int
@@ -72,8 +72,8 @@ class Extent(NamedTuple):
 Stated = tuple[CellStatement, ...]
 
 
-def stated(instruction: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
-    """What sources state of an operand: first the answer, then what contradicts it; or why nothing is stated."""
+def statements(instruction: Instruction, operand: str, chosen_size: Extent) -> Stated | str:
+    """What sources state of an operand: the answer, then what contradicts it; or why nothing is stated."""
     m, n, selector, vector = chosen_size
     if operand == "d":
         return _accumulator(instruction, m, n)
@@ -85,7 +85,7 @@ def stated(instruction: Instruction, operand: str, chosen_size: Extent) -> State
 
 
 def selectors(instruction: Instruction, operand: str, vector: int = 0) -> tuple[int, ...]:
-    """What the instruction descriptor may select: sub-columns of metadata, bytes of scales; (0,) where nothing."""
+    """Values that the instruction descriptor may select: sub-columns of metadata, bytes of scales; else (0,)."""
     if operand == "e":
         return (0, 1) if instruction.kind in ("f16", "tf32") else (0,)
     if operand.startswith("scale_"):
@@ -95,11 +95,11 @@ def selectors(instruction: Instruction, operand: str, vector: int = 0) -> tuple[
 
 def _accumulator(instruction: Instruction, m: int, n: int) -> Stated:
     letter = accumulator.layout(instruction.id, m)
-    said = CellStatement(
+    statement = CellStatement(
         accumulator.SOURCE, CELL, m, n, lambda r, c: (TensorCell(*accumulator.place(letter, (m, n), r, c), 0),)
     )
     if letter != "C":
-        return (said,)
+        return (statement,)
     other = CellStatement(
         f"{FRAG}, tmem_frg, and CuTe DSL, as layout B",
         CELL,
@@ -107,20 +107,20 @@ def _accumulator(instruction: Instruction, m: int, n: int) -> Stated:
         n,
         lambda r, c: (TensorCell(*accumulator.place("B", (m, n), r, c), 0),),
     )
-    return said, other
+    return statement, other
 
 
 def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:
-    """The CTA of a row of A and the lanes that hold it: both halves of the lanes where they multiply other columns."""
+    """(CTA of a row of A, the lanes that hold it); several if lanes hold copies that multiply different columns."""
     cta, r = divmod(r, m // 2) if letter in PAIRED else (0, r)
     if letter in HALVED:
-        return cta, (halved(r),)
+        return cta, (lane_of_halves(r),)
     step = {"B": m // 2, "E": m, "G": m}.get(letter, LANES)
     return cta, tuple(range(r, LANES, step))
 
 
 def _factor(instruction: Instruction, m: int) -> Stated | str:
-    """A, K elements of a row in columns next to each other."""
+    """A; the K elements of a row are in consecutive columns."""
     letter, bits = accumulator.layout(instruction.id, m), WIDTHS.get(instruction.kind or "", BYTE)
     if letter in "EG":
         return NO_LAYOUT
@@ -131,31 +131,34 @@ def _factor(instruction: Instruction, m: int) -> Stated | str:
         column, bit = divmod(k * bits, CELL)
         return tuple(TensorCell(cta, lane, column, bit) for lane in lanes)
 
-    if letter == "B":  # PTX's figure shows D's rows alone; that A is there twice is CUTLASS's
+    if letter == "B":  # PTX's figure shows only D's rows; CUTLASS states that A is there twice
         return (CellStatement(f"{FRAG}, tmem_frg, Duplicated", bits, m, stored, cells),)
-    said = CellStatement(PACKING, bits, m, stored, cells)
+    statement = CellStatement(PACKING, bits, m, stored, cells)
     if letter != "C":
-        return (said,)
-    return said, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
+        return (statement,)
+    return statement, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))
 
 
 def fields(instruction: Instruction) -> tuple[int, int]:
-    """Bits of an index field of the metadata, and how many elements of A next to each other it speaks for."""
+    """(bits of an index field of the metadata, consecutive elements of A that it is for)."""
     return 4 if instruction.kind == "tf32" else 2, 2 if instruction.kind in ("mxf4", "mxf4nvf4") else 1
 
 
 def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
-    """E, an index field for each element of A that is stored: of tf32 4 bits, else 2; of 4-bit types one for a pair."""
+    """E: an index field for each stored element of A, or for a pair of 4-bit elements.
+
+    A field has 4 bits for tf32, else 2.
+    """
     letter = accumulator.layout(instruction.id, m)
     stored = next(o.cols for o in instruction.operands if o.name == "e")
-    chunk = {"f16": 8, "tf32": 4}.get(instruction.kind or "")  # elements stored in 16 bits, where two rows share a cell
+    chunk = {"f16": 8, "tf32": 4}.get(instruction.kind or "")  # stored elements of 16 bits, if two rows share a cell
     bits, span = fields(instruction)
 
     def cells(r: int, k: int) -> tuple[TensorCell, ...]:
         if chunk is None:
             cta, lanes = _lanes(letter, m, r)
             column, bit = divmod(k // span * bits, CELL)
-        else:  # rows r and r + 8 are in one cell, the second half of k in the lanes 8 further on
+        else:  # rows r and r + 8 share a cell; the second half of k is 8 lanes further on
             cta, lanes = _lanes(letter, m, r - r // 8 % 2 * 8)
             half, inside = divmod(k, chunk)
             lanes = tuple(lane + 8 * half for lane in lanes)
@@ -168,13 +171,15 @@ def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
 
 
 def vectors(instruction: Instruction) -> tuple[int, ...]:
-    """How many scales a row of A may have: 1, 2, 4; 3 and 6 of K = 96."""
+    """How many scales a row of A may have: 1, 2 or 4; 3 or 6 with K = 96."""
     return tuple(dict.fromkeys(int(str(scale).split()[1].removesuffix("X")) for scale in instruction.stated["scales"]))
 
 
 def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated | str:
-    """Scales of 32 rows (of B: columns) in the lanes of a warp, and again in those of the others; 32 more rows a
-    column further on; the scales of a row in bytes from the selected one on."""
+    """Scales of 32 rows (of B: columns) are in the lanes of one warp, and again in those of the others.
+
+    The next 32 rows are a column further on. The scales of a row are in bytes from the selected one on.
+    """
     m, n, selector, vector = chosen_size
     if selector + vector > CELL // BYTE:
         return OVER
@@ -187,7 +192,7 @@ def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated
         ctas, line = ([line // lines], line % lines) if of_a else (range(1 + paired), line)
         part, line = divmod(line, lines // parts)
         column, lane = divmod(line, WARP_LANES)
-        each = WARPS // parts  # warps that hold the same
+        each = WARPS // parts  # warps that hold the same scales
         return tuple(
             TensorCell(cta, lane + WARP_LANES * (part * each + warp), column, (selector + number) * BYTE)
             for cta in ctas
@@ -195,9 +200,9 @@ def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated
         )
 
     of_96 = vector in (3, 6) and selector not in FOUR_BIT_IDS
-    said = CellStatement(SCALES + (UNLISTED if of_96 else ""), BYTE, *shape, cells)
+    statement = CellStatement(SCALES + (UNLISTED if of_96 else ""), BYTE, *shape, cells)
     if of_a or not paired or m == 256:
-        return (said,)
-    return said, CellStatement(
+        return (statement,)
+    return statement, CellStatement(
         f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape, lambda r, c: cells(r, c, 2)
     )

@@ -1,4 +1,4 @@
-"""Forms and targets that came after the rows: what ptxas takes of them, on which targets, from which PTX version on.
+"""Forms and targets newer than the inventory's rows: what ptxas accepts, for which targets, from which PTX version on.
 
 >>> from tcprobe.references.newer_forms import FORMS, SM_107
 >>> [form.name for form in FORMS if form.targets == (("sm_107a", "9.4"),)]
@@ -6,9 +6,9 @@
 >>> SM_107["sm_107"]
 ('wmma', 'mma', 'mma.sp', 'ldmatrix', 'stmatrix', 'movmatrix')
 
-Taken is not native: what a form becomes is another question. Every row can be asked again of a compiler
-(`tests/test_newer_forms.py`, with CUDA_HOME of 13.5). PTX 9.5 is what ptxas 13.5 calls its newest; no released text of
-it was available, so what only 9.5 may say is marked.
+Accepted does not mean native: what a form becomes is another question. `tests/test_newer_forms.py` checks every row
+against a compiler (CUDA_HOME with 13.5). PTX 9.5 is the newest version that ptxas 13.5 knows; its text was not
+released, so what only 9.5 may state is marked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ MULTIPLY = "[%r0], %d0, %d1, {}%r1, {}%p"
 
 
 class NewerForm(NamedTuple):
-    """`spelled` with operands is what was assembled; `targets` are all that take it, each with its least PTX version;
-    `refusal` what the compiler says on another; `text` where it is documented, None where it is in no released text.
+    """`spelled`, with operands, is what was assembled. `targets`: all that accept it, each with its least PTX version.
+
+    `refusal`: what the compiler says for another target. `text`: where the form is documented, None if in no released
+    text.
     """
 
     name: str
@@ -101,14 +103,14 @@ FORMS = (
         "PTX ISA 9.4, cvt",
     ),
 )
-# what it refuses everywhere, though other kinds have it
+# what ptxas refuses for every target, although other kinds have it
 REFUSED = {
     f"{MXF8}.block16": "Modifier '.kind::mxf8f6f4' cannot be combined with modifier '.block16'",
     "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block16": (
         "Modifier '.kind::mxf4' cannot be combined with modifier '.block16'"
     ),
 }
-# families of rows of which a target of sm_107 takes forms: all that need no `a` or `f` of an earlier arch
+# families of which targets of sm_107 accept forms: those that need no `a` or `f` target of an earlier arch
 _PLAIN = ("wmma", "mma", "mma.sp", "ldmatrix", "stmatrix", "movmatrix")
 SM_107 = {"sm_107": _PLAIN, "sm_107f": (*_PLAIN, "tcgen05"), "sm_107a": (*_PLAIN, "tcgen05")}
 # forms of tcgen05 that a target of sm_107 refuses: patterns of ids

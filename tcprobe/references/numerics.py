@@ -1,8 +1,9 @@
 """What research codes publish of the arithmetic of tensor cores, by chip, in their own terms.
 
-K: products per fused sum; F: fraction bits kept at alignment; floor: the least exponent that aligns. They agree
-wherever both speak. Both say of all: terms cut toward zero and aligned by raw sums of exponents, f32 rounded toward
-zero and f16 to nearest even, subnormals kept, f64 a chain of fused multiply-adds, tf32's unread bits left out.
+K: products per fused sum. F: fraction bits kept at alignment. Floor: the least exponent that terms are aligned to. The
+codes agree wherever both state something. Both state for all chips: terms are cut toward zero and aligned by raw sums
+of exponents; f32 results are rounded toward zero, f16 to nearest even; subnormals are kept; f64 is a chain of fused
+multiply-adds; tf32's low bits are ignored.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ HALVES, TF32, BYTES = ("f16", "bf16"), ("tf32",), ("e4m3", "e5m2")
 
 
 class Published(NamedTuple):
-    """What a source says of `types` on a chip's archs. `families` are the instructions it speaks of, None if it does
-    not say; `depth` is the only k.
+    """What a source states of `types` on a chip's archs.
+
+    `families` are the instructions that it is about; `depth` is the only k that it is about, None for all.
     """
 
     chip: str
@@ -37,7 +39,7 @@ class Published(NamedTuple):
     depth: int | None = None
 
     def about(self, family: str) -> str:
-        """What the source adds; where it does not name an instruction's family, which ones it does name."""
+        """What else the source states; and the instructions that it is about, if `family` is not among them."""
         other = "" if family in self.families else f"of {' and '.join(self.families)}"
         return "; ".join(filter(None, (other, self.words)))
 
@@ -87,10 +89,10 @@ PUBLISHED = (
 )
 
 
-def published(instruction: Instruction, arch: str) -> Published | None:
-    """What is said of a form on an arch, None if nothing; of another instruction's family where the source says so.
+def published_row(instruction: Instruction, arch: str) -> Published | None:
+    """What is stated of a form on an arch, for its own family if possible; None if nothing.
 
-    Nothing of another form tells that of one with scales.
+    What is stated of scaled forms is used only for these, and the reverse.
     """
     a, b = (_type(instruction, name) for name in "ab")
     rows = [
@@ -110,6 +112,6 @@ def _type(instruction: Instruction, name: str) -> str:
     return next(operand.type for operand in instruction.operands if operand.name in (name, f"{name}_smem"))
 
 
-def promised(kind: str, family: str) -> str:
-    """What PTX says of the precision of sums."""
+def promise_of_ptx(kind: str, family: str) -> str:
+    """What PTX states of the precision of sums."""
     return PTX_FP8 if kind in BYTES and family.startswith("wgmma") else PTX

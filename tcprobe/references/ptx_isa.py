@@ -1,9 +1,9 @@
 """PTX ISA 9.1, section 9.7.14.5: the formulas of the dense mma fragments, as the document writes them.
 
-groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's
-elements. C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so nothing is claimed; mma.sp is in
-`ptx_isa_sparse`, matrix moves are in `ptx_moves`.
-Errata of the document are stated in their rows: `printed_col` keeps what is printed, the row what is meant.
+groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's elements. C
+stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so there is no claim; mma.sp is in
+`ptx_isa_sparse`, matrix moves are in `ptx_moves`. Errata of the document are in their rows: `printed_col` is what is
+printed, the row what is meant.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SILENT = {
 
 
 def quadpair(lane: int, i: int) -> int:
-    """Number of the product that a lane belongs to (the document counts them from 1)."""
+    """The product that a lane belongs to, from 0 (the document counts from 1)."""
     return lane % 16 // 4
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
-    """What the document says of `fragment` (the same for every arch), or why it says nothing."""
+    """What the document states of `fragment` (the same for every arch), or why nothing."""
     if fragment.family in SILENT:
         return SILENT[fragment.family]
     if fragment.family in ptx_moves.SECTIONS:
@@ -42,7 +42,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     instruction = inventory.instructions()[fragment.experiment]
     if not instruction.multiplies:
         figures = "section 9.7.16.8 shows which lane moves what as figures only"
-        return _reduced(fragment) if fragment.operand == "redval" else figures
+        return _reduction_claim(fragment) if fragment.operand == "redval" else figures
     if fragment.role is Role.SCALE:
         return "section 9.7.14.3 says which lanes and bytes are read; which row or column each serves is a figure only"
     sparse = instruction.metadata is not None
@@ -53,10 +53,10 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     return _claim(row, fragment.threads, fragment.elements)
 
 
-def _reduced(fragment: Fragment) -> Claim:
-    """What tcgen05.ld.red leaves beside the registers: of a lane of tensor memory, over the columns that it loads.
+def _reduction_claim(fragment: Fragment) -> Claim:
+    """The value that tcgen05.ld.red adds: of a lane of tensor memory, over the columns that are loaded.
 
-    Of .16x32bx2 a lane is accessed twice, by the threads of each half of the warp; col counts the accesses.
+    In 16x32bx2 the threads of each half of the warp access a lane once; col counts these accesses.
     """
     table = tabulate(
         fragment.threads, 1, {"row": lambda lane, _: lane % fragment.rows, "col": lambda lane, _: lane // fragment.rows}

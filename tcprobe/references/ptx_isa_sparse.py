@@ -1,8 +1,8 @@
 """PTX ISA 9.1, section 9.7.14.6: the formulas of the sparse mma.sp fragments, as the document writes them.
 
-Of A the document gives the row and a range of columns, the metadata saying which of them; half of the range is stored,
-in the order of i, which is the stored column here. B is often, and metadata always, shown as a figure only; of those
-nothing is claimed.
+For A the document gives the row and a range of columns; the metadata selects half of the range, which is stored in the
+order of i. The claim's column is the stored one. B is often shown as a figure only, metadata always; there is no claim
+for these.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ BYTES = "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1"
 
 
 def stored(first: Map, width: int) -> Map:
-    """The stored column for a range of `width` columns from `first` on, every second of which is stored."""
+    """The stored column for a range of `width` columns that begins at `first`; half of the range is stored."""
     return lambda lane, i: first(lane, i) // 2 + i % (width // 2)
 
 
 def silence(fragment: Fragment) -> str:
-    """Why the section says nothing of a fragment that has no row."""
+    """Why the section states nothing of a fragment without a row."""
     what = "the metadata" if fragment.role is Role.METADATA else f"{fragment.operand.upper()} of this shape"
     return f"section 9.7.14.6.2 shows {what} as a figure only"
 

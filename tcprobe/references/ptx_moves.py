@@ -1,8 +1,8 @@
-"""PTX ISA 9.1, sections 9.7.14.5.15 to 9.7.14.5.17: what the document says of ldmatrix, stmatrix and movmatrix.
-Of ldmatrix .s8.s4 it is PTX ISA 9.4, section 9.7.16.5.15.
+"""PTX ISA 9.1, sections 9.7.14.5.15 to 9.7.14.5.17: ldmatrix, stmatrix and movmatrix.
 
-Rows count over all matrices, eight each; row and col are those of the element in memory, which .trans exchanges within
-a matrix. Layouts of matrices with sixteen rows or columns of .b8 under .trans are in figures only.
+For ldmatrix .s8.s4 it is PTX ISA 9.4, section 9.7.16.5.15. Rows count over all matrices, eight each. row and col are
+those of the element in memory; .trans exchanges them within a matrix. Layouts of .b8 matrices with sixteen rows or
+columns under .trans are shown in figures only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ERRATA = (
 
 
 def claim(fragment: Fragment) -> Claim | str:
-    """What the document says of a fragment of these families, or why it says nothing."""
+    """What the document states of a fragment of these families, or why nothing."""
     section, kind = _section(fragment), f"{fragment.family}.{fragment.shape}"
     if fragment.family == "movmatrix":
         return _exchange(fragment.operand, section)
@@ -55,14 +55,14 @@ def _section(fragment: Fragment) -> str:
 
 @cache
 def _addresses(rows: int, section: str) -> Claim:
-    """Threads 0 to 7, 0 to 15 or 0 to 31, in order."""
+    """The rows of threads 0 to 7, 0 to 15 or 0 to 31, in order."""
     table = slot_table(WARP, 1, {"row": tuple(lane if lane < rows else None for lane in range(WARP))})
     return Claim(table, f"section {section}", None, table)
 
 
 @cache
 def _registers(elements: int, slot_bits: int, trans: bool, section: str) -> Claim:
-    """A register a matrix; four consecutive threads hold a row, each as many elements as a register has."""
+    """One register per matrix; four consecutive threads share a row, each with as many elements as a register has."""
     each = 32 // slot_bits
 
     def first(lane: int, i: int) -> int:

@@ -1,10 +1,8 @@
 """cuda-tensorcores-register-mapping: formulas and printed tables of the wmma 16x16 accumulators.
 
-The project prints, for each arch, which lane and which element x[i] hold row r, column c, and states the
-formulas below (its `tid` is the lane). Formulas and printed tables agree with each other in every cell.
+For each arch the project prints which lane and which element x[i] hold row r, column c, and states the formulas below
+(its `tid` is the lane). Its formulas and tables agree in every cell.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,7 +17,7 @@ ERRATA: tuple[Erratum, ...] = ()
 
 
 class PrintedTable(NamedTuple):
-    """One printed table: the archs and accumulator types that it is for, and its formulas."""
+    """One printed table: its archs and accumulator types, and its formulas."""
 
     archs: tuple[str, ...]
     types: tuple[str, ...]
@@ -50,7 +48,7 @@ ROWS = (
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
-    """What the project says of `fragment` on `device`, or why nothing."""
+    """What the project states of `fragment` on `device`, or why nothing."""
     if fragment.family != "wmma" or fragment.shape != Shape(16, 16, 16) or fragment.operand not in "cd":
         return "covers the wmma m16n16k16 accumulators only"
     row = next((r for r in ROWS if device.name in r.archs and fragment.type in r.types), None)

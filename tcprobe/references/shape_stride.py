@@ -1,11 +1,9 @@
-"""CuTe's layouts: nested shape and stride, applied to an index whose leftmost coordinate counts fastest.
+"""CuTe's layouts: nested shape and stride, applied to an index whose leftmost coordinate varies fastest.
 
 >>> from tcprobe.references.shape_stride import L, apply
 >>> [apply(L((4, 2), (2, 1)), index) for index in range(8)]
 [0, 2, 4, 6, 1, 3, 5, 7]
 """
-
-from __future__ import annotations
 
 from functools import cache
 from math import prod
@@ -22,7 +20,7 @@ class L(NamedTuple):
 
 
 def size(shape: Nested) -> int:
-    """How many indices a shape has."""
+    """The number of indices of a shape."""
     return prod(flat(shape))
 
 
@@ -42,7 +40,7 @@ def _digits(layout: L) -> tuple[tuple[int, int], ...]:
 
 
 def modes(layout: L) -> list[L]:
-    """The layouts of the outermost coordinates, (thread, value) for one."""
+    """The layouts of the outermost coordinates, such as (thread, value)."""
     assert isinstance(layout.shape, tuple)
     assert isinstance(layout.stride, tuple)
     return [L(*mode) for mode in zip(layout.shape, layout.stride, strict=True)]

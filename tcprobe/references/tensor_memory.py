@@ -1,7 +1,7 @@
-"""Where tcgen05.cp puts what it copies from shared memory: lanes of tensor memory for each row of the source.
+"""Where tcgen05.cp writes in tensor memory: the lanes that get each row of the source in shared memory.
 
 Source: PTX ISA 9.1, section 9.7.16, the names of shapes and of .multicast (which warps' lanes get the same rows);
-Apache TVM, documentation of tirx, tcgen05.cp, for the lanes of 4x256b. Columns follow each other from the address on.
+Apache TVM, documentation of tirx, tcgen05.cp, for the lanes of 4x256b. Columns follow each other, from the address on.
 
 >>> from tcprobe.references.tensor_memory import lanes
 >>> lanes("64x128b", "warpx2::01_23")[33], lanes("4x256b")[2]
@@ -13,9 +13,9 @@ from __future__ import annotations
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.table import Table
 
-WARP_LANES = 32  # of tensor memory that a warp of a warpgroup reaches
+WARP_LANES = 32  # of tensor memory that a warp of a warpgroup may access
 LANES = 128
-# by shape and multicast: the first lane of each run of source rows, for every copy of it
+# by shape and multicast: for each run of 32 source rows, the first lane of every copy
 RUNS: dict[tuple[str, str], tuple[tuple[int, ...], ...]] = {
     ("128x256b", ""): ((0,), (32,), (64,), (96,)),
     ("128x128b", ""): ((0,), (32,), (64,), (96,)),
@@ -27,7 +27,7 @@ ROWS_4 = ((0,), (32,), (64,), (96,))  # 4x256b: a row in the first lane of each 
 
 
 def lanes(shape: str, multicast: str = "") -> tuple[tuple[int, ...], ...]:
-    """By row of the source the lanes that get it. KeyError for what PTX does not have."""
+    """The lanes that get each row of the source; KeyError for a combination that PTX does not have."""
     if (shape, multicast) == ("4x256b", ""):
         return ROWS_4
     return tuple(
@@ -36,7 +36,9 @@ def lanes(shape: str, multicast: str = "") -> tuple[tuple[int, ...], ...]:
 
 
 def table(shape: str, multicast: str = "") -> Table:
-    """(lane, column) of tensor memory to (row, col) of the source, in words of 32 bits; None where none is written."""
+    """(lane, column) of tensor memory to (row, col) of the source, in 32-bit words; None for cells that are not
+    written.
+    """
     columns = int(shape.partition("x")[2].removesuffix("b")) // 32
     source = {lane: row for row, group in enumerate(lanes(shape, multicast)) for lane in group}
     cells = [(source.get(lane), column) for lane in range(LANES) for column in range(columns)]

@@ -23,7 +23,7 @@ from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.references import memory_operand
 from tcprobe.references import tensor_memory as copies
 from tcprobe.references.memory_operand import CELL, Extent
-from tcprobe.references.shared_memory.tensor_map import TensorMap, refused
+from tcprobe.references.shared_memory.tensor_map import TensorMap, refusing_rules
 from tcprobe.run.backend import Device
 
 SHARED_BYTES = 228 << 10  # of an SM
@@ -65,7 +65,7 @@ class Emulator:
 
     def encoded(self, made: TensorMap) -> str:
         """A driver that refuses what the rules refuse."""
-        return "CUDA_ERROR_INVALID_VALUE" if refused(made) else "CUDA_SUCCESS"
+        return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(made) else "CUDA_SUCCESS"
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """What the kernels would leave in their outputs."""
@@ -96,7 +96,7 @@ class Emulator:
                 [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)] for lanes in of_rows
             ]
             return np.array(held)
-        stated = memory_operand.stated(
+        stated = memory_operand.statements(
             instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
         )
         assert not isinstance(stated, str), stated

@@ -31,7 +31,7 @@ from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, kernels, ptx_hash
-from tcprobe.references import references, said
+from tcprobe.references import claim_of, references
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
 from tcprobe.run.origin import Probe, key_of, kind_of, known, provenance, up_to_date
@@ -305,7 +305,7 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
         for experiment in todo:
             for reference in () if experiment.early else references():
                 for fragment in experiment.fragments:
-                    said(reference, fragment, arch.arch(device.arch))
+                    claim_of(reference, fragment, arch.arch(device.arch))
 
 
 def _taken_before(experiment: Probe, device: Device, results: Results) -> bool:

@@ -1,9 +1,9 @@
-"""Reading layouts from machine code: a probe kernel is assembled for any arch, disassembled, and run by a small
-interpreter for the 32 lanes of a warp, on the same memory images that a GPU would get.
+"""Layouts from machine code: a probe is assembled for any arch and disassembled; a small interpreter then runs it for
+the 32 lanes of a warp, on the memory images that a GPU would get.
 
     toolchain   finds ptxas and nvdisasm
-    cubin       assembles probes and takes the code of each kernel apart
-    decode      one line of disassembly -> Instruction
+    cubin       assembles probes; the code of each kernel
+    decode      one line of disassembly -> CodeLine
     machine     registers, memory, and the run of a kernel for all its warps at once
     opcodes     one function per opcode
 

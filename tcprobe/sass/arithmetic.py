@@ -1,4 +1,4 @@
-"""The functions of opcodes that compute: integers, bits and predicates. See `registry` for their rules."""
+"""Opcodes that compute: integers, bits and predicates. `registry` has the rules for their functions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def imad(a: Input, b: Input, c: Input) -> U32:
 
 @computed("IMAD.IADD")
 def imad_iadd(a: Input, b: Input, c: Input) -> U32:
-    """a * b + c, b 1: a sum."""
+    """a * b + c with b = 1: a sum."""
     must(b.operand.kind == "immediate" and b.operand.index == 1, "IMAD.IADD that is not a sum")
     return imad(a, b, c)
 
 
 @computed("IMAD.SHL.U32")
 def imad_shl(a: Input, b: Input, c: Input) -> U32:
-    """a * b, b a power of two, c RZ: a shift to the left."""
+    """a * b with b a power of two and c = RZ: a left shift."""
     power = b.operand.kind == "immediate" and b.operand.index.bit_count() == 1
     must(power and is_zero(c.operand), "IMAD.SHL that is not a shift")
     return imad(a, b, c)
@@ -40,7 +40,7 @@ def imad_x(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, carry
 
 @computed("IMAD.WIDE.U32", "UIMAD.WIDE.U32", words=2)
 def imad_wide_u32(a: Input, b: Input, c: Input) -> U64:
-    """a * b + c (64 bits), unsigned. A negated factor, which widening makes ambiguous, is refused."""
+    """a * b + c (64 bits), unsigned. Widening makes a negated factor ambiguous; it is refused."""
     return wide(a.read()) * wide(b.read()) + c.read64()
 
 
@@ -53,22 +53,22 @@ def imad_wide(a: Input, b: Input, c: Input) -> U64:
 
 @computed("IMAD.HI.U32")
 def imad_hi_u32(a: Input, b: Input, c: Input) -> U64:
-    """High 32 bits of a * b, unsigned; only with c = RZ."""
+    """High 32 bits of a * b, unsigned; c must be RZ."""
     must(is_zero(c.operand), "IMAD.HI.U32 is modelled without an addend only")
     return wide(a.read()) * wide(b.read()) >> np.uint64(32)
 
 
 @computed("IADD")
 def iadd(a: Input, b: Input) -> U32:
-    """a + b; ptxas 13.1 and later, sm_120 and sm_121."""
+    """a + b. Only ptxas 13.1 and later emit it, for sm_120 and sm_121."""
     return a.read("-") + b.read("-")
 
 
 @named("IADD3")
 def iadd3(m: Machine, d: Argument, *rest: Argument) -> None:
-    """d = a + b + c. With predicates in front of a: their carries out.
+    """d = a + b + c. Predicates in front of a get the carries out.
 
-    Two carries out may both be set; which of them is does not show in the sum, so they count only together.
+    If there are two, the sum does not show which of them is set; so they count only together.
     """
     carries, terms = _split(rest)
     must(len(terms) == 3 and len(carries) <= 2, "IADD3 with these operands is not modelled")
@@ -85,7 +85,7 @@ def iadd3(m: Machine, d: Argument, *rest: Argument) -> None:
 
 @named("IADD3.X")
 def iadd3_x(m: Machine, d: Argument, *rest: Argument) -> None:
-    """d = a + b + c + carries in (the two predicates at the end); carries out are discarded."""
+    """d = a + b + c + carries in (the last two predicates); carries out must be discarded."""
     carries, terms = _split(rest[:-2])
     must(len(terms) == 3 and all(p.index == TRUE for p in carries), "IADD3.X with these operands is not modelled")
     total = sum((wide(m.read(t)) for t in terms), np.zeros(m.lanes, np.uint64))
@@ -93,7 +93,7 @@ def iadd3_x(m: Machine, d: Argument, *rest: Argument) -> None:
 
 
 def _split(operands: tuple[Argument, ...]) -> tuple[list[Argument], list[Argument]]:
-    """Predicates in front, and the rest."""
+    """(the predicates in front, the rest)."""
     count = next((j for j, o in enumerate(operands) if o.kind not in ("P", "UP")), len(operands))
     return list(operands[:count]), list(operands[count:])
 
@@ -106,7 +106,7 @@ def iadd_64(a: Input, b: Input) -> U64:
 
 @named("LEA")
 def lea(m: Machine, d: Argument, *rest: Argument) -> None:
-    """d = (a << shift) + b; with a predicate in front of a: the carry out."""
+    """d = (a << shift) + b. A predicate in front of a gets the carry out."""
     carries, terms = _split(rest)
     must(len(terms) == 3 and len(carries) < 2, "LEA with these operands is not modelled")
     a, b, shift = terms
@@ -134,7 +134,7 @@ def _small(shift: Argument) -> bool:
 
 @named("LOP3.LUT")
 def lop3(m: Machine, *operands: Argument) -> None:
-    """Bit by bit, d = bit (a, b, c) of the table; a predicate in front: d != 0. The one at the end must be !PT."""
+    """Each bit of d is that of the table at bits (a, b, c). A predicate in front gets d != 0; the last must be !PT."""
     predicates, others = _split(operands)
     must(len(others) == 6 and len(predicates) < 2, "LOP3.LUT with these operands is not modelled")
     d, a, b, c, table, p = others
@@ -151,27 +151,27 @@ def lop3(m: Machine, *operands: Argument) -> None:
 
 @computed("SEL")
 def sel(a: Input, b: Input, p: Input) -> U32:
-    """a where the predicate holds, else b."""
+    """a if the predicate holds, else b."""
     return np.where(p.test(), a.read(), b.read())
 
 
 @computed("SHF.R.U32.HI", "USHF.R.U32.HI")
 def shift_right(a: Input, shift: Input, c: Input) -> U32:
-    """c >> shift; only with a = RZ."""
+    """c >> shift; a must be RZ."""
     must(is_zero(a.operand) and _small(shift.operand), "a funnel shift of two registers is not modelled")
     return c.read() >> shift.read()
 
 
 @computed("SHF.L.U32", "USHF.L.U32")
 def shift_left(a: Input, shift: Input, c: Input) -> U32:
-    """a << shift; only with c = RZ."""
+    """a << shift; c must be RZ."""
     must(is_zero(c.operand) and _small(shift.operand), "a funnel shift of two registers is not modelled")
     return a.read() << shift.read()
 
 
 @computed("PRMT")
 def prmt(a: Input, selector: Input, c: Input) -> U64:
-    """Each byte is one of the eight bytes of (c:a) that a nibble of the selector names."""
+    """Each nibble of the selector picks one of the eight bytes of (c:a)."""
     nibbles = selector.operand.index
     must(selector.operand.kind == "immediate" and nibbles < 1 << 16, "PRMT by a register is not modelled")
     both = wide(c.read()) << np.uint64(32) | wide(a.read())
@@ -192,7 +192,7 @@ def isetp_ne(m: Machine, p: Argument, q: Argument, a: Argument, b: Argument, c: 
 
 @named("MOVM.16.MT88")
 def movm(m: Machine, d: Argument, a: Argument) -> None:
-    """Transpose of an 8 x 8 matrix of 16-bit elements: lane l holds row l / 4, columns 2 (l % 4) and the next."""
+    """Transpose of an 8 x 8 matrix of 16-bit elements; lane l holds row l / 4, columns 2 (l % 4) and the next."""
     must(bool(m.active.all()), "MOVM with inactive lanes is not modelled")
     halves = np.ascontiguousarray(m.read(a)).view(np.uint16).reshape(-1, 8, 8)
     turned = np.ascontiguousarray(halves.transpose(0, 2, 1)).reshape(-1).view(np.uint32)

@@ -1,8 +1,8 @@
-"""Kernels that only move data: which byte of memory each byte that a lane stores comes from, by running their code.
+"""Kernels that only move data: runs their code to find the memory byte that each stored byte comes from.
 
-Every byte of memory holds a digit of its own address. The code is run by one warp, once for each digit and once for a
-check digit; where the digits that are stored do not make an address with its check digit, something was computed, and
-the kernel is refused. Parameters of 8 bytes are pointers, each to a memory of its own; of 4 bytes the number LEADING.
+Every byte of memory holds one digit of its own address. One warp runs the code once for each digit, and once for a
+check digit. If the stored digits are not an address with its check digit, something was computed, and the kernel is
+refused. Parameters of 8 bytes are pointers, each to a memory of its own; parameters of 4 bytes get the number LEADING.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from tcprobe.sass.image import Parameters
 from tcprobe.sass.machine import U32, U64, Image, Machine
 from tcprobe.sass.registry import Function, must
 
-LEADING = 64  # of matrices whose leading dimension a kernel takes as a parameter
-BYTES = 1 << 16  # of the memory that each pointer leads to
+LEADING = 64  # the value of 32-bit parameters, such as leading dimensions
+BYTES = 1 << 16  # of each pointer's memory
 MOST_POINTERS = 8
 BASES = tuple((0x7F12_0000_0000 - 0x0123_0000_0000 * number) for number in range(MOST_POINTERS))
 MOST_CODE = 1 << 16  # bytes of a kernel that is run
-DIGITS = 4  # three of an address, and the check digit
-# where parameters begin in constant bank 0 where the file does not say, from which arch on
+DIGITS = 4  # three bytes of an address, and the check digit
+# (arch, offset): where parameters begin in constant bank 0 from that arch on, if the file does not say
 PARAMETER_BASES = ((100, 0x380), (90, 0x210), (70, 0x160))
-POISONS = (0x9E3779B9, 0x61C88647, 0xA5C3965A, 0x5A3C69A5)  # of registers that nobody wrote, in each run
+POISONS = (0x9E3779B9, 0x61C88647, 0xA5C3965A, 0x5A3C69A5)  # what unwritten registers hold, by run
 _WITH_HINTS = (".CONSTANT", ".STRONG.SYS", ".EF", ".NA")
 
 
 @dataclass(frozen=True)
 class Copied:
-    """For every byte that a kernel stored: the lane that stored it, and pointer * BYTES + offset of both its ends."""
+    """For every byte that a kernel stored: the lane that stored it, and its two places, as pointer * BYTES + offset."""
 
     lane: Ints
     to: Ints
     source: Ints
-    readers: dict[int, int]  # the lane that read each source, -1 where several did
+    readers: dict[int, int]  # the lane that read each source, -1 if several did
 
 
 class _Watched(Machine):
-    """A machine that remembers which lane reads and which writes each byte."""
+    """A machine that records which lane reads and which lane writes each byte."""
 
     def __init__(self, images: Sequence[Image], parameters: bytes, base: int, digit: int) -> None:
         super().__init__(1, images, parameters, base)
@@ -75,7 +75,7 @@ def _place(address: int) -> int:
 
 
 def copied(code: Code, parameters: Parameters, number: int) -> Copied:
-    """What a kernel of sm_`number` copies; UnreadError where its code is not followed exactly, or computes."""
+    """What a kernel of sm_`number` copies; UnreadError if its code is not followed exactly, or computes."""
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     base = (
@@ -83,7 +83,7 @@ def copied(code: Code, parameters: Parameters, number: int) -> Copied:
         if parameters.base is None
         else parameters.base
     )
-    given, pointers = _given(parameters)
+    given, pointers = _parameter_bytes(parameters)
     runs = [_run(code, given, base, pointers, digit) for digit in range(DIGITS)]
     machine = runs[0][0]
     if any((other.written_by, other.read_by) != (machine.written_by, machine.read_by) for other, _ in runs[1:]):
@@ -101,8 +101,8 @@ def copied(code: Code, parameters: Parameters, number: int) -> Copied:
     return Copied(lanes, places, source, machine.read_by)
 
 
-def _given(parameters: Parameters) -> tuple[bytes, int]:
-    """The kernel's parameters, and how many pointers are among them."""
+def _parameter_bytes(parameters: Parameters) -> tuple[bytes, int]:
+    """(content of the kernel's parameters, how many of them are pointers)."""
     end = max(offset + size for offset, size in parameters.places)
     if end > 4096 or any(size not in (4, 8) for _, size in parameters.places):
         raise UnreadError("parameters other than pointers and 32-bit numbers are not modelled")
@@ -119,7 +119,7 @@ def _given(parameters: Parameters) -> tuple[bytes, int]:
 
 
 def _run(code: Code, constants: bytes, base: int, pointers: int, digit: int) -> tuple[_Watched, list[Image]]:
-    """The machine after a run on one digit of every address, and its memory."""
+    """The machine, and its memory, after a run on one digit of every address."""
     every = np.arange(pointers * BYTES, dtype=np.int64)
     held = (_check(every) if digit == DIGITS - 1 else every >> 8 * digit & 255).astype(np.uint8)
     images = [Image(BASES[n], held[n * BYTES : (n + 1) * BYTES].copy()) for n in range(pointers)]
@@ -133,7 +133,8 @@ def _check(places: Ints) -> Ints:
 
 
 def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument) -> None:
-    """PRMT, of which a register that nobody wrote may give bytes: others in each run, so that nothing can rest on them.
+    """PRMT, also with bytes of a register that nobody wrote; their values differ in each run, so nothing can depend on
+    them.
 
     Compilers leave such bytes in the half of a register that they do not store.
     """
@@ -146,9 +147,10 @@ def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument
 
 
 def _opcodes(code: Code) -> dict[str, Function]:
-    """Loads whose modifiers say how a cache is used are the loads without; generic ones those of global memory.
+    """EMULATION, with loads and stores that have cache modifiers, or generic addresses, treated as those of global
+    memory.
 
-    The pointers that are given here are to global memory, so generic addresses lead nowhere else.
+    All pointers are to global memory here, so generic addresses lead nowhere else.
     """
     opcodes = EMULATION | {"PRMT": _merge}
     for name in {step.opcode for step in code.instructions.values()} - opcodes.keys():
@@ -161,7 +163,10 @@ def _opcodes(code: Code) -> dict[str, Function]:
 
 
 def lanes_of(owner: Ints, places: Ints) -> tuple[int, Ints] | None:
-    """(bytes a lane, places by lane in order) where lane after lane owns equally many bytes next to each other."""
+    """(bytes per lane, their indices by lane in order), or None.
+
+    None unless the places are contiguous, and each lane owns the same number of bytes, lane after lane.
+    """
     order = np.argsort(places)
     ordered, owners = places[order], owner[order]
     each = len(places) // WARP

@@ -1,14 +1,14 @@
-"""What the multiplies of a run say about the tables that they use: that they agree, or which of them contradict.
+"""Whether the multiplies of a run agree about the tables that they use, and which tables they contradict.
 
-A tensor-core instruction holds each operand in one layout, whatever multiply it is part of, and so do instructions of
-the same shape and width of elements; C of the width of D has D's. So the tables of all fragments, followed through the
-multiplies that take them, must show one layout for each of these places, slot by slot. Where most of them show one, the
-others are wrong; where the two sides are too close to tell, both are in doubt. Besides, both factors must lie alike: A,
-cut to as many rows as B has columns, is B's transpose.
+A tensor-core instruction holds each operand in one layout, in whatever multiply. So do instructions of the same shape
+and width of elements; C has D's layout if it has D's width. So the tables of all fragments, followed through the
+multiplies that take them, must give one layout for each of these places, slot by slot. If most give one, the others are
+wrong; if neither side has a clear majority, both are in doubt. Factors must also agree with each other: A, cut to as
+many rows as B has columns, is B's transpose.
 
-Strictly, hardware settles only which registers meet. But that is how every opcode of every arch from sm_70 to sm_121
-turned out: places by ptxas 12.2, 12.6, 12.9, 13.0, 13.1 and 13.5 (12.0 up to sm_87), A and B by 12.9 and 13.5, copies
-by 12.9. What is otherwise is reported, not believed.
+Strictly, hardware only determines which registers meet. But every opcode of every arch from sm_70 to sm_121 is like
+this: places with ptxas 12.2, 12.6, 12.9, 13.0, 13.1 and 13.5 (12.0 up to sm_87), A and B with 12.9 and 13.5, copies
+with 12.9. Deviations are reported, not believed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tcprobe.sass.tensor import form
 
 OTHER = {"ROW": "COL", "COL": "ROW", "": ""}
 MAJORITY = 2 / 3  # of the fragments that show a place's layout
-# an operand of an opcode: "a", "b" or "d", its rows and columns, ROW or COL or none, bits of a slot, products of a warp
+# an operand of an opcode: "a", "b" or "d", rows, columns, ROW or COL or none, bits of a slot, products of a warp
 Place = tuple[str, int, int, str, int, int]
-Shown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment that lies there
+Shown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment there
 
 
 @dataclass(frozen=True)
 class Account:
-    """What the code of a wmma.mma shows: its steps, or `misfit`, why they do not form the product."""
+    """What the code of a wmma.mma shows: its steps; or `misfit`, why they do not form the product."""
 
     instruction: Instruction
     stages: Sequence[Stage] = ()
@@ -41,12 +41,12 @@ class Account:
 
     @property
     def experiments(self) -> set[str]:
-        """Of its fragments."""
+        """The experiments of its fragments."""
         return {fragment.experiment for fragment in self.instruction.fragments}
 
     @cached_property
     def shown(self) -> list[Shown]:
-        """What its steps show, in order; A also as B, to which it must be like."""
+        """The layouts that its steps show, in order; A's also as B's, which must be alike."""
         return [shown for stage in self.stages for shown in _shown(stage)]
 
 
@@ -63,19 +63,19 @@ def _shown(stage: Stage) -> Iterator[Shown]:
 
 
 class Crosscheck:
-    """What stands of the tables and multiplies of a run, all computed from `accounts`."""
+    """Which tables and multiplies of a run hold, all computed from `accounts`."""
 
     def __init__(self, accounts: Sequence[Account]) -> None:
         self.accounts = accounts
 
     @cached_property
     def agreeing(self) -> list[Account]:
-        """Those that nothing contradicts."""
+        """The multiplies that nothing contradicts."""
         return [a for a in self.accounts if a.instruction.id not in self.failed]
 
     @cached_property
     def withheld(self) -> dict[str, str]:
-        """The experiments of fragments that some multiply contradicts and none bears out, and why."""
+        """Experiments of fragments that some multiply contradicts and none confirms; and why."""
         return {
             e: f"withheld: contradicted by {_first(accounts)}: {self._why(accounts[0])}"
             for e, accounts in self._against.items()
@@ -83,9 +83,9 @@ class Crosscheck:
 
     @cached_property
     def failed(self) -> dict[str, str]:
-        """The multiplies that allow no conclusion, and why.
+        """Multiplies that allow no conclusion; and why.
 
-        Also those that take a withheld fragment without showing what is wrong, since a conversion comes between.
+        Some take a withheld fragment without showing what is wrong, because a conversion comes between.
         """
         failed = {a.instruction.id: f"contradicts the others: {self._why(a)}" for a in self._contradicting}
         for account in self.accounts:
@@ -96,7 +96,7 @@ class Crosscheck:
 
     @cached_property
     def misread(self) -> list[str]:
-        """The multiplies that contradict the others, though all their fragments are borne out."""
+        """Multiplies that contradict the others although all their fragments are confirmed."""
         return [a.instruction.id for a in self._contradicting if not a.experiments & self._against.keys()]
 
     @cached_property
@@ -105,35 +105,35 @@ class Crosscheck:
 
     @cached_property
     def _against(self) -> dict[str, list[Account]]:
-        """The accounts that contradict an experiment, for those that none bears out."""
+        """By experiment that no account confirms, the accounts that contradict it."""
         borne_out = {experiment for account in self.accounts for experiment in self._borne_out(account)}
         blamed = sorted({e for a in self._contradicting for e in a.experiments} - borne_out)
         return {e: [a for a in self._contradicting if e in a.experiments] for e in blamed}
 
     def _borne_out(self, account: Account) -> set[str]:
-        """The experiments of an account whose every piece lies as most do."""
+        """The experiments of an account all of whose pieces have the common layout."""
         differing = {piece.fragment.experiment for _, _, piece in self._differing(account)}
         return {piece.fragment.experiment for _, _, piece in account.shown} - differing
 
     def _differing(self, account: Account) -> Iterator[Shown]:
-        """What an account shows otherwise than most."""
+        """What an account shows that differs from the common layout."""
         return (shown for shown in account.shown if self._common.get(shown[0]) != _bytes(shown[2]))
 
     @cached_property
     def _common(self) -> dict[Place, bytes]:
-        """The layout of every place on which most agree."""
+        """The layout of every place on which a majority agrees."""
         return {place: layout for place, votes in self._votes.items() if (layout := _majority(votes))}
 
     @cached_property
     def _votes(self) -> dict[Place, dict[bytes, dict[str, Piece]]]:
-        """By place and layout the experiments that show it, with a piece that does."""
+        """By place and layout: the experiments that show it, each with a piece that does."""
         votes: dict[Place, dict[bytes, dict[str, Piece]]] = {}
         for place, _, piece in (shown for account in self.accounts for shown in account.shown):
             votes.setdefault(place, {}).setdefault(_bytes(piece), {}).setdefault(piece.fragment.experiment, piece)
         return votes
 
     def _why(self, account: Account) -> str:
-        """Its misfit, or the first place where an account is not like the others, with one slot that shows it."""
+        """The account's misfit; or the first place where it differs from the others, and one slot that differs."""
         if account.misfit:
             return account.misfit
         place, opcode, ours = next(self._differing(account))

@@ -1,7 +1,7 @@
-"""Probes assembled in one go and disassembled in one go: the code of every kernel, and where its parameters are.
+"""Assembles and disassembles all probes at once: the code of every kernel, and where its parameters are.
 
-The raw code of all kernels, one after the other, goes through `nvdisasm --binary`, which also prints the code of archs
-whose cubins nvdisasm 13 refuses (Volta).
+The raw code of all kernels, one after the other, goes through `nvdisasm --binary`. That also prints code of archs whose
+cubins nvdisasm 13 refuses (Volta).
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
 
 Line = tuple[int, str]  # address and text of an instruction
-PARTS = 2  # calls of ptxas at the same time
-LEAST_PRINTED = 0.5  # the part of the instructions that nvdisasm prints where it leaves some out
+PARTS = 2  # ptxas that run at the same time
+LEAST_PRINTED = 0.5  # least share of instructions that nvdisasm must print
 
 
 @dataclass(frozen=True)
 class Code:
     """A kernel's instructions by address, its first address, and where its parameters are in constant bank 0.
 
-    `unread` is why a line could not be decoded, by address; `opcodes` are those of all lines, in order. `raw` is the
-    encoded code, 16 bytes an instruction, `lines` its text, `routines` those of the compiler that are linked into it.
+    `unread`: by address, why a line could not be decoded. `opcodes`: those of all lines, in order. `raw`: the encoded
+    code, 16 bytes per instruction; `lines`: its text. `routines`: names of the compiler's routines that are linked into
+    it.
     """
 
     instructions: dict[int, CodeLine]
@@ -49,12 +50,11 @@ class Code:
 def assemble(
     tools: Toolchain, kernels: Sequence[Kernel], arch: Arch, apart: bool = False
 ) -> tuple[dict[str, Code], dict[str, str]]:
-    """(code, refused with ptxas' words), both by kernel name. EnvironmentUnfitError if the tools fail at all.
+    """(code, refusals in ptxas's words), both by kernel name; EnvironmentUnfitError if the tools fail.
 
-    Two ptxas work at the same time, each on a module of half the kernels, or, with `apart`, on one kernel after the
-    other; nvdisasm, which takes long to start, runs once. What one kernel becomes may depend on the others of its
-    module: the header is one that allows them all, and code that ptxas puts in for an emulated multiply differs by some
-    instructions where two kernels want it.
+    Two ptxas run at the same time, each on a module of half the kernels or, with `apart`, on one kernel at a time.
+    nvdisasm, which is slow to start, runs once. A kernel's code may depend on the others in its module: the header must
+    allow them all, and ptxas's code for an emulated multiply differs by some instructions if two kernels need it.
     """
     parts = [[k] for k in kernels] if apart else [part for j in range(PARTS) if (part := kernels[j::PARTS])]
     try:
@@ -68,9 +68,9 @@ def assemble(
 def _assemble(
     at_work: Sequence[Assembler], parts: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
 ) -> tuple[dict[str, Code], dict[str, str]]:
-    """As `assemble`, each part by an assembler of its own."""
+    """As `assemble`, with an assembler for each part."""
     compiled = pool.map(Assembler.assemble, at_work, parts)
-    from tcprobe.sass.elf import contents  # takes long to import: while ptxas works
+    from tcprobe.sass.elf import contents  # slow to import: done while ptxas runs
 
     refused: dict[str, str] = {}
     contents_by_name: dict[str, Content] = {}
@@ -93,7 +93,7 @@ def _assemble(
 
 
 def _check_refusing(assembler: Assembler, words: str) -> None:
-    """A ptxas that takes no kernel must take one that does nothing, and for the arch asked for."""
+    """If ptxas takes no kernel: EnvironmentUnfitError unless it takes an empty one, and for the right arch."""
     from tcprobe.sass.elf import contents
 
     if not assembler.assemble_nothing():
@@ -110,7 +110,7 @@ def _check_arch(assembler: Assembler, made: str) -> None:
 
 
 def disassembled(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
-    """The code of all kernels of an arch; kernels with the same bytes and parameters share it."""
+    """The code of all kernels for an arch; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(contents.values())
     with Scratch() as scratch:
         lines = printed(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
@@ -123,9 +123,9 @@ def disassembled(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> 
 
 
 def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
-    """The lines of raw code, an instruction each, by address; EnvironmentUnfitError where not all are printed.
+    """(address, text) of every instruction of raw code; EnvironmentUnfitError unless all are printed.
 
-    A few instructions that nvdisasm leaves out in silence, newer than it, are UNPRINTED.
+    nvdisasm silently leaves out instructions that are newer than it; if they are few, their text is UNPRINTED.
     """
     image = scratch.folder / "code.bin"
     image.write_bytes(raw)

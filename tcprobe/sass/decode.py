@@ -6,7 +6,7 @@
 >>> [str(o) for o in instruction("IMAD.WIDE.U32 R2, R7.reuse, c[0x0][0x170], -R2 ;", 0).operands]
 ['R2', 'R7', 'c[0x0][0x170]', '-R2']
 
-An operand in a form that is not known raises UnreadError.
+An operand of unknown form raises UnreadError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True)
 class Argument:
-    """`kind` R, UR, P, UP, B (barrier), SR, immediate, float, constant, address or return; `negative` for - ! and ~."""
+    """`kind`: R, UR, P, UP, B (barrier), SR, immediate, float, constant, address or return; `negative`: -, !, ~ or
+    none.
+    """
 
     kind: str
     index: int = 0
@@ -43,7 +45,7 @@ class Argument:
 class Address(Argument):
     """[R + UR + offset]; `descriptor` is the uniform register that describes the memory, if there is one.
 
-    Of kind return it is the place to which RET goes: offset + the pair of registers.
+    Of kind return, it is the target of RET: a pair of registers + offset.
     """
 
     wide: bool = False
@@ -54,7 +56,7 @@ class Address(Argument):
 
 @dataclass(frozen=True)
 class CodeLine:
-    """At byte `at` of the disassembled image. `opcode` has all its modifiers."""
+    """The instruction at byte `at` of the disassembled image. `opcode` has all modifiers."""
 
     at: int
     guard: Argument | None
@@ -64,11 +66,11 @@ class CodeLine:
 
 
 REGISTER = {"RZ": 255, "URZ": 255, "PT": 7, "UPT": 7}
-NEVER = ("!PT", "!UPT")  # guards of fillers, which are never executed and therefore no instructions
+NEVER = ("!PT", "!UPT")  # guards of fillers, which are never executed
 
 
 def instruction(text: str, at: int) -> CodeLine:
-    """Decode the text of one instruction; a filler that is never executed is a NOP, whatever it says."""
+    """Decode the text of one instruction; a filler that is never executed becomes a NOP, whatever its text."""
     guard, body = None, text.strip().rstrip(";").strip()
     match = _GUARD.fullmatch(body)
     if match and match[1] in NEVER:
@@ -81,7 +83,7 @@ def instruction(text: str, at: int) -> CodeLine:
 
 
 def opcode_of(text: str) -> str:
-    """The opcode of an instruction whose operands may not be known, as `instruction` names it."""
+    """The opcode as `instruction` names it, of an instruction whose operands may have unknown forms."""
     match = _GUARD.fullmatch(text.strip())
     if match and match[1] in NEVER:
         return "NOP"
@@ -89,12 +91,12 @@ def opcode_of(text: str) -> str:
 
 
 def operand(text: str) -> Argument:
-    """Decode one operand."""
+    """Decode one operand; UnreadError if its form is unknown."""
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
     plain = plain.replace(".reuse", "")
     match = re.fullmatch(r"(UR|R|UP|P|B)(\d+|(?<=R)Z|(?<=P)T)(\.ROW|\.COL|\.H0_H0|\.H1_H1|\.H1)?", plain)
     shown = negative + plain
-    if match:  # .ROW (of tensor-core instructions) and .H0_H0 (of conversions) make a kind of its own, R.ROW
+    if match:  # .ROW (tensor-core instructions) and .H0_H0 (conversions) make kinds of their own, as R.ROW
         index = REGISTER.get(match[1] + match[2])
         return Argument(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, shown)
     if re.fullmatch(r"SR_[\w.]+|SRZ", plain):

@@ -2,7 +2,7 @@
 
 wmma.load -> tensor-core instruction -> wmma.store anchors the instruction's layout in memory addresses: the tables of
 the wmma fragments say which element each word holds. An mma.sync form that becomes the same instruction, with its
-registers in order, has that layout too. Any other form's own code is run: see `evidence`.
+registers in order, has that layout too. The code of all other forms is run (`evidence`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Followed = Sequence[tuple[Instruction, Traced]]
 
 @dataclass(frozen=True)
 class Anchored:
-    """The layout of a tensor-core opcode: tables of a, b, d and (where it was seen) c, and what anchors them."""
+    """The layout of a tensor-core opcode: tables of a, b, d, and of c if it was seen; and what anchors them."""
 
     tables: Mapping[str, Table]
     source: str
@@ -43,8 +43,8 @@ class Anchored:
 class Findings:
     """What follows from traces and tables.
 
-    `opcodes` are the layouts of tensor-core opcodes by name, `contested` those that have none since multiplies
-    contradict each other; `made` is what a measurement holds, by instruction, and `failed` why there is none.
+    `opcodes`: layouts of tensor-core opcodes by name. `contested`: opcodes without one, because multiplies contradict
+    each other. `made`: by instruction, what a measurement holds; `failed`: why there is none.
     """
 
     verdict: Crosscheck
@@ -61,10 +61,10 @@ class Findings:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the own code of mma.sync forms shows.
+    """What the code of mma.sync forms shows by itself.
 
-    `made` and `failed` as in `Findings`; `contradicted` are those that failed against what references state. `pending`
-    are the forms that their arch alone says nothing about.
+    `made` and `failed` as in `Findings`. `contradicted`: forms that fail because references state something else.
+    `pending`: forms that cannot be concluded from their arch alone.
     """
 
     made: dict[str, Json] = field(default_factory=dict)
@@ -84,11 +84,11 @@ class Derived:
 
 
 def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
-    """What the code of multiplies shows on `arch`; `known` gives the wmma tables of the arch.
+    """What the code of multiplies shows on `arch`; `known` gives the arch's tables of wmma fragments.
 
-    For a wmma.mma (method sass) which elements it never reads; for an mma.sync (method derived) its layout, where it
-    follows. A form whose code is not followed gives nothing. What contradicts the others, or what references
-    state, has the status failed.
+    For a wmma.mma (method sass): which elements it never reads. For an mma.sync (method derived): its layout, if it
+    follows. Forms whose code is not followed give nothing. The status is failed for forms that contradict the others,
+    or what references state.
     """
     allowed = [i for i in instructions if i.target.on(arch) and i.target.name[-1].isdigit()]
     kernels = {i.id: kernel(i) for i in allowed}
@@ -107,7 +107,7 @@ def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], kn
 def measurement(
     instruction: Instruction, arch: Arch, method: str, tools: Toolchain, outcome: str | Json
 ) -> Measurement:
-    """What was made of a multiply's code, or in words why nothing was."""
+    """The measurement of a multiply, from its `outcome`: content, or why there is none, in words."""
     about = {
         "device": "machine code",
         "driver": "none",
@@ -122,7 +122,7 @@ def measurement(
 
 
 def show(codes: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone: Mapping[str, str]) -> Shown:
-    """What the code of mma.sync forms shows by itself, beside `derived`; `alone` has the forms that are one opcode."""
+    """What the code of mma.sync forms shows besides `derived`; `alone` has the opcode of forms that are just one."""
     layouts, shown = {opcode: a.tables for opcode, a in derived.opcodes.items()}, Shown()
     for i, code in codes.items():
         try:
@@ -143,7 +143,7 @@ def show(codes: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone
 
 
 def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
-    """None where the code is not followed: an emulated form, or an opcode that is not modelled."""
+    """None if the code is not followed: an emulated form, or an opcode that is not modelled."""
     try:
         return trace(code, instruction) if code else None
     except UnreadError:
@@ -151,7 +151,7 @@ def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
 
 
 def conclude(followed: Followed, known: Known) -> Findings:
-    """What follows from the traces of multiplies, those of wmma first checked against each other."""
+    """What follows from the traces of multiplies; those of wmma are first checked against each other."""
     tables = {i.id: {f.operand: table for f in i.fragments if (table := known(f))} for i, _ in followed}
     used = {i.id: traced for i, traced in followed if i.definitions and len(tables[i.id]) == len(i.fragments)}
     verdict = Crosscheck([_account(i, used[i.id], tables[i.id]) for i, _ in followed if i.id in used])
@@ -177,7 +177,7 @@ def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Tabl
 
 
 def _read_by(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Json:
-    """Tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
+    """The tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
     taken = {word for step in traced.steps for word in (*step.a, *step.b)}
     unread = {}
     for fragment in instruction.fragments[:2]:
@@ -189,10 +189,10 @@ def _read_by(instruction: Instruction, traced: Traced, tables: Mapping[str, Tabl
 
 
 def anchors(accounts: Iterable[Account]) -> dict[str, Anchored]:
-    """The layout of every tensor-core opcode that the wmma multiplies show, which agree on it.
+    """The layout of every tensor-core opcode in wmma multiplies that agree.
 
-    A transposed product shows it too, but names the operands the other way round. Products of a warp are told apart by
-    their lanes; a fragment without copies leaves no other lanes to take them from.
+    Transposed products are left out: they show it with the operands exchanged. If a warp has several products, their
+    lanes tell them apart; a fragment without copies leaves no other lanes.
     """
     anchored: dict[str, Anchored] = {}
     for account in accounts:
@@ -205,7 +205,7 @@ def anchors(accounts: Iterable[Account]) -> dict[str, Anchored]:
 
 
 def _table(piece: Piece, stage: Stage) -> Table:
-    """An operand's layout within an opcode: row, col and product."""
+    """An operand's layout in an opcode: row, col and product."""
     shape, elements = form(stage.opcode), piece.layout.shape[2]
     values = {name: tuple(piece.layout[j].reshape(-1).tolist()) for j, name in enumerate(("row", "col"))}
     if shape.products > 1:
@@ -214,7 +214,7 @@ def _table(piece: Piece, stage: Stage) -> Table:
 
 
 def _alone(instruction: Instruction, traced: Traced) -> str:
-    """The opcode that an mma.sync form becomes, alone, with its registers in order and in its types; else ""."""
+    """The opcode of an mma.sync form that is just one, with registers in order and of its types; "" if it is not."""
     step = traced.steps[0]
     shape = form(step.opcode)
     taken = {"a": step.a, "b": step.b, "c": tuple(dict.fromkeys(step.c))}
@@ -227,7 +227,7 @@ def _alone(instruction: Instruction, traced: Traced) -> str:
 
 
 def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> Json | None:
-    """Tables and numbering of an mma.sync form that is one instruction of known layout."""
+    """Tables and numbering of an mma.sync form that is one opcode of known layout; None if their sizes differ."""
     fits = all(
         f.operand in layout.tables and layout.tables[f.operand].elements == f.elements for f in instruction.fragments
     )

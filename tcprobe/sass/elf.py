@@ -1,8 +1,9 @@
-"""What a cubin holds: its arch, the raw code of every kernel, and where its parameters are (EIATTR_PARAM_CBANK).
+"""Contents of a cubin: arch, raw code of every kernel, and where its parameters are (EIATTR_PARAM_CBANK).
 
-What the compiler cannot do by instructions it links: routines of its own stand in the kernel's section, after its code.
+If the compiler cannot express something by instructions, it links its own routines; they follow the kernel's code, in
+its section.
 
-The places of all that were found by comparing what ptxas 12.0 to 13.5 write for every arch that they know.
+The format was found by comparing what ptxas 12.0 to 13.5 write for every arch that they know.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from elftools.elf.sections import Section
 from tcprobe.errors import EnvironmentUnfitError
 
 PARAM_CBANK = 0x0A  # attribute of .nv.info.<kernel>: offset and size of the parameters in constant bank 0
-HAS_SIZE = 0x04  # format of an attribute that is followed by its value; others hold it in place
-# lowest bit of the eight that hold the compute capability in the ELF header's flags, by ABI version: 8 is written by
-# ptxas 13 and, for Blackwell, by 12.7 and later
+HAS_SIZE = 0x04  # format of an attribute that is followed by its value; others hold it themselves
+# first of the eight bits of the compute capability in the ELF header's flags, by ABI version; ptxas 13 writes version
+# 8, as do 12.7 and later for Blackwell
 ARCH_SHIFT = {7: 0, 8: 8}
 SYMBOL_BYTES, FUNCTION = struct.Struct("<IBBHQQ"), 2  # a symbol: name, info, other, section, value, size; STT_FUNC
-_ROUTINE = re.compile(rb"\$__internal_\d+_\$(\w{1,200})\0")  # how ptxas names them; the number counts them in a module
-SYMBOL = 0xFFFFFF  # the part of a code section's sh_info that numbers the symbol of its kernel
+_ROUTINE = re.compile(rb"\$__internal_\d+_\$(\w{1,200})\0")  # as ptxas names them, numbered within a module
+SYMBOL = 0xFFFFFF  # bits of a code section's sh_info with the number of its kernel's symbol
 
-# what a damaged file makes the parser stumble over
+# what the parser raises for a damaged file
 DAMAGED = (ELFError, KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError, struct.error)
 
 
@@ -42,7 +43,7 @@ class Content(NamedTuple):
 
 
 def contents(cubin: Path) -> tuple[str, dict[str, Content]]:
-    """The arch ("sm_90") and the code by kernel; EnvironmentUnfitError if it cannot be read or contradicts itself."""
+    """(arch as "sm_90", content by kernel); EnvironmentUnfitError if the cubin is unreadable or contradicts itself."""
     try:
         raw = cubin.read_bytes()
         elf = ELFFile(BytesIO(raw))
@@ -55,7 +56,7 @@ def contents(cubin: Path) -> tuple[str, dict[str, Content]]:
 
 
 def code_by_kernel(cubin: bytes) -> dict[str, bytes]:
-    """The raw code of every kernel, whoever compiled it; EnvironmentUnfitError if the cubin cannot be read."""
+    """The raw code of every kernel, by any compiler; EnvironmentUnfitError if the cubin is unreadable."""
     try:
         sections = {section.name: section for section in ELFFile(BytesIO(cubin)).iter_sections()}
         return {
@@ -75,7 +76,7 @@ def _arch(elf: ELFFile) -> str:
 
 
 def _routines(raw: bytes, sections: dict[str, tuple[int, Section]]) -> dict[int, tuple[str, ...]]:
-    """The routines of the compiler in each section, by its number, in the order in which they stand there."""
+    """The compiler's routines by number of section, in the order of their addresses."""
     symbols = sections[".symtab"][1]
     names = _data(raw, symbols.stringtable)
     by_section: dict[int, list[tuple[int, str]]] = {}
@@ -89,7 +90,7 @@ def _routines(raw: bytes, sections: dict[str, tuple[int, Section]]) -> dict[int,
 def _content(
     raw: bytes, sections: dict[str, tuple[int, Section]], name: str, routines: dict[int, tuple[str, ...]]
 ) -> Content:
-    """A kernel's; the names of its sections and of its symbol must agree."""
+    """A kernel's content; EnvironmentUnfitError unless the names of its sections and its symbol agree."""
     (number, code), (_, info), (_, symbols) = (sections[s] for s in (f".text.{name}", f".nv.info.{name}", ".symtab"))
     symbol = symbols.get_symbol(code["sh_info"] & SYMBOL)
     if (symbol.name, symbol["st_shndx"], info["sh_info"]) != (name, number, number):
@@ -98,7 +99,7 @@ def _content(
 
 
 def _data(raw: bytes, section: Section) -> bytes:
-    """The bytes of a section, without a word to the parser, which would make room for any size stated."""
+    """The bytes of a section; read here because the parser would allocate any size that a header states."""
     start, size = section["sh_offset"], section["sh_size"]
     if start + size > len(raw):
         raise ValueError(f"section {section.name} ends outside the file")
@@ -106,7 +107,7 @@ def _data(raw: bytes, section: Section) -> bytes:
 
 
 def _parameters(info: bytes) -> tuple[int, int]:
-    """(offset, size) of the parameters in constant bank 0, from the attributes of .nv.info.<kernel>."""
+    """(offset, size) of the parameters in constant bank 0, from the attributes in .nv.info.<kernel>."""
     place = 0
     while place < len(info):
         kind, attribute, value = struct.unpack_from("<BBH", info, place)

@@ -1,7 +1,7 @@
-"""Opcodes that only the code of emulated multiplies has: routines, exchange between lanes, arithmetic on floats.
+"""Opcodes that only occur in the code of emulated multiplies: calls, exchange between lanes, floats.
 
-Floats are modelled on whole numbers that the types hold exactly, so no rounding and no order of summation matters; all
-else is refused. See `registry` for the other rules.
+Floats are modelled for whole numbers that their types hold exactly, so neither rounding nor the order of sums matters;
+all others are refused. `registry` has the other rules.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tcprobe.sass.opcodes import OPCODES
 from tcprobe.sass.registry import Computation, Function, Input, is_zero, must
 
 EMULATION: dict[str, Function] = dict(OPCODES)
-EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # whole numbers up to it are exact
-DEPTH = 3  # of calls within each other: a routine of ptxas that calls another is the most
-# FP8: bits of the mantissa; the exponent takes what is left beside the sign (PTX ISA 9.1, section 5.2.3)
+EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # up to here whole numbers are exact
+DEPTH = 3  # nested calls; code of ptxas has at most a routine that calls another
+# mantissa bits of FP8; the sign has one bit and the exponent the rest (PTX ISA 9.1, section 5.2.3)
 MANTISSA = {"E4M3": 3, "E5M2": 2}
 
 
@@ -35,7 +35,7 @@ computed = partial(registry.computed, into=EMULATION)
 
 @named("CALL.REL.NOINC")
 def call(m: Machine, target: Argument) -> None:
-    """Continue at a routine, all lanes together; RET comes back. Calls are nested only so deep, so the code ends."""
+    """Continue at a routine, all lanes together; RET comes back. Nesting is limited, so the run ends."""
     must(target.kind == "immediate" and bool(m.active.all()), "a call on which lanes disagree")
     must(m.next is not None and len(m.returns) < DEPTH, "calls this deep within each other are not modelled")
     m.returns.append(m.next or 0)
@@ -44,7 +44,7 @@ def call(m: Machine, target: Argument) -> None:
 
 @named("RET.REL.NODEC")
 def ret(m: Machine, target: Argument) -> None:
-    """Continue just after the call that led here: the pair of registers + offset must be that address."""
+    """Continue after the call: the pair of registers + offset must be that address."""
     must(isinstance(target, Address) and target.kind == "return" and bool(m.active.all()), f"{target} is not a return")
     places = m.read64(Argument("R", target.index, "", str(target))) + np.uint64(getattr(target, "offset", 0))
     must(bool(m.returns) and bool((places == m.returns[-1]).all()), "a return to elsewhere than after its call")
@@ -53,7 +53,7 @@ def ret(m: Machine, target: Argument) -> None:
 
 @named("SHFL.IDX")
 def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, clamp: Argument) -> None:
-    """d = a of another lane of the warp. Into RZ it is nothing; else lanes are not clamped, and all take part."""
+    """d = a of another lane of the warp. Into RZ it does nothing; otherwise all lanes take part, without clamping."""
     must(str(p) == "PT", "SHFL with a predicate is not modelled")
     if d.kind == "R" and d.index == ZERO:
         return
@@ -65,14 +65,14 @@ def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, 
 
 @computed("CS2R", words=2)
 def cs2r(a: Input) -> U64:
-    """Zero, 64 bits; another special register is not modelled."""
+    """64-bit zero; other special registers are not modelled."""
     must(str(a.operand) == "SRZ", f"special register {a.operand} is not modelled")
     return np.zeros(a.machine.lanes, np.uint64)
 
 
 @computed("SHF.R.S32.HI")
 def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
-    """c >> shift, keeping the sign; only with a = RZ."""
+    """c >> shift, arithmetic; a must be RZ."""
     small = shift.operand.kind == "immediate" and shift.operand.index < 32
     must(is_zero(a.operand) and small, "a funnel shift is not modelled")
     return (c.read().view(np.int32) >> np.int32(shift.operand.index)).view(np.uint32)
@@ -95,7 +95,7 @@ def _f32(source: Input) -> Floats:
 
 
 def _of_f32(values: Floats) -> U32:
-    """The registers that hold f32."""
+    """Registers that hold f32 values."""
     return whole(values).astype(np.float32).view(np.uint32)
 
 
@@ -118,25 +118,25 @@ def fadd(a: Input, b: Input) -> U32:
 
 
 def _halves(values: U32) -> Floats:
-    """Both f16 of every word, the low one first: shape (lanes, 2)."""
+    """Both f16 of every word, the low one first: (lanes, 2)."""
     return whole(np.ascontiguousarray(values).view(np.float16).reshape(-1, 2), np.float16)
 
 
 def _of_halves(pairs: Floats) -> U32:
-    """The registers that hold pairs of f16."""
+    """Registers that hold pairs of f16."""
     halves = np.ascontiguousarray(whole(pairs, np.float16).astype(np.float16))
     return halves.view(np.uint32).reshape(-1)
 
 
 @computed("HADD2")
 def hadd2(a: Input, b: Input) -> U32:
-    """Both halves: a + b."""
+    """a + b in both halves."""
     return _of_halves(_halves(a.read()) + _halves(b.read()))
 
 
 @computed("HADD2.F32")
 def hadd2_f32(zero: Input, a: Input) -> U32:
-    """One half of a as f32; only with -0 as the first term."""
+    """One half of a as f32; the first term must be -0."""
     half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.operand.kind)
     conversion = str(zero.operand) == "-RZ" and half is not None and not a.operand.negative
     must(conversion, "HADD2.F32 that is not a conversion")
@@ -145,7 +145,7 @@ def hadd2_f32(zero: Input, a: Input) -> U32:
 
 @computed("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
 def pack(a: Input, b: Input) -> U32:
-    """Two halves: a converted above b converted (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
+    """Converted a in the high half, converted b in the low half (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
     return _of_halves(np.stack([_f32(b), _f32(a)], axis=1))
 
 
@@ -164,7 +164,7 @@ for _kind in MANTISSA:
 
 
 def fp8(raw: Bytes, mantissa: int) -> Floats:
-    """FP8 numbers; the largest exponent, which has infinities or NaN, gives NaN."""
+    """FP8 bytes as numbers; the largest exponent, which has infinities or NaN, gives NaN."""
     bits = raw.astype(np.int64)
     exponent, fraction, top = bits >> mantissa & (1 << 7 - mantissa) - 1, bits & (1 << mantissa) - 1, 1 << 7 - mantissa
     significand = np.where(exponent > 0, 1 << mantissa, 0) + fraction

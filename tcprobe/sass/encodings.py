@@ -1,7 +1,7 @@
 """How tensor-core opcodes are encoded: their 128 bits without registers, guard and scheduling.
 
-nvdisasm's names differ from arch to arch (DMMA.884 and DMMA.8x8x4 are one instruction), bits do not: over all archs
-from sm_70 to sm_121 one opcode has one encoding (sm_88 and sm_110 by ptxas 13.0, all others by 12.9).
+nvdisasm's names vary by arch (DMMA.884 and DMMA.8x8x4 are one instruction), but bits do not: on all archs from sm_70 to
+sm_121 an opcode has one encoding (sm_88 and sm_110 with ptxas 13.0, all others with 12.9).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ OPCODE = (1 << WIDTH) - 1 - (REGISTERS | GUARD | SCHEDULING)
 
 
 class Encoded(NamedTuple):
-    """The bits of an opcode as hexadecimal digits, one text for each step, and the mma forms that it is alone."""
+    """The bits of an opcode in hexadecimal, one text for each step, and the mma forms that are this opcode alone."""
 
     bits: tuple[str, ...]
     forms: tuple[str, ...]
 
 
 def encodings(codes: Iterable[Code], alone: Mapping[str, str]) -> dict[str, Encoded]:
-    """Every tensor-core opcode in some code by its whole name; `alone` has the opcode of forms that are just one."""
+    """The encoding of every tensor-core opcode by full name; `alone` has the opcode of forms that are just one."""
     encoded: dict[str, set[str]] = {}
     for code in {id(code): code for code in codes}.values():
         for opcode, bits in _lines(code):
@@ -38,7 +38,7 @@ def encodings(codes: Iterable[Code], alone: Mapping[str, str]) -> dict[str, Enco
 
 
 def _lines(code: Code) -> Iterable[tuple[str, str]]:
-    """Whole name and bits of each tensor-core instruction whose operands are known."""
+    """(full name, bits) of each tensor-core instruction whose operands are known."""
     for at, step in code.instructions.items():
         if is_tensor(step):
             start = at - code.start

@@ -1,8 +1,8 @@
-"""What the own code of an mma.sync form shows, where it is not a single opcode of known layout.
+"""What the code of an mma.sync form shows if it is not a single opcode of known layout.
 
-The code is run on random whole numbers; each tensor-core opcode in it computes by the layouts that anchor it. D must be
-the product under the layouts that a reference states: then these are the form's. Where it is the product under none
-of them, code and references contradict each other. Code that is not followed exactly shows nothing; the reason is kept.
+The code is run on random whole numbers; each tensor-core opcode in it computes by the layout that anchors it. If D is
+the product under the layouts that a reference states, the form has these layouts. If it is so for no reference, code
+and references contradict each other. Code that is not followed exactly shows nothing; the reason is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Table
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.product_run import Trials, expected, misfit, run, trials
@@ -30,14 +30,14 @@ _TRIPLES: dict[tuple[str, ...], Ints] = {}
 
 
 class ContradictedError(Exception):
-    """Code or layouts that are not what the references state, in words."""
+    """Code or layouts differ from what the references state; the message says how."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A form that its arch alone says nothing about, and why.
+    """A form that cannot be concluded from its arch alone, and why (`words`).
 
-    `opcode` is the one that the form is, registers in order, or "".
+    `opcode`: the form's opcode, "" unless it is just one, with registers in order.
     """
 
     instruction: Instruction
@@ -47,7 +47,7 @@ class Pending:
 
 
 def tensor_opcodes(code: Code) -> tuple[str, ...]:
-    """The tensor-core opcodes of a kernel, each once; UnreadError where one is not modelled."""
+    """The tensor-core opcodes of a kernel, each once; UnreadError if one is not modelled."""
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     return tuple(dict.fromkeys(opcode_of(step) for step in code.instructions.values() if is_tensor(step)))
@@ -56,7 +56,7 @@ def tensor_opcodes(code: Code) -> tuple[str, ...]:
 def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) -> Json:
     """Tables and numbering of a form, from its code.
 
-    UnreadError where the code is not followed, ContradictedError where D is the product under no reference's layouts.
+    UnreadError if the code is not followed, ContradictedError if D is the product under no reference's layouts.
     """
     opcodes = tensor_opcodes(code)
     unknown = [opcode for opcode in opcodes if opcode not in layouts]
@@ -64,7 +64,7 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
         raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
     given = trials(instruction)
     made, wrong = _run(code, instruction, given, layouts), []
-    for name, tables in stated(instruction, arch):
+    for name, tables in stated_layouts(instruction, arch):
         words = misfit(instruction.fragment("d"), made, expected(instruction, given.numbers, tables))
         if words is None:
             return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
@@ -81,29 +81,29 @@ def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts)
         raise UnreadError(f"the code is not followed: {error}") from None
 
 
-def stated(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]:
-    """The layouts that references state of all operands, the first in whose numbers tables are published."""
+def stated_layouts(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]:
+    """(name, tables) of each reference that states the layouts of all operands."""
     for reference in references():
-        claims = {f.operand: said(reference, f, arch) for f in instruction.fragments}
+        claims = {f.operand: claim_of(reference, f, arch) for f in instruction.fragments}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
         if len(tables) == len(claims):
             yield reference.NAME, tables
 
 
 def agree_with_references(instruction: Instruction, arch: Arch, tables: Tables) -> None:
-    """ContradictedError unless some reference states layouts in which the same slots meet, if any states one."""
-    others = list(stated(instruction, arch))
+    """ContradictedError if references state layouts, but the same slots meet under none of them."""
+    others = list(stated_layouts(instruction, arch))
     if others and not any(same_product(tables, theirs) for _, theirs in others):
         raise ContradictedError(f"other slots meet than by the layouts of {', '.join(name for name, _ in others)}")
 
 
 def same_product(ours: Tables, theirs: Tables) -> bool:
-    """Whether in both the same slots of A and B meet in the same of D, and the same C is added."""
+    """Whether in both the same slots of A and B meet in the same slots of D, and the same C is added."""
     return all(ours[o] == theirs[o] for o in "abcd") or np.array_equal(_meetings(ours), _meetings(theirs))
 
 
 def _meetings(tables: Tables) -> Ints:
-    """The slots (a, b, c, d) that meet, (meetings, 4), in order."""
+    """The slots (a, b, c, d) that meet, sorted: (meetings, 4)."""
     key = tuple(tables[operand].id for operand in "abcd")
     if key not in _TRIPLES:
         sizes = {o: (t.extent.get("product", 1), t.extent["row"], t.extent["col"]) for o, t in tables.items()}

@@ -1,9 +1,8 @@
-"""Fatbins: the cubins and PTX texts in a file of any kind, wherever they lie in it.
+"""Fatbins: the cubins and PTX texts in a file of any kind.
 
-A fatbin is a header and entries one after the other; it stands in objects, libraries and executables of every system,
-so that a file is searched for its first bytes. NVIDIA documents no format: what is read here is what nvcc 13.0 and
-12.9 write, and sizes are believed only where they lie inside the file. Entries may be compressed, as LZ4 blocks or
-Zstandard frames.
+A fatbin is a header followed by entries. It may be anywhere in an object, library or executable of any system, so the
+file is searched for its magic number. NVIDIA does not document the format: this reads what nvcc 12.9 and 13.0 write,
+and trusts sizes only if they stay inside the file. Entries may be compressed, as LZ4 blocks or Zstandard frames.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from tcprobe.errors import DataError
 MAGIC = struct.pack("<IHH", 0xBA55ED50, 1, 16)
 ELF, CUDA = b"\x7fELF", 190  # the first bytes of a cubin, and the machine that its header names
 HEADER = struct.Struct("<IHHQ")  # magic, version, bytes of the header, bytes of all entries
-# kind, version, bytes of the header, padded size, size where compressed, -, version, arch, -, flags, -, size unpacked
+# kind, version, bytes of the header, padded size, size if compressed, -, version, arch, -, flags, -, size unpacked
 ENTRY = struct.Struct("<HHIQIIIIQQQQ")
 KINDS = {1: "PTX", 2: "cubin"}
 LZ4, ZSTD = 0x2000, 0x8000  # flags
 MOST_IMAGE = 128 << 20  # bytes of one entry unpacked
-MOST_UNPACKED = 512 << 20  # bytes of all entries of a file that are unpacked
+MOST_UNPACKED = 512 << 20  # bytes of all entries of a file unpacked
 MOST_IMAGES = 100_000
 
 
 class FatbinEntry(NamedTuple):
-    """A cubin or a PTX text of a file; `data` is None where it cannot be read, and `words` say why."""
+    """A cubin or PTX text of a file; if it cannot be read, `data` is None and `words` say why."""
 
     kind: str
     data: bytes | None
@@ -37,13 +36,13 @@ class FatbinEntry(NamedTuple):
 
 
 def images(raw: bytes) -> Iterator[FatbinEntry]:
-    """The cubins and PTX texts in the bytes of a file; DataError where there is none, or more than any file has."""
+    """The cubins and PTX texts in a file; DataError if there are none, or too many."""
     if is_cubin(raw):
         yield FatbinEntry("cubin", raw)
     elif is_ptx(raw):
         yield FatbinEntry("PTX", raw)
     elif MAGIC in raw:
-        yield from _bounded(raw)
+        yield from _bounded_entries(raw)
     else:
         raise DataError("no cubin, no PTX, and no fatbin in it.")
 
@@ -54,11 +53,11 @@ def is_cubin(raw: bytes) -> bool:
 
 
 def is_ptx(raw: bytes) -> bool:
-    """Whether it is PTX: a text that says its version before anything else but comments."""
+    """Whether it is PTX: text with .version and .target near its beginning."""
     return b".version" in raw[:65536] and b".target" in raw[:65536] and b"\0" not in raw[:65536].rstrip(b"\0")
 
 
-def _bounded(raw: bytes) -> Iterator[FatbinEntry]:
+def _bounded_entries(raw: bytes) -> Iterator[FatbinEntry]:
     unpacked = 0
     for number, image in enumerate(_entries(raw)):
         unpacked += len(image.data or b"")
@@ -68,7 +67,7 @@ def _bounded(raw: bytes) -> Iterator[FatbinEntry]:
 
 
 def _entries(raw: bytes) -> Iterator[FatbinEntry]:
-    """The entries of all fatbins; one that ends outside its fatbin ends that."""
+    """The entries of all fatbins; one that ends outside its fatbin is the last of that."""
     start = raw.find(MAGIC)
     while start >= 0:
         end = start + HEADER.size
@@ -89,11 +88,11 @@ def _entries_of(raw: bytes, place: int, end: int) -> Iterator[FatbinEntry]:
             yield FatbinEntry("fatbin", None, "an entry ends outside its fatbin; damaged?")
             return
         if kind in KINDS:
-            yield _unpacked(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
+            yield _unpack(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
         place = begin + size
 
 
-def _unpacked(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
+def _unpack(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
     try:
         if flags & (LZ4 | ZSTD):
             if full > MOST_IMAGE:
@@ -105,7 +104,7 @@ def _unpacked(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
 
 
 def zstd(data: bytes, size: int) -> bytes:
-    """A Zstandard frame of `size` bytes unpacked."""
+    """Unpack a Zstandard frame to `size` bytes; DataError if it has another size, or cannot be read."""
     module = _zstandard()
     try:
         unpacked: bytes = module.ZstdDecompressor().decompress(data, max_length=size + 1)
@@ -126,7 +125,7 @@ def _zstandard() -> ModuleType:
 
 
 def lz4(data: bytes, size: int) -> bytes:
-    """An LZ4 block of `size` bytes unpacked: literals, then a copy from before, until the data end."""
+    """Unpack an LZ4 block to `size` bytes: sequences of literals and a copy from before. DataError if it is damaged."""
     unpacked, place = bytearray(), 0
     try:
         while place < len(data) and len(unpacked) < size:
@@ -147,7 +146,7 @@ def lz4(data: bytes, size: int) -> bytes:
 
 
 def _length(data: bytes, place: int, count: int) -> tuple[int, int]:
-    """A length that begins with 4 bits, and the place after it."""
+    """(length that starts with the 4 bits `count`, place after it)."""
     if count == 15:
         while data[place] == 255:
             count, place = count + 255, place + 1
@@ -156,7 +155,7 @@ def _length(data: bytes, place: int, count: int) -> tuple[int, int]:
 
 
 def _copy(unpacked: bytearray, back: int, count: int) -> None:
-    """Append bytes from `back` bytes before the end on; those just appended are copied again."""
+    """Append `count` bytes that start `back` bytes before the end; they may overlap what they append."""
     if not 0 < back <= len(unpacked):
         raise DataError("a damaged LZ4 block")
     whole = bytes(unpacked[-back:])

@@ -1,7 +1,7 @@
-"""A cubin of anybody: its arch, and of every function the code, registers, stack and linked routines.
+"""Any cubin, from anywhere: its arch; of every function code, registers, stack and linked routines.
 
-Unlike `sass.elf`, which takes what ptxas wrote just now, this reads what a stranger gives: every offset is held against
-the file before it is followed, and no memory is reserved because a header asks for it.
+`sass.elf` reads what ptxas has just written; this reads files of strangers. Every offset is checked against the file
+before it is used, and no memory is reserved because a header asks for it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import NamedTuple
 from tcprobe.errors import DataError
 from tcprobe.sass.fatbin import is_cubin
 
-# lowest bit of the eight that hold the compute capability in the header's flags, by ABI version (`sass.elf`)
+# first of the eight bits of the compute capability in the header's flags, by ABI version (`sass.elf`)
 ARCH_SHIFT = {7: 0, 8: 8}
 SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
-# attributes of .nv.info, each with the number of a function's symbol: bytes of its stack, registers of a thread
+# attributes of .nv.info, each with the number of a function's symbol: bytes of stack, registers of a thread
 FRAME_SIZE, REGISTERS = 0x11, 0x2F
-# attributes of .nv.info.<function>: where its parameters are in constant bank 0, and each one's place and size
+# attributes of .nv.info.<function>: where parameters are in constant bank 0; place and size of each
 PARAM_CBANK, KPARAM_INFO = 0x0A, 0x17
 HAS_SIZE = 0x04  # format of an attribute that is followed by its value
 SYMTAB, NOBITS = 2, 8
-SYMBOL_NUMBER = 0xFFFFFF  # the part of a code section's sh_info that numbers its symbol
+SYMBOL_NUMBER = 0xFFFFFF  # bits of a code section's sh_info with the number of its symbol
 FUNCTION = 2
 MOST_NAME = 4096
 LEAST_ARCH = 70  # the first with tensor cores, and with instructions of 16 bytes
@@ -32,7 +32,7 @@ _ROUTINE = re.compile(r"\$__internal_\d+_\$(\w{1,200})")
 
 
 class Section(NamedTuple):
-    """A section's name, type, bytes, and the two numbers that say what it belongs to."""
+    """A section's name, type and bytes, and the fields sh_link and sh_info."""
 
     name: str
     type: int
@@ -42,7 +42,7 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A symbol's name, whether it is a function, and the section it is in."""
+    """A symbol's name, whether it is a function, and its section's number."""
 
     name: str
     function: bool
@@ -50,7 +50,7 @@ class Symbol(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """Where parameters begin in constant bank 0, None where the file does not say, and (offset, size) of each."""
+    """Where parameters begin in constant bank 0, None if the file does not say; and (offset, size) of each."""
 
     base: int | None
     places: tuple[tuple[int, int], ...]
@@ -58,10 +58,10 @@ class Parameters(NamedTuple):
 
 @dataclass(frozen=True)
 class FunctionCode:
-    """A kernel or device function: `code` 16 bytes an instruction, registers of a thread, bytes of its stack.
+    """A kernel or device function: `code` with 16 bytes per instruction, registers of a thread, bytes of stack.
 
-    `registers` and `stack` are None where the file does not say; `routines` are those of the compiler linked into it;
-    `parameters` are None of what is not a kernel, or has none.
+    `registers` and `stack` are None if the file does not say. `routines` are the compiler's, linked into it.
+    `parameters` is None for device functions, and for kernels without any.
     """
 
     name: str
@@ -74,7 +74,7 @@ class FunctionCode:
 
 @dataclass(frozen=True)
 class Cubin:
-    """The arch ("sm_90"), the functions in order, and whether there is line information."""
+    """The arch (as "sm_90"), the functions in order, and whether there is line information."""
 
     arch: str
     functions: tuple[FunctionCode, ...]
@@ -82,7 +82,7 @@ class Cubin:
 
 
 def cubin(raw: bytes) -> Cubin:
-    """What a cubin holds; DataError if it cannot be trusted."""
+    """Read a cubin; DataError if it is damaged, or not for an arch with tensor cores."""
     try:
         return _cubin(raw)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -95,14 +95,14 @@ def _cubin(raw: bytes) -> Cubin:
     sections = list(_sections(raw))
     symbols = _symbols(sections)
     stated = {
-        (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _stated(s.data)
+        (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _attributes(s.data)
     }
     functions = tuple(_functions(sections, symbols, stated))
     return Cubin(arch_of(raw), functions, any(s.name == ".debug_line" for s in sections))
 
 
 def arch_of(raw: bytes) -> str:
-    """The arch that a cubin's header names."""
+    """The arch in a cubin's header; DataError if it is unknown."""
     version, flags = raw[8], int.from_bytes(raw[48:52], "little")
     if version not in ARCH_SHIFT:
         raise DataError(f"a cubin of ABI version {version}, which tcprobe does not know.")
@@ -113,7 +113,7 @@ def arch_of(raw: bytes) -> str:
 
 
 def _sections(raw: bytes) -> Iterator[Section]:
-    """All sections, from a table that must lie in the file."""
+    """All sections; DataError unless their table is inside the file."""
     (table,) = struct.unpack_from("<Q", raw, 40)
     size, count, names = struct.unpack_from("<HHH", raw, 58)
     if size != SECTION.size or table + size * count > len(raw) or names >= count:
@@ -134,7 +134,7 @@ def _data(raw: bytes, head: tuple[int, ...]) -> bytes:
 
 
 def _text(texts: bytes, place: int) -> str:
-    """A name that ends with a zero byte; what is not UTF-8 in it is escaped."""
+    """A zero-terminated name; bytes that are not UTF-8 are escaped."""
     end = texts.find(b"\0", place, place + MOST_NAME)
     if end < 0:
         raise DataError(f"a name in the cubin that does not end within {MOST_NAME} bytes.")
@@ -176,7 +176,7 @@ def _functions(
 
 
 def _parameters(info: bytes | None) -> Parameters | None:
-    """Those of a kernel, from the attributes of its own; None where it has none."""
+    """A kernel's parameters, from its own attributes; None if it has none."""
     base, places, at = None, [], 0
     while info is not None and at + 4 <= len(info):
         kind, attribute, value = struct.unpack_from("<BBH", info, at)
@@ -191,7 +191,7 @@ def _parameters(info: bytes | None) -> Parameters | None:
     return Parameters(base, tuple(sorted(places))) if places else None
 
 
-def _stated(info: bytes) -> Iterator[tuple[int, int, int]]:
+def _attributes(info: bytes) -> Iterator[tuple[int, int, int]]:
     """(attribute, number of a function's symbol, value), from .nv.info."""
     place = 0
     while place + 4 <= len(info):

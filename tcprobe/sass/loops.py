@@ -1,7 +1,7 @@
-"""The loop that is timed, as machine code has it: what stands in it, and what beside it while the clock runs.
+"""The timed loop in machine code: the opcodes in it, and those outside it while the clock runs.
 
-A loop ends with a branch back. The timed one is the longest between the first and the last reading of the clock. Where
-a group of warpgroup multiplies is empty, the compiler puts one into it that makes nothing: it is named so, with ->RZ.
+A loop ends with a backward branch. The timed one is the longest between the first and the last clock reading. If a
+group of warpgroup multiplies is empty, the compiler inserts a multiply without effect; its name gets "->RZ".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
 
 def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
-    """What is timed in each kernel of raw machine code, by name; one call of nvdisasm reads them all."""
+    """What is timed in each kernel of raw machine code, by name; nvdisasm runs once."""
     from tcprobe.sass.cubin import printed
 
     with Scratch() as scratch:
@@ -41,7 +41,7 @@ def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | Non
 
 
 def timed(lines: Sequence[Line]) -> TimedCode:
-    """Of a kernel's lines; nothing in the loop where there is none."""
+    """The timed opcodes in a kernel's lines; the loop is empty if there is none."""
     readings = [at for at, text in lines if _CLOCK in text]
     if len(readings) < 2:
         return TimedCode((), ())

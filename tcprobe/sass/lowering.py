@@ -1,12 +1,12 @@
-"""What an instruction becomes: the tensor-core or move opcodes of its machine code, with counts, native or emulated.
+"""What an instruction becomes: the tensor-core or move opcodes of its machine code, counted; native or emulated.
 
     mma.m16n8k16.row.col.f32.f16.f16.f32 on sm_75: HMMA.1688.F32 x 2
 
-Native means that all tensor-core opcodes of a multiply are those of the type of A (`NATIVE`) and of its bit operation;
-a form that becomes others, or none, is emulated. A matrix move is native where it is one of `MOVES`. `others`
-counts all remaining instructions, loads and stores of the probe included, so it compares archs, not costs. Each form is
-assembled alone: what ptxas makes of an emulated one differs by some instructions with what else is in its module.
-`routines` are those that the compiler links into the kernel for an emulated form, __cuda_sm_8x_mma_... for one.
+A multiply is native if all its tensor-core opcodes are those of A's type (`NATIVE`) and of its bit operation. If it
+becomes others, or none, it is emulated. A matrix move is native if it becomes one of `MOVES`. `others` counts all
+remaining instructions, with the probe's own loads and stores; so it compares archs, not costs. Each form is assembled
+alone, since ptxas's code for an emulated one depends on what else is in the module. `routines` are those that the
+compiler links in for an emulated form, such as __cuda_sm_8x_mma_...
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tcprobe.sass.decode import UNPRINTED
 from tcprobe.text import one_line
 from tcprobe.values import Json
 
-if TYPE_CHECKING:  # what is saved is read without NumPy and tools
+if TYPE_CHECKING:  # saved lowerings are read without NumPy and tools
     from tcprobe.probes.ptx import Kernel
     from tcprobe.sass.cubin import Code
     from tcprobe.sass.toolchain import Toolchain
@@ -35,10 +35,10 @@ NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"
 
 @dataclass(frozen=True)
 class Lowering:
-    """Tensor-core or move opcodes and counts, how many others, or on one line why ptxas refuses it, or UNREADABLE.
+    """Tensor-core or move opcodes with counts, and how many others; or `refused`: ptxas's reason, or UNREADABLE.
 
-    `routines` are the names of the routines of the compiler that are linked in, in the order in which they stand there.
-    `target` is the one that it was compiled for, None of what is refused; it is not saved, for the form tells it.
+    `routines` are the compiler's, linked in, in the order of their addresses. `target` is what it was compiled for,
+    None if refused; it is not saved, since the form determines it.
     """
 
     opcodes: Mapping[str, int] = field(default_factory=dict)
@@ -51,7 +51,9 @@ class Lowering:
         object.__setattr__(self, "refused", self.refused and one_line(self.refused))
 
     def native(self, instruction: Instruction) -> bool:
-        """Whether the tensor cores do a multiply in its own type, or opcodes of one name all of a move."""
+        """Whether tensor cores multiply in the form's own type; or, for a move, whether opcodes of one name do all of
+        it.
+        """
         if not instruction.multiplies:
             return len({opcode.split(".")[0] for opcode in self.opcodes}) == 1
         return is_native(instruction, self.opcodes)
@@ -63,9 +65,9 @@ class Lowering:
 
 
 def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> dict[str, Lowering]:
-    """The lowering of each instruction on an arch, by id; the same whatever else is asked for beside it.
+    """The lowering of each instruction on an arch, by id; it does not depend on the other instructions.
 
-    Refused is what ptxas refuses at the least target that the PTX ISA allows, and then at each of the arch's own.
+    A form is refused if ptxas refuses it for the least target that the PTX ISA allows, and for each of the arch's own.
     """
     probes = {i.id: probe(i) for i in instructions}
     lowerings = _compiled(tools, arch, probes, {i.id: i for i in instructions})
@@ -77,8 +79,8 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
     return lowerings
 
 
-def saved(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
-    """What is saved of an instruction on an arch, with the target that it was compiled for."""
+def from_body(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
+    """The lowering of an instruction on an arch, from a finding's body."""
     lowering = Lowering(**body)
     taken = lowering.refused in (None, UNREADABLE)
     return replace(lowering, target=instruction.target.own(arch)) if taken else lowering
@@ -87,7 +89,7 @@ def saved(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
 def _compiled(
     tools: Toolchain, arch: Arch, probes: Mapping[str, Kernel], instructions: Mapping[str, Instruction]
 ) -> dict[str, Lowering]:
-    """What each probe becomes at its own target, by id."""
+    """What each probe becomes for its own target, by id."""
     from tcprobe.sass.cubin import assemble
 
     codes, refused = assemble(tools, list(probes.values()), arch, apart=True) if probes else ({}, {})
@@ -96,9 +98,9 @@ def _compiled(
 
 
 def probe(instruction: Instruction) -> Kernel:
-    """The probe; of a sparse multiply that with the first selector and D as it is; of a warpgroup A in registers.
+    """The kernel that is assembled for an instruction.
 
-    What has none is just assembled.
+    For a sparse multiply, the one with the first selector that stores D; for a warpgroup, the one with A in registers.
     """
     from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
     from tcprobe.probes.experiment import kernels
@@ -111,14 +113,14 @@ def probe(instruction: Instruction) -> Kernel:
 
 
 def _lowering(instruction: Instruction, code_or_refusal: Code | str, target: str) -> Lowering:
-    """Of its code for a target, or of ptxas' words where it refuses it."""
+    """The lowering from a kernel's code for a target, or from ptxas's refusal."""
     if isinstance(code_or_refusal, str):
         return Lowering(refused=code_or_refusal)
     return replace(count(code_or_refusal.opcodes, instruction, code_or_refusal.routines), target=target)
 
 
 def count(instructions_read: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:
-    """The lowering that the opcodes of an instruction's kernel, and the routines in it, amount to."""
+    """The lowering from the opcodes of an instruction's kernel, and the routines in it."""
     if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
     counts, wanted = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES

@@ -1,8 +1,8 @@
 """Registers and memory of all warps of a launch, and the run of a kernel's instructions on them.
 
-Every value is an array over lanes (32 for each block). A register that nobody wrote, or that was loaded from a
-constant other than the kernel's parameters, is unknown: using it for anything but a memory descriptor is an
-error, as is memory outside the images, and a branch on which lanes disagree.
+Every value is an array over lanes (32 for each block). A register is unknown if nobody wrote it, or if it was loaded
+from a constant that is not a parameter. UnreadError if an unknown register is used for anything but a memory
+descriptor, if memory outside the images is accessed, or if lanes disagree about a branch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
 U32 = Words
 U64 = NDArray[np.uint64]
 ZERO, TRUE = 255, 7
-# how code of sm_87 begins: UR2 tells whether the barrier registers were set up; either way nothing else differs
+# code of sm_87 may begin with this: UR2 says whether barrier registers are set up; nothing else depends on it
 PROLOGUE = "ISETP.NE.U32.AND P0, PT, RZ, UR2, PT"
 
 
@@ -39,25 +39,27 @@ class Machine:
         self.lanes = WARP * blocks
         self.images = images
         self._parameters, self._base = parameters, parameter_base
-        # value and the lanes in which it is known, of the registers that were written
+        # of each register that was written: its value, and the lanes in which it is known
         self._values: dict[str, dict[int, tuple[U32, Bools]]] = {"R": {}, "UR": {}}
         self._all: Bools = np.ones(self.lanes, bool)
         self._zero: U32 = np.zeros(self.lanes, np.uint32)
-        # value and the lanes in which it is known, of the predicates that were written
+        # of each predicate that was written: its value, and the lanes in which it is known
         self._predicates: dict[tuple[str, int], tuple[Bools, Bools]] = {}
-        self._pairs: dict[tuple[str, int], tuple[str, int]] = {}  # carries that count only together: each one's other
+        self._pairs: dict[
+            tuple[str, int], tuple[str, int]
+        ] = {}  # carries that count only together: from each to the other
         for kind in ("R", "UR"):
             self._values[kind][ZERO] = (self._zero, self._all)
         for kind in ("P", "UP"):
             self._predicates[kind, TRUE] = (self._all, self._all)
         self.active: Bools = self._all
         self.next: int | None = 0
-        self.returns: list[int] = []  # where the routines that were called go on, the innermost last
+        self.returns: list[int] = []  # return addresses of the calls, the innermost last
 
     # registers
 
     def read(self, argument: Argument, sign: str = "") -> U32:
-        """32 bits of a register, constant or immediate. With `sign` "-" it may be negated, modulo 2^32."""
+        """32 bits of a register, constant or immediate. With `sign` "-", it may be negated (modulo 2^32)."""
         if argument.negative not in ("", sign):
             raise UnreadError(f"operand {argument} with a sign is not modelled here")
         if argument.kind == "immediate":
@@ -85,7 +87,7 @@ class Machine:
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
     def write(self, argument: Argument, value: Array, words: int = 1) -> None:
-        """32 bits, or with words = 2 the low and high half of 64, into a register."""
+        """Write 32 bits to a register; with words = 2, 64 bits to a pair, the low half first."""
         if argument.kind not in self._values or argument.negative:
             raise UnreadError(f"operand {argument} cannot be written")
         if argument.index == ZERO:
@@ -97,7 +99,7 @@ class Machine:
             self.set(argument.kind, argument.index + word, part)
 
     def set(self, kind: str, index: int, value: U32) -> None:
-        """One register, in the active lanes."""
+        """Write one register, in the active lanes."""
         if index >= ZERO:
             raise UnreadError(f"{kind}{index} is not a register")
         if self.active is not self._all:
@@ -107,7 +109,7 @@ class Machine:
             self._values[kind][index] = value, self._all
 
     def forget(self, argument: Argument, words: int) -> None:
-        """Registers that now hold what is not known here."""
+        """Make registers unknown."""
         if argument.kind not in self._values or argument.index + words > ZERO:
             raise UnreadError(f"operand {argument} cannot be written")
         for word in range(words):
@@ -120,7 +122,7 @@ class Machine:
         return value
 
     def known(self, argument: Argument) -> bool:
-        """Whether 32 bits can be read there: of a register, whether it was written in all active lanes."""
+        """Whether 32 bits can be read there; a register must be written in all active lanes."""
         if argument.kind not in self._values:
             return True
         _, known = self._values[argument.kind].get(argument.index, (self._zero, None))
@@ -133,13 +135,13 @@ class Machine:
     # predicates
 
     def test(self, argument: Argument) -> Bools:
-        """A predicate, negated with !; UnreadError where it is one of two carries, which count only together."""
+        """A predicate, negated with !; UnreadError if it is one of two carries, which count only together."""
         if (argument.kind, argument.index) in self._pairs:
             raise UnreadError(f"{argument} is one of two carries that count only together")
         return self._predicate(argument)
 
     def carries(self, operands: Sequence[Argument]) -> U64:
-        """The sum of carry predicates, both of a pair or neither."""
+        """The sum of carry predicates; of a pair both must be given, or neither."""
         places = {(o.kind, o.index) for o in operands}
         for place in places:
             if self._pairs.get(place, place) not in places:
@@ -158,7 +160,7 @@ class Machine:
         return ~value if argument.negative else value
 
     def decide(self, argument: Argument, value: Bools) -> None:
-        """Write a predicate in the active lanes; PT discards. The other carry of a pair is no longer known."""
+        """Write a predicate in the active lanes; PT discards. If it was one of a pair, the other becomes unknown."""
         if argument.kind not in ("P", "UP") or argument.negative:
             raise UnreadError(f"operand {argument} cannot hold a predicate")
         if argument.index == TRUE:
@@ -171,7 +173,7 @@ class Machine:
         self._predicates[place] = np.where(self.active, value, old), known | self.active
 
     def pair(self, first: Argument, second: Argument, count: U64) -> None:
-        """Two carries out of which `count` (0 to 2) are set in each lane; which of them is not known."""
+        """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
         if self.active is not self._all or first == second:
             raise UnreadError("two carries out under a guard, or into one predicate, are not modelled")
         for number, operand in enumerate((first, second), 1):
@@ -189,7 +191,7 @@ class Machine:
         return int.from_bytes(self._parameters[start : start + 4], "little")
 
     def is_parameter(self, offset: int, size: int) -> bool:
-        """Whether `size` bytes of bank 0 lie within the parameters."""
+        """Whether `size` bytes of bank 0 are inside the parameters."""
         return 0 <= offset - self._base <= len(self._parameters) - size
 
     def address(self, argument: Argument) -> U64:
@@ -202,13 +204,13 @@ class Machine:
         return total + np.uint64(argument.offset & 0xFFFFFFFFFFFFFFFF)
 
     def load(self, addresses: U64, size: int) -> Bytes:
-        """`size` bytes at each lane's address, shape (lanes, size)."""
+        """`size` bytes at each lane's address: (lanes, size)."""
         image, places = self._places(addresses, size)
         loaded: Bytes = image.data[places]
         return loaded
 
     def store(self, addresses: U64, stored: Bytes) -> None:
-        """Write each active lane's bytes; UnreadError where two lanes write different values to one place."""
+        """Write each active lane's bytes; UnreadError if two lanes write different values to one place."""
         image, places = self._places(addresses, stored.shape[1])
         image.data[places[self.active]] = stored[self.active]
         if (image.data[places[self.active]] != stored[self.active]).any():
@@ -230,7 +232,7 @@ class Machine:
     # control
 
     def run(self, code: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        """Run from `start` to EXIT; it ends, since addresses only grow, but for a return to just after a call."""
+        """Run from `start` to EXIT. Addresses only grow, except at a return from a call, so the run ends."""
         if start in code and code[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start
@@ -264,7 +266,7 @@ class Machine:
 
 
 def _check_kinds(step: CodeLine) -> None:
-    """Instructions of the uniform datapath take and make uniform registers only; the others make none but LDC's."""
+    """UnreadError unless uniform instructions (U..., LDCU) use uniform registers alone, and others write none."""
     uniform = step.opcode.startswith(("U", "LDCU"))
     registers = [o for o in step.operands if o.kind in ("R", "P", "UR", "UP")]
     checked = [*registers, *([step.guard] if step.guard else [])] if uniform else registers[:1]

@@ -1,8 +1,8 @@
-"""The matrix instructions in a lot of code: opcodes by place, found without disassembling all of it.
+"""Finds the matrix instructions in large amounts of code without disassembling all of it.
 
-What an instruction is stands in its low 12 bits and in bits 72 to 104, between the operands and the scheduling. So of
-each such pattern one instruction is disassembled; of the patterns that are matrix instructions all are. Code of others
-may hold what nvdisasm does not take: such words are left out, and counted.
+The low 12 bits and bits 72 to 104 of an instruction determine its opcode; operands and scheduling are elsewhere. So of
+each such pattern one instruction is disassembled, and then all those whose pattern is a matrix instruction. Strangers'
+code may have words that nvdisasm does not take; they are left out, and counted.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
 
 Words = NDArray[np.uint64]
-LOCAL = ("LDL", "STL")  # loads and stores of a thread's own memory, where registers are spilled
-_MULTIPLY = re.compile(r"[A-Z]+MMA")  # also one that no published code has
+LOCAL = ("LDL", "STL")  # loads and stores of local memory, to which registers are spilled
+_MULTIPLY = re.compile(r"[A-Z]+MMA")  # also multiplies that no known code has
 CHUNK = 1 << 17  # instructions disassembled in one call
-AT_ONCE = 16 << 20  # bytes of code, which take about ten times their size
-MOST_CALLS = 200  # of nvdisasm for the code of an arch, most of them around what it does not take
+AT_ONCE = 16 << 20  # bytes of code; they need about ten times as much memory
+MOST_CALLS = 200  # runs of nvdisasm for the code of an arch; most of them isolate what it does not take
 _REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
 
 
 @dataclass(frozen=True)
 class MatrixPlaces:
-    """The opcodes of matrix instructions and of local memory in a function by place, and words that are not code."""
+    """By place in a function, the opcodes of matrix instructions and of local memory; `unread` counts bad words."""
 
     opcodes: dict[int, str]
     unread: int = 0
 
 
 def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlaces]:
-    """What is in each of several pieces of code of an arch ("sm_90"), AT_ONCE bytes or so looked through at a time."""
+    """What each piece of code of an arch (as "sm_90") has; about AT_ONCE bytes are searched at a time."""
     reader, found, part, size = _Disassembler(tools, arch), list[MatrixPlaces](), list[bytes](), 0
     for piece in codes:
         part.append(piece)
@@ -60,18 +60,18 @@ def _find(reader: _Disassembler, codes: Sequence[bytes]) -> list[MatrixPlaces]:
     bounds = np.searchsorted(wanted, [starts, ends])
     number = number.reshape(-1)
     return [
-        _found(wanted[low:high] - start, [names[n] for n in number[low:high]])
+        _matrix_places(wanted[low:high] - start, [names[n] for n in number[low:high]])
         for start, low, high in zip(starts, *bounds, strict=True)
     ]
 
 
-def _found(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
+def _matrix_places(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
     by_place = {16 * int(at): name for at, name in zip(places, names, strict=True) if name}
     return MatrixPlaces({at: o for at, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None))
 
 
 def stem(opcode: str) -> str:
-    """HMMA of HMMA.16816.F32."""
+    """The opcode without modifiers: HMMA of HMMA.16816.F32."""
     return opcode.partition(".")[0]
 
 
@@ -81,7 +81,7 @@ def is_matrix(opcode: str) -> bool:
 
 
 def _of_interest(reader: _Disassembler, code: Words) -> Bools:
-    """Which instructions may be matrix instructions, or are not code that nvdisasm takes."""
+    """Which instructions may be matrix instructions or local memory's, or are not code that nvdisasm takes."""
     pattern = code[:, 0] & np.uint64(0xFFF) | (code[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
     names = reader.opcodes(code[first] & ~_GUARD | _ALWAYS)
@@ -93,21 +93,23 @@ _GUARD, _ALWAYS = np.array([0xF000, 0], np.uint64), np.array([0x7000, 0], np.uin
 
 
 class _Disassembler:
-    """nvdisasm for the code of one arch, which answers as often as MOST_CALLS."""
+    """nvdisasm for the code of one arch; it runs at most MOST_CALLS times."""
 
     def __init__(self, tools: Toolchain, arch: str) -> None:
-        number = max(75, int(arch.removeprefix("sm_")))  # Volta's encoding is Turing's, and nvdisasm 13 has only that
+        number = max(
+            75, int(arch.removeprefix("sm_"))
+        )  # Volta is encoded as Turing, which is all that nvdisasm 13 knows
         self._tools, self._as, self._calls = tools, f"SM{number}", 0
 
     def opcodes(self, words: Words) -> list[str | None]:
-        """The opcode of every instruction, None of what is none."""
+        """The opcode of every instruction; None if it is not one."""
         names: list[str | None] = []
         for start in range(0, len(words), CHUNK):
             names += self._some(words[start : start + CHUNK])
         return names
 
     def _some(self, words: Words) -> list[str | None]:
-        """The code that nvdisasm takes: without what it names as refused; if it names nothing, by halves."""
+        """Opcodes of code that nvdisasm may refuse: without the words that it names, or else by halves."""
         if not len(words) or self._calls >= MOST_CALLS:
             return [None] * len(words)
         taken, refused = self._call(words)
@@ -121,7 +123,7 @@ class _Disassembler:
         return self._some(words[:half]) + self._some(words[half:]) if half else [None]
 
     def _call(self, words: Words) -> tuple[list[str] | None, set[int]]:
-        """(all opcodes, nothing), or (None, the numbers of instructions that nvdisasm refuses by name)."""
+        """(all opcodes, empty set), or (None, numbers of the instructions that nvdisasm refuses by name)."""
         self._calls += 1
         with Scratch() as scratch:
             image = scratch.folder / "code.bin"

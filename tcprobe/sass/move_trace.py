@@ -1,8 +1,8 @@
-"""LDSM and MOVM in a kernel's code: what every lane gives to them, and in which registers their results end.
+"""LDSM and MOVM in a kernel's code: what every lane passes to them, and in which registers their results end.
 
-Two kinds of kernels are followed: a wmma.load from shared memory, and a form of ldmatrix or movmatrix alone. Results of
-an opcode are tags (number of the opcode, word, lane), since what it does is not known here; code may only move them.
-The matrices in shared memory hold the number of every half word.
+Two kinds of kernel are followed: a wmma.load from shared memory, and a single ldmatrix or movmatrix. What an opcode
+does is not known here, so its results are tags (number of the opcode, word, lane), which code may only move. The
+matrices in shared memory hold the number of every half word.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
 from tcprobe.sass.registry import Function
 
-SHARED = 0x3A50  # where the matrices lie in shared memory
+SHARED = 0x3A50  # address of the matrices in shared memory
 IN, OUT = 0x7F12_3456_0000, 0x7E98_7654_0000  # images in global memory
 TAG = 0xC000_0000  # above the numbers of all half words
 LDSM = re.compile(r"LDSM\.16\.MT?88(?:\.([24]))?")
@@ -37,7 +37,7 @@ MOVM = "MOVM.16.MT88"
 
 @dataclass(frozen=True)
 class Moved:
-    """One LDSM or MOVM: what the lanes gave it, an address or a word, and how many words it made."""
+    """One LDSM or MOVM: what lanes pass to it (an address or a word), and how many words it gives."""
 
     opcode: str
     given: Words
@@ -46,13 +46,13 @@ class Moved:
 
 @dataclass(frozen=True)
 class Followed:
-    """All moves of a kernel in order, and the words that it stores, (lanes, words)."""
+    """All moves of a kernel in order, and the words that it stores: (lanes, words)."""
 
     moves: tuple[Moved, ...]
     stored: Words
 
     def places(self, number: int, word: int) -> list[int]:
-        """The stored words that are a word of a move, in every lane that lane's own."""
+        """The stored words that are a given word of a move, in every lane the lane's own."""
         return [int(j) for j in np.flatnonzero((self.stored == _tags(number, word)[:, None]).all(axis=0))]
 
 
@@ -63,7 +63,7 @@ def load_name(load: Load) -> str:
 
 
 def load_kernel(load: Load) -> Kernel:
-    """The load from the address in shared memory that the first parameter is; raw registers to memory."""
+    """The load from shared memory; the first parameter is its address. Registers are stored raw."""
     fragment, name = load.fragment, load_name(load)
     body = [
         "ld.param.u64 %in, [p_in];",
@@ -76,16 +76,16 @@ def load_kernel(load: Load) -> Kernel:
     return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
 
 
-def given(instruction: Instruction) -> Fragment | None:
-    """What the lanes give to a form that makes registers, addresses or words; None for one that makes none."""
+def input_fragment(instruction: Instruction) -> Fragment | None:
+    """The operand that lanes pass to a form with results: addresses or words; None for a form without results."""
     if not instruction.of_role(Role.RESULT):
         return None
     return next(f for f in instruction.fragments if f.role is not Role.RESULT)
 
 
 def form_kernel(instruction: Instruction) -> Kernel:
-    """The form on what the lanes are given from memory; raw registers to memory."""
-    source, made = given(instruction), instruction.fragment("d")
+    """The form alone: inputs are loaded from memory, registers are stored raw."""
+    source, made = input_fragment(instruction), instruction.fragment("d")
     assert source is not None
     loads = source.role is Role.ADDRESS
     operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
@@ -105,15 +105,13 @@ def form_kernel(instruction: Instruction) -> Kernel:
 
 
 def follow_load(load: Load, code: Code, ldm: int) -> Followed:
-    """A load's code with a leading dimension; UnreadError where it is not followed exactly."""
+    """A load's code, run with a leading dimension; UnreadError if it is not followed exactly."""
     output = Image(OUT, np.zeros(WARP * ptx.thread_bytes(load.fragment), np.uint8))
     return _follow(code, (SHARED, OUT, ldm), [output], image_bytes(load.fragment, load.layout))
 
 
 def opcode_of(instruction: Instruction, code: Code) -> str | None:
-    """The opcode that a form becomes when the lanes are given this, with registers in order; None if it is not a
-    single one.
-    """
+    """The opcode if the form becomes just one, on the lanes' own inputs and with registers in order; else None."""
     words, values = instruction.fragment("d").registers, np.arange(SHARED, SHARED + 16 * WARP, 16, dtype=np.uint32)
     images = [Image(IN, values.view(np.uint8)), Image(OUT, np.zeros(4 * words * WARP, np.uint8))]
     try:
@@ -126,7 +124,7 @@ def opcode_of(instruction: Instruction, code: Code) -> str | None:
 
 
 def _follow(code: Code, parameters: tuple[int, int, int], images: Sequence[Image], memory: int) -> Followed:
-    """Run the code; the output is the last image, and shared memory has `memory` bytes of matrices."""
+    """Run the code. The last of `images` is the output; shared memory has `memory` bytes of matrices."""
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     raw = b"".join(value.to_bytes(size, "little") for value, size in zip(parameters, (8, 8, 4), strict=True))
@@ -151,7 +149,7 @@ def _reading(memory: int) -> Function:
 
 
 def _noting(moves: list[Moved], opcode: str) -> Function:
-    """LDSM or MOVM, each noted in `moves`."""
+    """LDSM or MOVM; each is appended to `moves`."""
     match = LDSM.fullmatch(opcode)
 
     def move(m: Machine, d: Argument, a: Argument) -> None:
@@ -176,5 +174,5 @@ def _shared_address(m: Machine, argument: Argument) -> Words:
 
 
 def _tags(number: int, word: int) -> Words:
-    """What stands for a word of a move, each lane its own."""
+    """The tags of a word of a move, one for each lane."""
     return np.uint32(TAG | number << 16 | word << 8) | np.arange(WARP, dtype=np.uint32)

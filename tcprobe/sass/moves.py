@@ -1,13 +1,13 @@
 """Layouts of ldmatrix and movmatrix that follow from machine code: what LDSM and MOVM do inside a wmma.load.
 
-wmma.load from shared memory becomes LDSM, and MOVM where an accumulator lies in memory by column. Its code shows which
-address every lane gives to LDSM, or which words MOVM takes, and in which registers the results end; the fragment's
-table, read through global memory, says which half word of memory each half of those registers holds. So it follows,
-half by half, what the opcode did: all that no load contradicts. Where lanes give the same address it does not follow
-which of them counts; then there is no table of addresses. MOVM counts only where the same fragment by row, which takes
-no such opcode, shows its table too: what was read through global memory may itself rest on MOVM.
+A wmma.load from shared memory becomes LDSM, and also MOVM if an accumulator is stored by column. Its code shows the
+address that every lane passes to LDSM, or the words that MOVM takes, and the registers of the results. The fragment's
+table, measured through global memory, says which half word of memory is in each half of these registers. So it follows,
+half by half, what the opcode did: everything that no load contradicts. If lanes pass the same address, it does not
+follow which of them counts; then there is no table of addresses. MOVM counts only if the same fragment by row, which
+needs no such opcode, shows the same table: the measurement through global memory may itself rest on MOVM.
 
-A form of ldmatrix or movmatrix that is one such opcode, with its registers in order, has that layout.
+A form of ldmatrix or movmatrix that is one such opcode, with registers in order, has that layout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tcprobe.sass.move_trace import (
     Moved,
     follow_load,
     form_kernel,
-    given,
+    input_fragment,
     load_kernel,
     load_name,
     opcode_of,
@@ -48,7 +48,7 @@ from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 
 Known = Callable[[Fragment], Table | None]
-TYPES = ("f16", "s4")  # of the fragments that are loaded: together they take every opcode that any type takes
+TYPES = ("f16", "s4")  # types of the fragments loaded; together their loads have every opcode that any type has
 COLS = ROW_BYTES // 2
 
 
@@ -60,7 +60,7 @@ class Solved(NamedTuple):
 
 
 class Witness(NamedTuple):
-    """A load followed with one leading dimension, and which half word of memory each half of a stored word must be."""
+    """A load followed with one leading dimension; `halves`: the half word of memory in each half of a stored word."""
 
     load: Load
     followed: Followed
@@ -68,8 +68,10 @@ class Witness(NamedTuple):
 
 
 def derive_moves(tools: Toolchain, arch: Arch, forms: Sequence[Instruction], known: Known) -> list[Measurement]:
-    """What follows for `forms` of ldmatrix and movmatrix on `arch`; `known` gives the wmma tables of the arch."""
-    alone = {i: form_kernel(i) for i in forms if i.target.on(arch) and i.target.name[-1].isdigit() and given(i)}
+    """Measurements of `forms` of ldmatrix and movmatrix on `arch`; `known` gives the arch's wmma tables."""
+    alone = {
+        i: form_kernel(i) for i in forms if i.target.on(arch) and i.target.name[-1].isdigit() and input_fragment(i)
+    }
     if not alone:
         return []
     loads = {load: load_kernel(load) for load in _loads(arch)}
@@ -96,7 +98,7 @@ def _loads(arch: Arch) -> list[Load]:
 
 
 def solve(codes: Iterable[tuple[Load, Code]], known: Known, arch: Arch) -> dict[str, Solved]:
-    """The layouts of the opcodes that the loads' codes show completely and without contradiction."""
+    """Layouts of the opcodes that the loads' code determines completely and without contradiction."""
     witnesses = [witness for load, code in codes for witness in _witnesses(load, code, known)]
     plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and _holds(w.followed.stored, w.halves)}
     possible: dict[str, Bools] = {}
@@ -112,7 +114,7 @@ def solve(codes: Iterable[tuple[Load, Code]], known: Known, arch: Arch) -> dict[
 
 
 def _witnesses(load: Load, code: Code, known: Known) -> list[Witness]:
-    """With two leading dimensions; none where the code is not followed or the fragment has no table."""
+    """A witness for each of two leading dimensions; none if the code is not followed, or the fragment has no table."""
     table = known(load.fragment)
     if table is None:
         return []
@@ -126,7 +128,7 @@ def _witnesses(load: Load, code: Code, known: Known) -> list[Witness]:
 
 
 def halves_of(load: Load, table: Table, ldm: int) -> Ints:
-    """Number of the half word of memory that each half of a lane's words holds by the table, -1 where it holds none.
+    """The number of the half word of memory in each half of a lane's words, by the table; -1 if it is not one.
 
     Shape (lanes, halves).
     """
@@ -146,7 +148,7 @@ def _holds(stored: Words, halves: Ints) -> bool:
 
 
 def _fits(witness: Witness, number: int) -> Bools:
-    """Where each half that a move made may come from, (lanes, halves, sources); anywhere if it is not stored."""
+    """Where each half of a move's results may come from: (lanes, halves, sources). Anywhere if it is not stored."""
     move, halves = witness.followed.moves[number], witness.halves
     sources = _sources(move).reshape(-1)
     fits = np.ones((WARP, 2 * move.words, len(sources)), bool)
@@ -158,14 +160,14 @@ def _fits(witness: Witness, number: int) -> Bools:
 
 
 def _sources(move: Moved) -> Ints:
-    """The half words of memory that a move may take: (lanes, columns of the row at its address) or (lanes, halves)."""
+    """Half words of memory that a move may take: (lanes, columns of the row at its address) or (lanes, halves)."""
     if move.opcode == MOVM:
         return np.ascontiguousarray(move.given).view(np.uint16).reshape(WARP, 2).astype(np.int64)
     return ((move.given.astype(np.int64) - SHARED) // 2)[:, None] + np.arange(COLS)
 
 
 def _rows(fits: Bools) -> Solved | None:
-    """The tables of an LDSM; None where a half has no source, or more than lanes that give the same address."""
+    """The tables of an LDSM; None if a half has no source, or several in lanes with different addresses."""
     sources = fits.reshape(-1, WARP, COLS)
     lanes: Bools = sources.max(axis=2)
     cols: Bools = sources.max(axis=1)
@@ -183,7 +185,7 @@ def _rows(fits: Bools) -> Solved | None:
 
 
 def _exchange(fits: Bools, arch: Arch) -> Solved | None:
-    """The tables of MOVM, concluded like those of a movmatrix that was measured; None where they do not follow."""
+    """The tables of MOVM, concluded like those of a measured movmatrix; None if they do not follow."""
     if (fits.sum(axis=2) != 1).any():
         return None
     slots = fits.argmax(axis=2).reshape(-1)

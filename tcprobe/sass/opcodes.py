@@ -1,6 +1,6 @@
-"""All opcodes of the probes' machine code: here those that move data or control; `arithmetic` has those that compute.
+"""All opcodes in the probes' machine code: here those that move data or control, in `arithmetic` those that compute.
 
-See `registry` for the rules of their functions.
+`registry` has the rules for their functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["OPCODES"]
 
 @named("MOV", "UMOV")
 def mov(m: Machine, d: Argument, a: Argument) -> None:
-    """d = a; unknown if a is a constant that is not a parameter (the stack pointer, for one)."""
+    """d = a; d is unknown if a is a constant that is not a parameter, such as the stack pointer."""
     if a.kind == "constant" and not m.is_parameter(a.index, 4):
         m.forget(d, 1)
     else:
@@ -30,7 +30,7 @@ def mov(m: Machine, d: Argument, a: Argument) -> None:
 
 @named("IMAD.MOV.U32")
 def imad_mov(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
-    """d = c; a and b are RZ."""
+    """d = c; a and b must be RZ."""
     must(is_zero(a) and is_zero(b), "IMAD.MOV.U32 of a product is not modelled")
     mov(m, d, c)
 
@@ -46,13 +46,13 @@ def s2r(m: Machine, d: Argument, a: Argument) -> None:
 
 @named("HFMA2", "HFMA2.MMA")
 def hfma2(m: Machine, d: Argument, a: Argument, b: Argument, high: Argument, low: Argument) -> None:
-    """d = two halves a * b + (high, low); only with a = -RZ, b = RZ, as ptxas moves constants."""
+    """d = a * b + (high, low), two halves; a must be -RZ and b RZ, as when ptxas moves constants."""
     must(str(a) == "-RZ" and str(b) == "RZ", "HFMA2 is modelled for moving constants only")
     m.write(d, np.full(m.lanes, _half(high) << 16 | _half(low), np.uint32))
 
 
 def _half(constant: Argument) -> int:
-    """The 16 bits of a constant that nvdisasm prints exactly; not of -0, which the sum may make 0, nor of NaN."""
+    """The 16 bits of a constant that nvdisasm prints exactly; refused: NaN, and -0, since the sum may give 0."""
     try:
         number = float(str(constant))
     except ValueError:
@@ -131,7 +131,7 @@ for _size, _modifier in ((1, ".U8"), (2, ".U16"), (4, ""), (8, ".64"), (16, ".12
 
 @named("BRA")
 def bra(m: Machine, target: Argument) -> None:
-    """Continue at the target, all lanes together; probes have no loops."""
+    """Continue at the target, all lanes together; backward branches are refused."""
     must(target.kind == "immediate" and bool(m.active.all()), "a branch on which lanes disagree")
     must(m.next is not None and target.index >= m.next, "a branch backwards is not modelled")
     m.next = target.index
@@ -146,10 +146,10 @@ def exit_(m: Machine) -> None:
 
 @named("NOP")
 def nop(m: Machine) -> None:
-    """Nothing."""
+    """No operation."""
 
 
 @named("BMOV.32", "BMOV.32.CLEAR")
 def bmov(m: Machine, d: Argument, a: Argument) -> None:
-    """Barrier registers, which nothing here reads."""
+    """Moves barrier registers, which nothing here reads."""
     must(d.kind == "B" and a.kind in ("B", "immediate"), "BMOV to or from a data register is not modelled")

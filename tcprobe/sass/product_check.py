@@ -1,9 +1,9 @@
-"""Whether the tensor-core instructions of a multiply form the whole product, by the tables of its operands.
+"""Whether the tensor-core instructions of a multiply form the whole product, according to the tables of its operands.
 
-The words that an instruction takes hold a block of A and a block of B, each product of a warp its own; together the
-instructions must form every A[m][k] x B[k][n] once, start from C and end in D, all in the right places, in the types
-of the multiply. So a word that a changed or misread code takes from elsewhere is found out. Words that no instruction
-takes must be copies of words that one takes, lane by lane, as ptxas makes them for every arch.
+The words that an instruction takes hold a block of A and a block of B, one for each product of a warp. Together the
+instructions must form every A[m][k] x B[k][n] once, start from C, end in D, all in the right places and in the types of
+the multiply. So a word taken from elsewhere, by changed or misread code, is detected. Words that no instruction takes
+must be copies, lane by lane, of words that one takes; ptxas makes such copies for every arch.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Tables = Mapping[str, Table]
 
 
 class MisfitError(Exception):
-    """What is wrong with a product: "step 2 (HMMA.1688.F16): ...", without the multiply's name."""
+    """Why a product is wrong: "step 2 (HMMA.1688.F16): ...", without the multiply's name."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What words of a fragment hold: each product's first row and column, and all others relative to those.
+    """What words of a fragment hold: the first row and column of each product, and all places relative to these.
 
-    `layout` has the shape (2, WARP, elements): row and column, in the instruction's own orientation.
+    `layout` is (2, WARP, elements): row and column, in the instruction's own orientation.
     """
 
     fragment: Fragment
@@ -45,9 +45,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of a multiply: its opcode, whether it forms the transposed product, and what it takes and makes.
+    """A step of a multiply: its opcode, and whether it forms the transposed product (`turned`).
 
-    `pieces` by the opcode's own operand: a, b, d where the results were followed, c where it adds C.
+    `pieces` are by the opcode's own operand: a and b; d if the results were followed; c if it adds C.
     """
 
     opcode: str
@@ -56,13 +56,13 @@ class Stage:
 
     @property
     def blocks(self) -> list[Block]:
-        """Per product of the warp the first m, n and k, in the multiply's own orientation."""
+        """For each product of the warp the first m, n and k, in the multiply's own orientation."""
         corners = zip(self.pieces["a"].first, self.pieces["b"].first, strict=True)
         return [(n, m, k) if self.turned else (m, n, k) for (m, k), (_, n) in corners]
 
 
 def stages(instruction: Instruction, traced: Traced, tables: Tables) -> list[Stage]:
-    """The steps of a multiply, which together form the whole product; MisfitError where they do not."""
+    """The steps of a multiply; MisfitError unless they form the whole product."""
     multiply = _Multiply(instruction, traced, tables)
     steps = [multiply.stage(number) for number in range(len(traced.steps))]
     multiply.check_sums(steps)
@@ -90,7 +90,7 @@ class _Multiply:
         return f"step {number + 1} of {len(self.traced.steps)} ({self.traced.steps[number].opcode})"
 
     def stage(self, number: int) -> Stage:
-        """One step with its blocks, which must be whole and fit each other."""
+        """One step; MisfitError unless its blocks are whole and belong together."""
         step = self.traced.steps[number]
         turned = step.a[0].operand == "b"
         if not computes(step.opcode, self.instruction, turned):
@@ -103,7 +103,7 @@ class _Multiply:
         return Stage(step.opcode, turned, pieces)
 
     def piece(self, number: int, cut: Cut, operand: str, words: Sequence[int]) -> Piece:
-        """What a step takes of an operand, which must be a whole block."""
+        """What a step takes of an operand; MisfitError unless it is a whole block."""
         fragment = self.instruction.fragment(operand)
         block = _cut(self.tables[operand], _slots(fragment, words), cut)
         if block is None:
@@ -112,7 +112,7 @@ class _Multiply:
         return Piece(fragment, *block)
 
     def taken(self, number: int) -> dict[str, tuple[str, list[int]]]:
-        """The operand and its words on each side of a step; "d" where they end, "c" where it adds C, if known."""
+        """(operand, words) by role in a step: a and b; d, where results end, if known; c, if it adds C."""
         step = self.traced.steps[number]
         sides = [{w.operand for w in words} for words in (step.a, step.b)]
         if sorted(map(sorted, sides)) != [["a"], ["b"]]:
@@ -124,7 +124,7 @@ class _Multiply:
         return taken | ({"c": ("c", added)} if added else {})
 
     def homes(self, number: int) -> list[int]:
-        """The words of D in which the results of a step end, through the steps that add to them."""
+        """The words of D in which a step's results end, through the steps that add to them."""
         words = self.results(number)
         for later, step in enumerate(self.traced.steps):
             if later > number and step.c == words:
@@ -139,7 +139,10 @@ class _Multiply:
         return tuple(Word("d", number * 256 + j) for j in range(form(self.traced.steps[number].opcode).d))
 
     def check_sums(self, steps: Sequence[Stage]) -> None:
-        """Each step adds C, or all results of one step that has the same place; each place starts from C once."""
+        """MisfitError unless each step adds C, or all results of one step at the same place.
+
+        Each place must start from C once.
+        """
         starts: Counter[tuple[int, int]] = Counter()
         for number, stage in enumerate(steps):
             before = self.before(number)
@@ -147,11 +150,11 @@ class _Multiply:
                 starts.update(block[:2] for block in stage.blocks)
             elif [b[:2] for b in steps[before].blocks] != [b[:2] for b in stage.blocks]:
                 raise MisfitError(f"{self.name(number)} adds to results of another place")
-        if self.traced.stored is not None and set(starts.values()) != {1}:  # else what follows may add C
+        if self.traced.stored is not None and set(starts.values()) != {1}:  # if not followed, later code may add C
             raise MisfitError(f"its {len(steps)} tensor-core instructions do not start from C once")
 
     def check_copies(self) -> None:
-        """What no step takes of A and B repeats what some step takes."""
+        """MisfitError unless words of A and B that no step takes repeat words that some step takes."""
         taken = {word for step in self.traced.steps for word in (*step.a, *step.b)}
         for fragment in self.instruction.fragments[:2]:
             held = elements(self.tables[fragment.operand])[:2].reshape(2, WARP, -1)
@@ -161,7 +164,7 @@ class _Multiply:
                 raise MisfitError(f"words of {fragment.id} that no step takes are not copies of words that one takes")
 
     def before(self, number: int) -> int | None:
-        """The step whose results this one adds to; None where it adds C, also converted, or nothing yet."""
+        """The step whose results this one adds to; None if it adds C (even converted), or nothing yet."""
         added = self.traced.steps[number].c
         kinds = {word and word.operand for word in added}
         if kinds in ({"c"}, {None}) or (not added and self.traced.stored is None):
@@ -174,7 +177,7 @@ class _Multiply:
 
 @dataclass(frozen=True)
 class Cut:
-    """A block that an opcode takes as its operand `role`; `turned` where the table has rows for its columns."""
+    """The block that an opcode takes as its operand `role`; `turned` if the table's rows are its columns."""
 
     opcode: str
     role: str
@@ -191,13 +194,13 @@ _CUTS: dict[tuple[object, ...], tuple[tuple[Cell, ...], Ints] | None] = {}  # ma
 
 
 def _slots(fragment: Fragment, words: Sequence[int]) -> tuple[int, ...]:
-    """The elements of a thread in some of its 32-bit words, low bits first; a word of f64 is half of one."""
+    """The elements of a thread in some of its 32-bit words, low bits first; two words share an f64."""
     per_word = 32 / fragment.slot_bits
     return tuple(dict.fromkeys(int(word * per_word) + j for word in words for j in range(max(1, int(per_word)))))
 
 
 def _cut(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
-    """First row and column in the lanes of every product, and the places within; None if that is not a whole block."""
+    """(first row and column in each product's lanes, places relative to them); None if it is not a whole block."""
     key = (table.id, slots, cut.size, cut.turned, form(cut.opcode).products)
     if key not in _CUTS:
         held = elements(table)[:2].reshape(2, WARP, -1)[:, :, slots]

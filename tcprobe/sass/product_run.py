@@ -1,9 +1,9 @@
-"""A multiply's own code run on random whole numbers: is D the product that given layouts say?
+"""Runs a multiply's own code on random whole numbers: is D the product that given layouts predict?
 
-A multiply is linear in A, in B and in C. If its code forms another sum of products than the layouts say, the two differ
-for some D slot by a polynomial of degree 2 that is not zero; numbers drawn from a set of s make it vanish with a
-probability of at most 2 / s, or 3 / 4 where s is 2 (Schwartz and Zippel). So over all `trials` a wrong layout passes
-with a probability below 1e-15, however alike the two are.
+A multiply is linear in A, in B and in C. If its code forms another sum of products than the layouts predict, the two
+differ in some D slot by a nonzero polynomial of degree 2. For numbers drawn from a set of s it vanishes with a
+probability of at most 2 / s, or 3 / 4 if s is 2 (Schwartz and Zippel). So over all `trials` a wrong layout passes with
+a probability below 1e-15, however similar the two are.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.tensor import BASES
 from tcprobe.sass.tensor_product import Layouts, computing, is_tensor
 
-FACTOR = 4  # floats of A and B are from -FACTOR to FACTOR
-ADDEND = (600, 1000)  # C is between these, up or down: f16 holds what comes out, and no D is zero
+FACTOR = 4  # floats in A and B are from -FACTOR to FACTOR
+ADDEND = (600, 1000)  # bounds of C's magnitude: f16 can hold D, and no D is zero
 
 
 class Trials(NamedTuple):
-    """Numbers by operand (a, b, c), shape (trials, slots), and the registers that hold them, (trials, bytes)."""
+    """Numbers by operand (a, b, c), (trials, slots), and the registers that hold them, (trials, bytes)."""
 
     numbers: Mapping[str, Ints]
     images: Mapping[str, Bytes]
 
 
 def trials(instruction: Instruction, seed: int = 0) -> Trials:
-    """The random numbers that a multiply is run on; the same in every run. Another `seed` gives others."""
+    """Random numbers for a multiply, the same in every run; another `seed` gives others."""
     count = 128 if instruction.type("a") == "b1" else 32
     numbers = {f.operand: _numbers(f.operand, f.type, count, f.slots, seed) for f in instruction.given}
     return Trials(numbers, images(instruction, numbers))
 
 
 def images(instruction: Instruction, numbers: Mapping[str, Ints]) -> dict[str, Bytes]:
-    """Numbers by operand as registers hold them."""
+    """Registers that hold the numbers, by operand."""
     return {f.operand: encode(numbers[f.operand], f.type, f.slot_bits) for f in instruction.given}
 
 
@@ -63,9 +63,9 @@ def _numbers(operand: str, kind: str, count: int, slots: int, seed: int) -> Ints
 
 
 def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layouts: Layouts) -> Array:
-    """D as the code of `tensor.kernel(instruction)` makes it of register images, (images, slots).
+    """D as the code of `tensor.kernel(instruction)` computes it from register images: (images, slots).
 
-    `layouts` are those of the tensor-core opcodes in it. UnreadError where the code is not followed exactly.
+    `layouts` are those of its tensor-core opcodes. UnreadError if the code is not followed exactly.
     """
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
@@ -83,7 +83,7 @@ def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layou
 
 
 def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
-    """D by the layouts of all four operands, (trials, slots); slots that hold nothing are zero."""
+    """D by the layouts of all four operands, (trials, slots); unused slots are zero."""
     a, b, c, d = (holder(tables[f.operand], (f.products, f.rows, f.cols)) for f in instruction.fragments)
     left, right = numbers["a"][:, a].astype(np.float64), numbers["b"][:, b].astype(np.float64)
     total = left @ right
@@ -95,7 +95,7 @@ def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapp
 
 
 def misfit(fragment: Fragment, made: Array, wanted: Ints) -> str | None:
-    """The first D slot that is not what the layouts say, in words; None if all are."""
+    """The first D slot that differs from what the layouts predict, in words; None if there is none."""
     wrong = np.argwhere(made != wanted)
     if not len(wrong):
         return None

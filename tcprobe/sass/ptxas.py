@@ -1,7 +1,7 @@
-"""ptxas at work on a module of probes: a cubin of those that it takes, and why it refuses the others.
+"""Runs ptxas on a module of probes: a cubin of the kernels that it takes, and why it refuses the others.
 
-A refusal belongs to a kernel: ptxas names its line, or crashes on that kernel alone (ends by a signal, or without a
-message) although it assembles an empty one. Everything else is a failure of the tool.
+A refusal concerns one kernel: ptxas names its line, or fails on that kernel alone (by a signal, or without a message)
+although it assembles an empty one. Everything else is a failure of the tool.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tcprobe.sass.toolchain import version as release
 from tcprobe.system.children import Scratch, one_line
 
 EMPTY = ".version {ptx}\n.target {arch}\n.address_size 64\n.visible .entry nothing(.param .u32 p) {{ ret; }}\n"
-MOST_STUMBLES = 100  # unexplained ends of ptxas on parts of one module; 16 refused kernels of 83 take at most 60
+MOST_STUMBLES = 100  # unexplained failures on parts of one module; finding 16 refused kernels of 83 takes at most 60
 
 
-LEVELS = {False: "1", True: "3"}  # of optimisation, as the driver is asked for them: by `Kernel.optimised`
+LEVELS = {False: "1", True: "3"}  # of optimisation by `Kernel.optimised`, the same as for the driver
 
 
 @dataclass(frozen=True)
 class Ptxas:
-    """A ptxas in place of the driver's compiler; `limit` is for one call of it, in seconds."""
+    """A ptxas in place of the driver's compiler; `limit` is the time for one call, in seconds."""
 
     program: str
     limit: float
 
     @property
     def name(self) -> str:
-        """As provenance has it."""
+        """The name in provenance."""
         return f"ptxas {release(self.program, self.limit)}"
 
     def require(self, arch: Arch) -> None:
@@ -45,7 +45,7 @@ class Ptxas:
             raise EnvironmentUnfitError(f"{self.program} ({self.name}) does not know {arch.name}: name another --cuda.")
 
     def assembled(self, arch: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
-        """The cubin of a module, or empty bytes and why not; EnvironmentUnfitError where it cannot be run."""
+        """(cubin, ""), or (b"", why there is none); EnvironmentUnfitError if ptxas cannot be run."""
         try:
             with Scratch() as scratch:
                 cubin = scratch.folder / "probes.cubin"
@@ -58,7 +58,7 @@ class Ptxas:
 
 
 def call(program: str, arch: Arch, text: str, cubin: Path) -> list[str]:
-    """The call that assembles a module, whose text is written beside the cubin."""
+    """The command that assembles a module; its text is written to a file beside the cubin."""
     source = cubin.with_suffix(".ptx")
     source.write_text(text)
     target = text.split("\n.target ", 1)[1].split("\n", 1)[0]
@@ -67,7 +67,7 @@ def call(program: str, arch: Arch, text: str, cubin: Path) -> list[str]:
 
 @dataclass
 class Assembler:
-    """Assembles for `row`, each module into the file `cubin`. `stumbles` counts how often ptxas ended for no reason."""
+    """Assembles modules for `row` into the file `cubin`. `stumbles` counts failures of ptxas without a reason."""
 
     tools: Toolchain
     row: Arch
@@ -76,9 +76,9 @@ class Assembler:
     stumbles: int = 0
 
     def assemble(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Assemble all that ptxas does not refuse; those refused, by name, with its words.
+        """Assemble all kernels that ptxas takes; returns its words by name of each kernel that it refuses.
 
-        EnvironmentUnfitError where ptxas fails otherwise.
+        EnvironmentUnfitError if ptxas fails otherwise.
         """
         refused: dict[str, str] = {}
         pending = sorted(kernels, key=lambda k: version(k.target.ptx))
@@ -95,7 +95,7 @@ class Assembler:
         return done.returncode == 0 and self.cubin.is_file()
 
     def _refused(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Assemble; the kernels, at least one, that are refused, or none if it worked."""
+        """Assemble; the kernels that are refused, empty if it worked."""
         done = self._ptxas(module(kernels, self.row))
         if done.returncode == 0 and self.cubin.is_file():
             return {}
@@ -106,7 +106,7 @@ class Assembler:
         return attempt(self.scratch, call(self.tools.ptxas, self.row, text, self.cubin), self.tools.limit)
 
     def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
-        """ptxas failed without naming a kernel: find the kernel by halves, or that ptxas is unfit."""
+        """ptxas failed without naming a kernel: find the kernel by bisection, or that ptxas is unfit."""
         if not self.stumbles and not self.assemble_nothing():
             raise self.unfit(words)
         self.stumbles += 1

@@ -1,8 +1,8 @@
-"""Opcodes by name (opcode with modifiers), and what their functions share.
+"""Opcodes by name (with modifiers), and what their functions share.
 
-A function takes the machine and the operands as nvdisasm prints them; one that just computes takes the inputs and
-gives what the output gets. It models exactly the forms that it accepts and raises UnreadError for all others.
-`gpu` tests run every one of them against real hardware.
+A function takes the machine and the operands as nvdisasm prints them. One that only computes takes inputs and returns
+the output. A function models exactly the forms that it accepts, and raises UnreadError for all others. Tests marked
+`gpu` run all of them against hardware.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def named(*names: str, into: dict[str, Function] = OPCODES) -> Callable[[Functio
 
 
 class Input(NamedTuple):
-    """An operand that an opcode takes, and the machine on which it is read."""
+    """An input operand of an opcode, and the machine on which it is read."""
 
     machine: Machine
     operand: Argument
@@ -52,7 +52,7 @@ class Input(NamedTuple):
 
 
 def computed(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -> Callable[[Computation], Computation]:
-    """Register a function of `Input`s under opcode names; what it gives is written to the first operand."""
+    """Register a function of `Input`s under opcode names; its result is written to the first operand."""
 
     def register(computation: Computation) -> Computation:
         @named(*names, into=into)
@@ -65,13 +65,13 @@ def computed(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -
 
 
 def must(condition: bool, words: str) -> None:
-    """UnreadError with `words` unless the condition holds."""
+    """Raise UnreadError with `words` unless the condition holds."""
     if not condition:
         raise UnreadError(words)
 
 
 def wide(value: Words) -> NDArray[np.uint64]:
-    """The same number in 64 bits."""
+    """The same numbers in 64 bits."""
     return value.astype(np.uint64)
 
 

@@ -1,8 +1,8 @@
-"""Forms that rest on another arch: a tensor-core opcode with the very same encoding, whose layout is known there.
+"""Forms that rest on another arch: a tensor-core opcode with the same encoding, whose layout is known there.
 
-That is weaker than what an arch shows itself: it assumes that one encoding means one layout on all archs.
-Known is what was measured live, through an mma form that is the opcode alone, and what is anchored through wmma. Where
-two archs know an encoding's layout otherwise, none counts.
+This is weaker than what an arch shows itself: it assumes that an encoding has one layout on all archs. A layout is
+known if it was measured live through an mma form that is the opcode alone, or is anchored through wmma. If two archs
+have different layouts for an encoding, neither counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Bits = tuple[str, ...]
 
 
 class Elsewhere(NamedTuple):
-    """The layout of an encoding on another arch: its tables, whose numbers they have, and how it is known there."""
+    """The layout of an encoding on another arch: its tables, what numbers them, and how it is known there."""
 
     tables: Mapping[str, Table]
     numbering: str
@@ -40,7 +40,7 @@ class Elsewhere(NamedTuple):
 
 
 class Concluded(NamedTuple):
-    """What follows for a form: tables and numbering, or why there is none; `contradicted` where that is an error."""
+    """A form's tables and numbering, or why there are none; `contradicted`: that is an error."""
 
     form: Pending
     made: Json | None
@@ -51,11 +51,11 @@ class Concluded(NamedTuple):
 def conclude(
     pending: Iterable[Pending], arch: Arch, own: Layouts, encoded: Mapping[str, Encoded], layers: Layers
 ) -> Iterator[Concluded]:
-    """What follows for forms that wait on `arch`; `own` are the layouts of its opcodes, `encoded` their encodings."""
+    """What follows for pending forms of `arch`; `own` are the layouts of its opcodes, `encoded` their encodings."""
     waiting = list(pending)
     if not waiting:
         return
-    known, contested = _known(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
+    known, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
     there = {o: known[e.bits] for o, e in encoded.items() if o not in own and e.bits in known}
     doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
     for form in waiting:
@@ -64,15 +64,15 @@ def conclude(
             if rests:
                 yield Concluded(form, None, rests[0], contradicted=True)
             else:
-                yield Concluded(form, _one(form, arch, own, there))
+                yield Concluded(form, _tables_and_numbering(form, arch, own, there))
         except UnreadError as error:
             yield Concluded(form, None, str(error))
         except ContradictedError as error:
             yield Concluded(form, None, str(error), contradicted=True)
 
 
-def _one(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> Json:
-    """Tables and numbering of a form that is one opcode known elsewhere, or whose code takes such opcodes."""
+def _tables_and_numbering(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> Json:
+    """Tables and numbering of a form that is one opcode known elsewhere, or whose code has such opcodes."""
     if form.opcode in there:
         elsewhere = there[form.opcode]
         agree_with_references(form.instruction, arch, elsewhere.tables)
@@ -84,8 +84,8 @@ def _one(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]
     return made | {"numbering": f"{made['numbering']}; {words}"}
 
 
-def _known(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
-    """Layouts by encoding on other archs, what was measured live first; and why some encodings have none."""
+def _layouts_elsewhere(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+    """(layouts by encoding on other archs, those measured live first; why some encodings have none)."""
     layouts: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}
     others = [other.name for other in ARCHS if other != arch]
@@ -99,7 +99,7 @@ def _known(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, El
 
 
 def _live(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
-    """Opcodes that are an mma form alone whose tables were measured on a GPU of the arch."""
+    """Opcodes whose tables were measured on a GPU of the arch, through an mma form that is the opcode alone."""
     words = f"as measured live on {name}, encoded alike"
     for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
         for answer in layers.saved(form, [name], ["live"]) if bits in wanted else ():
@@ -117,6 +117,6 @@ def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bi
 
 
 def _opcodes(layers: Layers, name: str) -> Json:
-    """The nearest encodings of an arch."""
+    """The encodings of an arch from the first layer that has them."""
     nearest = next(layers.documents(name, saved.KIND, lambda results: saved.read(results, name)), None)
     return nearest[0]["opcodes"] if nearest else {}

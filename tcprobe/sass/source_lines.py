@@ -1,6 +1,6 @@
-"""Source lines of a cubin with line information: of every instruction the line of the file that nothing is inlined in.
+"""Source lines of instructions, for a cubin with line information; for inlined code, the line in the outermost file.
 
-nvdisasm reads the tables. Where it does not take a cubin, or gives no answer in time, there are no lines.
+nvdisasm reads the tables. If it refuses a cubin, or does not answer in time, there are no lines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SourceLine(NamedTuple):
 
 
 def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLine]]:
-    """By function and place of the instruction."""
+    """Source lines by function and address of the instruction."""
     try:
         with Scratch() as scratch:
             image = scratch.folder / "code.cubin"
@@ -39,7 +39,7 @@ def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLi
 
 
 def _parsed(text: str) -> dict[str, dict[int, SourceLine]]:
-    """The last of several lines above an instruction: it is that of the file that was compiled."""
+    """Of several lines above an instruction, the last is that of the compiled file."""
     by_function: dict[str, dict[int, SourceLine]] = {}
     places: dict[int, SourceLine] = {}
     line = None

@@ -1,13 +1,13 @@
-"""Which registers a tensor-core instruction multiplies: a multiply's code run on registers that carry their own names.
+"""Which registers a tensor-core instruction multiplies: runs a multiply's code on registers that hold their own names.
 
-Every 32-bit word of A, B and C holds a tag (operand, number of the word, lane). Up to a tensor-core opcode code only
-moves words, so at the opcode the tags tell which words it multiplies; its results are tagged in turn, and where
-they are stored tells which words of D they are. Code that computes A or B on the way (an emulated form) is refused;
-C and D may be converted from and to another type, which is marked.
+Every 32-bit word of A, B and C holds a tag (operand, number of the word, lane). Before a tensor-core opcode the code
+only moves words, so the tags at the opcode show which words it multiplies. Its results get tags too; where these are
+stored shows which words of D they are. Code that computes A or B (an emulated form) is refused. C and D may be
+converted from or to another type; such words are marked.
 
-HMMA.884 (Volta; Turing for mma.m8n8k4) is a sequence STEP0, STEP1, ... that takes A and B once and makes D part by
-part: it counts as one instruction. Each quad pair of the warp (lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3) has a
-product of its own (PTX ISA 9.1, section 9.7.14.5.1).
+HMMA.884 (Volta; Turing for mma.m8n8k4) is a sequence STEP0, STEP1, ... that takes A and B once and makes D in parts: it
+counts as one instruction. Each quad pair of the warp (lanes 4q to 4q + 3 and 16 + 4q to 16 + 4q + 3) has its own
+product (PTX ISA 9.1, section 9.7.14.5.1).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tcprobe.sass.opcodes import OPCODES
 
 BASES = (0x7F12_3456_0000, 0x7E98_7654_0000, 0x7D0F_1E2D_0000, 0x7C55_AA33_0000)
 RESULT = 4  # tag of a word that a tensor-core instruction made; 1, 2, 3 are a, b, c
-CONVERTED = np.uint32(0xFF000000)  # what a conversion makes of any word
+CONVERTED = np.uint32(0xFF000000)  # the result of any conversion
 CONVERSIONS = ("F2F.F16.F32", "F2FP.PACK_AB", "F2FP.F16.PACK_AB", "F2FP.F16.F32.PACK_AB", "HADD2.F32")
-# every name that is modelled; another modifier is another instruction
+# all names that are modelled; another modifier makes another instruction
 NARROW = "E[2-5]M[1-3]"
 KNOWN = re.compile(
     r"HMMA\.(884\.F(16\.F16|32\.F(16|32))|(1688|16816)\.F(16|32(\.BF16)?)|168[48]\.F32\.TF32)"
@@ -47,7 +47,7 @@ BITS = {"HMMA": 16, "BMMA": 1, "DMMA": 64, "QMMA": 8}
 
 @dataclass(frozen=True)
 class Word:
-    """Where a word comes from: operand "a", "b" or "c" and its number, or "d" and step * 256 + number."""
+    """Where a word comes from: operand "a", "b" or "c" and its number; or "d" and step * 256 + number."""
 
     operand: str
     number: int
@@ -55,7 +55,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Step:
-    """One tensor-core instruction: its opcode and the words that it multiplies and adds; None: converted before."""
+    """One tensor-core instruction: opcode, and the words that it multiplies and adds; None for a converted word."""
 
     opcode: str
     a: tuple[Word, ...]
@@ -65,9 +65,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Traced:
-    """All steps of a multiply in order, and for every word of D the result that is stored there.
+    """All steps of a multiply in order, and the result that is stored in every word of D.
 
-    `stored` is None where the results are converted and therefore not followed to D.
+    `stored` is None if the results are converted, and so not followed to D.
     """
 
     steps: tuple[Step, ...]
@@ -76,7 +76,7 @@ class Traced:
 
 @dataclass(frozen=True)
 class Form:
-    """Shape of one product and registers per thread of a tensor-core opcode; how many products a warp holds."""
+    """A tensor-core opcode: shape of one product, registers per thread, and products per warp."""
 
     m: int
     n: int
@@ -93,13 +93,13 @@ class Form:
         return self.d // 2 if self.products > 1 else 1
 
     def product(self, lane: int) -> int:
-        """Which product the lane takes part in."""
+        """The product that the lane takes part in."""
         return lane >> 2 & 3 if self.products > 1 else 0
 
 
 @cache
 def form(opcode: str) -> Form:
-    """What the opcode's name says: HMMA.16816.F32 is m16n8k16 of 16-bit types with 32-bit results."""
+    """The form from an opcode's name: HMMA.16816.F32 is m16n8k16 of 16-bit types with 32-bit results."""
     if not KNOWN.fullmatch(re.sub(r"\.(ROW|COL)", "", opcode)):
         raise UnreadError(f"opcode {opcode} is not modelled")
     name, digits, *rest = opcode.split(".")
@@ -114,9 +114,9 @@ def form(opcode: str) -> Form:
 
 
 def computes(opcode: str, instruction: Instruction, turned: bool) -> bool:
-    """Whether the opcode multiplies the types of A and B as they are, exchanged for a transposed product.
+    """Whether the opcode multiplies the types of A and B; with `turned`, of B and A.
 
-    Its .ROW and .COL, where it has a choice (HMMA.884), are those of the instruction.
+    If it has .ROW and .COL to choose from (HMMA.884), they must be those of the instruction.
     """
     a, b = (instruction.type(operand).upper() for operand in ("ba" if turned else "ab"))
     row, col = ((factor.layout or "").upper() for factor in instruction.factors)
@@ -132,7 +132,7 @@ def computes(opcode: str, instruction: Instruction, turned: bool) -> bool:
 
 
 def name(opcode: str, a: Argument, b: Argument) -> str:
-    """The whole instruction's name: without the step, with the order of A and B where operands carry one."""
+    """The instruction's full name: without the step, with the order of A and B if operands have one."""
     return re.sub(r"\.STEP\d", "", opcode) + "".join(re.findall(r"\.(?:ROW|COL)", a.kind + b.kind))
 
 
@@ -152,7 +152,7 @@ def kernel(instruction: Instruction) -> Kernel:
 
 
 def trace(code: Code, instruction: Instruction) -> Traced:
-    """Run the code of `kernel(instruction)` on tags. UnreadError where a word is computed, not moved."""
+    """Run the code of `kernel(instruction)` on tags; UnreadError if a word is computed, not moved."""
     words = [ptx.thread_bytes(f) // 4 for f in instruction.fragments]
     tags = [_tags(number, count) for number, count in enumerate(words[:3], 1)]
     images = [Image(base, d.view(np.uint8).reshape(-1)) for base, d in zip(BASES, tags, strict=False)]
@@ -169,7 +169,7 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     try:
         machine.run(code.instructions, code.start, opcodes)
         done = [_word(output[:, j]) for j in range(words[3])]
-    except UnreadError:  # what comes after the last tensor-core instruction may convert its results
+    except UnreadError:  # after the last tensor-core instruction, results may be converted
         if sum(form(step.opcode).parts for step in steps) < len(names):
             raise
     if not steps:
@@ -199,7 +199,7 @@ def _word(values: np.ndarray) -> Word | None:
     return Word(operand, step * 256 + (first >> 8 & 0xFFFF))
 
 
-def _moved(values: np.ndarray) -> Word:
+def _moved_word(values: np.ndarray) -> Word:
     word = _word(values)
     if word is None:
         raise UnreadError("a word of A or B is converted")
@@ -207,7 +207,7 @@ def _moved(values: np.ndarray) -> Word:
 
 
 def _convert(m: Machine, d: Argument, *_: Argument) -> None:
-    """A conversion of one word or of two halves: to what, and from what, does not matter here."""
+    """A conversion of one word or two halves, from any type to any."""
     m.write(d, np.full(m.lanes, CONVERTED))
 
 
@@ -221,7 +221,7 @@ def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
             raise UnreadError(f"{opcode} with these operands is not modelled")
         size = shape.d // shape.parts
         left, right = (
-            tuple(_moved(m.word("R", operand.index + j)) for j in range(count))
+            tuple(_moved_word(m.word("R", operand.index + j)) for j in range(count))
             for operand, count in ((a, shape.a), (b, shape.b))
         )
         added = tuple(_word(m.word("R", c.index + j)) for j in range(size)) if c.index != ZERO else ()
@@ -236,11 +236,11 @@ def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
 
 
 def _continue(steps: list[Step], step: Step, part: int) -> None:
-    """Add STEP `part` to the instruction that it belongs to."""
+    """Add STEP `part` to its instruction."""
     last = steps[-1] if steps else None
     if last is None or (last.opcode, last.a, last.b, len(last.c)) != (step.opcode, step.a, step.b, 2 * part):
         raise UnreadError(f"STEP{part} of {step.opcode} does not continue the one before")
     shape, shared = form(step.opcode), step.c == last.c[-2:]
-    if shape.c < shape.d and shared != bool(part % 2):  # a word of C of f16 serves two steps, the next the next two
+    if shape.c < shape.d and shared != bool(part % 2):  # each word of an f16 C serves two steps
         raise UnreadError(f"STEP{part} of {step.opcode} adds C in another order")
     steps[-1] = Step(step.opcode, step.a, step.b, last.c + step.c)

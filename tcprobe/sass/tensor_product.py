@@ -1,8 +1,8 @@
-"""What a tensor-core opcode computes in code that is run: the product of its operands, by the opcode's layouts.
+"""What a tensor-core opcode computes when code is run: the product of its operands, by the opcode's layouts.
 
-Exact for integers; of floats only whole numbers are taken that all types hold exactly, so no rounding matters. The sign
-of a zero that it makes is not known: one half of the warps gets +0, the other -0. What the opcode multiplies is in its
-name, where its registers hold which element in the tables that anchor it; an opcode without them is refused.
+Integers are exact. Floats must be whole numbers that all types hold exactly, so rounding does not matter. The sign of a
+zero result is not known: half of the warps get +0, the others -0. The opcode's name says what it multiplies; the tables
+that anchor it say which element each register holds. An opcode without tables is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HOLDERS: dict[tuple[str, tuple[int, int]], Ints] = {}  # by layout id and size
 
 
 class Types(NamedTuple):
-    """What an opcode multiplies and adds; `bits` is AND or XOR where it counts bits."""
+    """What an opcode multiplies and adds; `bits` is AND or XOR if it counts bits."""
 
     a: str
     b: str
@@ -41,7 +41,7 @@ class Types(NamedTuple):
 
 
 def types(opcode: str) -> Types:
-    """What the opcode's name says; UnreadError where its arithmetic is not modelled."""
+    """The types from an opcode's name; UnreadError if its arithmetic is not modelled."""
     match = re.fullmatch(
         r"(HMMA)\.\d+\.(F16|F32)|(IMMA)\.\d+\.([SU][48])\.([SU][48])\.ROW\.COL"
         r"|(BMMA)\.\d+\.(AND|XOR)\.POPC\.ROW\.COL|(DMMA)\.[\dx]+",
@@ -62,14 +62,14 @@ def is_tensor(step: CodeLine) -> bool:
 
 
 def opcode_of(step: CodeLine) -> str:
-    """The whole name of a tensor-core instruction; UnreadError where its operands are not modelled."""
+    """The full name of a tensor-core instruction; UnreadError if its operands are not modelled."""
     if len(step.operands) < 4 or any(str(o) not in ("!PT", "!UPT") for o in step.operands[4:]):
         raise UnreadError(f"{step.opcode} with these operands is not modelled")
     return name(step.opcode, step.operands[1], step.operands[2])
 
 
 def computing(layouts: Layouts, stem: str) -> Function:
-    """The function of an opcode, named without .ROW and .COL of its operands; it refuses one without a layout."""
+    """The function of an opcode; `stem` lacks the operands' .ROW and .COL. It refuses opcodes without a layout."""
 
     def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
         must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{stem} with these operands is not modelled")
@@ -104,7 +104,7 @@ def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: tupl
 
 
 class _Held(NamedTuple):
-    """How registers hold a matrix: words of a thread, type of an element, table, and rows and columns."""
+    """How registers hold a matrix: words of a thread, type of an element, table, rows and columns."""
 
     words: int
     kind: str
@@ -126,7 +126,7 @@ def _matrix(m: Machine, argument: Argument, held: _Held) -> Numbers:
 
 
 def _holders(table: Table, size: tuple[int, int]) -> Ints:
-    """The slot that holds each element of one matrix, in the order of rows; UnreadError unless just one does."""
+    """The slot that holds each element of one matrix, row by row; UnreadError unless it is exactly one."""
     key = (table.id, size)
     if key not in _HOLDERS:
         if table.points != size[0] * size[1] or "product" in table.outputs:

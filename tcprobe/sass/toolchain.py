@@ -1,7 +1,7 @@
-"""ptxas and nvdisasm: where they are found, in which versions, and for which archs they work.
+"""ptxas and nvdisasm: where they are, their versions, and the archs that they know.
 
-Order of search: the folder given (`--cuda`), CUDA_HOME, the wheels that come with tcprobe, PATH. A folder may
-be a toolkit (with bin/), hold the programs itself, or be what wheels were installed into.
+They are searched in this order: the folder given (`--cuda`), CUDA_HOME, the wheels that come with tcprobe, PATH. A
+folder may be a toolkit (with bin/), hold the programs itself, or be a target folder of pip install.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tcprobe.system.children import MOST_BYTES, HungError, Scratch, one_line
 
 WHEELS = ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm")
 HINT = "pip install tcprobe brings them on Linux and Windows; or name a CUDA toolkit with --cuda or CUDA_HOME."
-LIMIT = 120.0  # seconds for one call of a tool, where `--limit` says nothing else
-# how a program ends that stumbles over its input, rather than being ended by somebody
+LIMIT = 120.0  # seconds for one call of a tool, unless `--limit` is given
+# signals by which a program ends itself on bad input, rather than being ended by others
 CRASHES = frozenset(getattr(signal, f"SIG{name}", None) for name in ("SEGV", "ABRT", "BUS", "FPE", "ILL")) - {None}
 TOO_LARGE = -getattr(signal, "SIGXFSZ", 0) or None
-NOT_RUN = (126, 127)  # as a shell says that a program is not one
+NOT_RUN = (126, 127)  # exit codes of a shell that cannot run a program
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Paths and versions ("12.9.86") of the two programs, and how many seconds a call of one may take."""
+    """Paths and versions (as "12.9.86") of both programs, and how many seconds a call may take."""
 
     ptxas: str
     nvdisasm: str
@@ -43,7 +43,7 @@ class Toolchain:
 
     @property
     def name(self) -> str:
-        """As provenance has it."""
+        """The name in provenance."""
         return f"ptxas {self.ptxas_version}, nvdisasm {self.nvdisasm_version}"
 
     @property
@@ -53,7 +53,7 @@ class Toolchain:
         return tuple(row for row in ARCHS if row.name in known)
 
     def disassembles_as(self, arch: Arch) -> str:
-        """The name for `nvdisasm --binary`. Volta's encoding is Turing's, and nvdisasm 13 has only that."""
+        """The name for `nvdisasm --binary`. Volta is encoded as Turing, which is all that nvdisasm 13 knows."""
         return "SM75" if arch.number < 75 else f"SM{arch.number}"
 
 
@@ -65,13 +65,13 @@ def of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:
 def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
     """The toolchain in `folder`, or the first found; EnvironmentUnfitError says what is missing.
 
-    `folder` names a compiler, so it must have ptxas; where it lacks nvdisasm, that is taken from elsewhere.
+    `folder` must have ptxas, since it names a compiler; nvdisasm may come from elsewhere.
     """
     return of(compiler(folder), _find("nvdisasm", folder), limit)
 
 
 def compiler(folder: Path | None = None) -> str:
-    """The ptxas of a folder, or the first found; EnvironmentUnfitError if there is none."""
+    """The ptxas in a folder, or the first found; EnvironmentUnfitError if there is none."""
     path = _in(folder, "ptxas") if folder else _find("ptxas", None)
     if not path:
         raise EnvironmentUnfitError(
@@ -82,7 +82,7 @@ def compiler(folder: Path | None = None) -> str:
 
 @cache
 def disassembler(limit: float = LIMIT) -> Toolchain:
-    """nvdisasm alone, for code that another compiler made; EnvironmentUnfitError if it is nowhere."""
+    """nvdisasm alone, for code of other compilers; EnvironmentUnfitError if there is none."""
     nvdisasm = _find("nvdisasm", None)
     return Toolchain("", nvdisasm, "", version(nvdisasm, limit), limit)
 
@@ -100,9 +100,9 @@ def _find(program: str, folder: Path | None) -> str:
 
 
 def _in(folder: Path, program: str) -> str | None:
-    """The program in a folder, its bin or that of a wheel installed there (`pip install --target`), None if in none.
+    """The program in a folder, its bin, or a wheel installed there (`pip install --target`); None if it is in none.
 
-    EnvironmentUnfitError if it may not be run.
+    EnvironmentUnfitError if it is not executable.
     """
     wheels = (folder.joinpath(*wheel.split("."), "bin") for wheel in WHEELS)
     for candidate in (place / program for place in (folder, folder / "bin", *wheels)):
@@ -142,7 +142,7 @@ def known_targets(ptxas: str, limit: float = LIMIT) -> frozenset[str]:
 
 
 def call(command: Sequence[str], limit: float = LIMIT) -> CompletedProcess[str]:
-    """Run a tool that is not expected to crash; EnvironmentUnfitError as `attempt`, and if it crashes."""
+    """Run a tool that should not crash; EnvironmentUnfitError as `attempt`, and if it crashes."""
     try:
         with Scratch() as scratch:
             return survived(attempt(scratch, command, limit))
@@ -153,8 +153,8 @@ def call(command: Sequence[str], limit: float = LIMIT) -> CompletedProcess[str]:
 def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> CompletedProcess[str]:
     """Run a tool, which may refuse its input or crash (returncode -n, n one of CRASHES).
 
-    EnvironmentUnfitError if it cannot be run, gives no answer within `limit` seconds, is ended by any other signal, or
-    prints more than any tool does.
+    EnvironmentUnfitError if it cannot be run, does not answer within `limit` seconds, is ended by another signal, or
+    prints too much.
     """
     try:
         done = scratch.call(command, limit)
@@ -171,7 +171,7 @@ def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> Completed
 
 
 def survived(done: CompletedProcess[str]) -> CompletedProcess[str]:
-    """`done`; EnvironmentUnfitError if a signal ended it, StarvedError if that was 9."""
+    """`done`; EnvironmentUnfitError if a signal ended it, StarvedError if that was SIGKILL."""
     if children.lived(done.returncode) < 0:
         raise EnvironmentUnfitError(f"{done.args[0]} was ended by signal {-done.returncode}. {HINT}")
     return done

@@ -36,12 +36,12 @@ _KEYS = {
     "unread",
     "words",
 }
-_LAYOUT = re.compile(r"[0-9a-f]{12}")
-_OPERAND = re.compile(r"[a-z][a-z_]{0,15}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_OPCODE = re.compile(r"[A-Z][A-Za-z0-9_.]*")
-_ROUTINE = re.compile(r"\w{1,200}", re.ASCII)
-_INSTRUCTION = re.compile(r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+")
+_LAYOUT = r"[0-9a-f]{12}"
+_OPERAND = r"[a-z][a-z_]{0,15}"
+_SHA256 = r"[0-9a-f]{64}"
+_OPCODE = r"[A-Z][A-Za-z0-9_.]*"
+_ROUTINE = r"[A-Za-z0-9_]{1,200}"
+_INSTRUCTION = r"[a-z][a-z0-9]*\.[a-zA-Z0-9_.:]+"
 
 
 def measurement(body: Json) -> None:
@@ -164,7 +164,7 @@ def opcodes(body: Json, name: str) -> None:
         raise DataError("its keys are not those of opcodes.")
     for opcode, saved in body["opcodes"].items():
         layouts = saved["layouts"]
-        if not _OPCODE.fullmatch(opcode) or set(saved) != {"compiler", "layouts", "source"}:
+        if not re.fullmatch(_OPCODE, opcode) or set(saved) != {"compiler", "layouts", "source"}:
             raise DataError(f"{opcode}: not an opcode with compiler, layouts and source.")
         if not {"a", "b", "d"} <= set(layouts) <= {"a", "b", "c", "d"} or not _all(_LAYOUT, layouts.values()):
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
@@ -192,7 +192,8 @@ def lowering(body: Json) -> None:
     if set(body) != {"compiler", "instructions"} or not isinstance(body["compiler"], str):
         raise DataError("its keys are not those of a lowering.")
     for id_, saved in body["instructions"].items():
-        if not _INSTRUCTION.fullmatch(id_) or set(saved) | {"routines"} != {"opcodes", "others", "refused", "routines"}:
+        fields = {"opcodes", "others", "refused", "routines"}
+        if not re.fullmatch(_INSTRUCTION, id_) or set(saved) | {"routines"} != fields:
             raise DataError(f"{id_}: not an instruction with opcodes, others and refused.")
         if not isinstance(saved.get("routines", []), list) or not _all(_ROUTINE, saved.get("routines", [])):
             raise DataError(f"{id_}: routines are names.")
@@ -245,5 +246,5 @@ def _volume(side_lengths: Mapping[str, int]) -> int:
     return side_lengths["row"] * side_lengths["col"] * side_lengths.get("product", 1)
 
 
-def _all(pattern: re.Pattern[str], texts: Collection[object]) -> bool:
-    return all(isinstance(text, str) and pattern.fullmatch(text) for text in texts)
+def _all(pattern: str, texts: Collection[object]) -> bool:
+    return all(isinstance(text, str) and re.fullmatch(pattern, text) for text in texts)

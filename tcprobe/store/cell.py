@@ -114,7 +114,7 @@ def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     """As `find`; UsageError where there is no table."""
     if found := find(fragment, name, results):
         return found
-    raise lookup.no_table(fragment, name, layers_of(results))
+    raise no_table(fragment, name, layers_of(results))
 
 
 def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell | None:
@@ -132,6 +132,17 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     rows = [arch.arch(name)] if name else arch.ARCHS
     cells = (_documented(fragment, row, layers) for row in rows if layers.with_published)
     return next((one for one in cells if one), None)
+
+
+def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
+    """Why there is nothing to show of a fragment."""
+    archs = lookup.archs_of(name, layers)
+    saved = next(layers.saved(fragment.experiment, archs), None)
+    words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
+    where = f" on {archs[0]}" if len(archs) == 1 else ""
+    at = archs[0] if archs else "sm_90"
+    words = f"no table of {fragment.id}{where} in {layers.words}.{words}"
+    return UsageError(words, "no table", id=fragment.id, arch=at)
 
 
 def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented: bool = True) -> dict[str, Cell]:
@@ -273,7 +284,7 @@ def emittable(
         else:
             without.append(fragment)
     if not cells:
-        raise lookup.no_table(without[0], at, layers)
+        raise no_table(without[0], at, layers)
     return cells[::-1], without[::-1]
 
 
@@ -282,7 +293,7 @@ def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
         return list(by_arch(fragment, [row.name for row in arch.ARCHS], layers).values())
     cells = everywhere(fragment, "all", layers)
     if not cells:
-        raise lookup.no_table(fragment, "all", layers)
+        raise no_table(fragment, "all", layers)
     return cells
 
 
@@ -296,7 +307,7 @@ def tables_of(
     tables = {fragment: everywhere(fragment, name, layers) for fragment in fragments}
     without = [fragment for fragment, cells in tables.items() if not cells]
     if len(without) == len(tables):
-        raise lookup.no_table(fragments[0], name, layers)
+        raise no_table(fragments[0], name, layers)
     return [
         one
         for fragment, cells in tables.items()

@@ -14,8 +14,6 @@ else decides which table an answer, a page or an emitted text gives. What was re
 explains why there is none.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

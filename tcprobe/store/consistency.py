@@ -15,7 +15,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.predicted import predicted, read_slots
 from tcprobe.layout.table import Table
-from tcprobe.references import Claim, references, said
+from tcprobe.references import Claim, claim_of, references
 from tcprobe.store import acceptance
 from tcprobe.store.finding import FROM_CODE
 from tcprobe.store.measurement import Measurement
@@ -54,7 +54,7 @@ def _known(measured: Measurement, fragment: Fragment, results: Results) -> Itera
         if table := published().table(measured.arch, method, fragment):
             yield table
     for reference in references():
-        claim = said(reference, fragment, arch.arch(measured.arch))
+        claim = claim_of(reference, fragment, arch.arch(measured.arch))
         if isinstance(claim, Claim):
             yield claim.meant
     for folder in (results, published()):

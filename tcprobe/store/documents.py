@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import NoReturn
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.system import files
+from tcprobe.system.digest import sha256
 from tcprobe.text import MOST_TEXT, plain, quoted
 from tcprobe.values import Json
 
@@ -42,14 +42,14 @@ def canonical(data: object, indent: str = "") -> str:
 def seal(kind: str, body: Json, schema: int = SCHEMA) -> str:
     """The text of a document: body, kind and schema, and at its end the checksum of all that."""
     text = canonical({**body, "kind": kind, "schema": schema})
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = sha256(text.encode()).hexdigest()
     return f'{text.removesuffix("}").rstrip()},\n "sha256": "{digest}"\n}}\n'
 
 
 def sealed(raw: bytes) -> bool:
     """Whether the bytes end with the checksum of what is before it, as `seal` writes it."""
     text = raw.rpartition(_CHECKSUM)[0]
-    digest = hashlib.sha256(text + b"\n}").hexdigest().encode()
+    digest = sha256(text + b"\n}").hexdigest().encode()
     return raw == text + _CHECKSUM + digest + b'"\n}\n'
 
 

@@ -9,8 +9,6 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 ('live', 8, 0)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 from tcprobe.errors import DataError
-from tcprobe.fit.linear import Layout, fit_layout, pack, unpacked
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.space import Axis, Space, slots
 from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Table
@@ -30,6 +29,8 @@ def written(table: Table) -> Json:
     """Plain data: `Table.to_json`, or the bases of a linear layout of more than a warp."""
     if table.threads <= WARP or table.space != slots(table.threads, table.elements):
         return table.to_json()
+    from tcprobe.fit.linear import Layout, fit_layout
+
     linear = fit_layout(table)
     if not isinstance(linear, Layout) or None in table.values[table.outputs[0]]:
         return table.to_json()
@@ -49,6 +50,12 @@ def read(data: object) -> Table:
         return Table.from_json(data)
     if set(data) != _KEYS:
         raise DataError(f"a layout given by its bases needs {', '.join(sorted(_KEYS))}.")
+    return _by_bases(data)
+
+
+def _by_bases(data: Json) -> Table:
+    from tcprobe.fit.linear import Layout, unpacked
+
     space = _space(data["threads"], data["elements"])
     outputs = tuple(data["outputs"])
     if outputs not in (("row",), ("row", "col"), SLOT_OUTPUTS):
@@ -79,6 +86,8 @@ def _images(bases: Any, axis: Axis, outputs: tuple[str, ...]) -> list[int]:
 
 def _packed(values: Any, outputs: tuple[str, ...]) -> int:
     """One element as a number; DataError where it is none."""
+    from tcprobe.fit.linear import pack
+
     fits = isinstance(values, list) and len(values) == len(outputs)
     if not fits or not all(type(v) is int and 0 <= v < MOST_VALUE for v in values):
         raise DataError(f"a base needs {', '.join(outputs)}, each a number below {MOST_VALUE}.")

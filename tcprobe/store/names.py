@@ -8,8 +8,6 @@
 wmma.m16n16k16.d.f32")
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
@@ -20,7 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import Meaning
 from tcprobe.store import lookup
-from tcprobe.store.cell import Cell, find, find_operands, operands
+from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
 
@@ -60,7 +58,7 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if not tables:
-        raise lookup.no_table(candidates[0], arch_name, layers)
+        raise no_table(candidates[0], arch_name, layers)
     first = _agreed(name, "fragments", tables)
     note = _note(name, "fragments", tables) if len(candidates) > 1 else None
     return Meant(next(iter(tables[first].values())), note)

@@ -40,8 +40,8 @@ from tcprobe.values import Json
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
 _NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
-_LAYOUT_FILE = re.compile(r"[0-9a-f]{12}\.json")
-_RUN = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
+_LAYOUT_FILE = r"[0-9a-f]{12}\.json"
+_RUN = r"[a-z0-9][a-z0-9.-]{0,99}"
 
 
 class Results:
@@ -72,8 +72,8 @@ class Results:
     def runs(self) -> list[Results]:
         """What other devices, drivers and compilers measured, a folder of its own each, sorted."""
         if self._runs is None:
-            folders = sorted(p.parent for p in (self.root / "runs").glob("*/run.json") if _RUN.fullmatch(p.parent.name))
-            self._runs = [Results(folder, self._shared) for folder in folders]
+            folders = sorted(path.parent for path in self.root.glob("runs/*/run.json"))
+            self._runs = [Results(folder, self._shared) for folder in folders if re.fullmatch(_RUN, folder.name)]
         return self._runs
 
     def run(self, name: str) -> Results:
@@ -161,7 +161,7 @@ class Results:
 
     def layouts(self) -> list[str]:
         """Ids of all stored layouts, sorted."""
-        return sorted(p.stem for p in (self.root / "layouts").glob("*.json") if _LAYOUT_FILE.fullmatch(p.name))
+        return sorted(p.stem for p in (self.root / "layouts").glob("*.json") if re.fullmatch(_LAYOUT_FILE, p.name))
 
     def write(self, measurement: Measurement) -> None:
         """Save a measurement and the layouts that it names, each atomically, layouts first.

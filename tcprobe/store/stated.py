@@ -17,7 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.references import documented, references, said
+from tcprobe.references import claim_of, documented, references
 from tcprobe.references.claim import Claim
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.results import published
@@ -34,7 +34,7 @@ def stated(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
 def _drawn(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
     """What the first reference draws; it is asked for where no reference states more."""
     first = references()[0]
-    words = said(first, fragment, arch)
+    words = claim_of(first, fragment, arch)
     if isinstance(words, Claim) or not words.endswith(FIGURE):
         return None
     others = [other.name for other in ARCHS if other != arch]

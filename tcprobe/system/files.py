@@ -26,7 +26,7 @@ MOST_BYTES = 4 << 20  # of any file that is read
 DAY = 86_400.0  # seconds
 TRIES = 10
 MOST_WAIT = 2.0  # seconds
-_PART = re.compile(r"\.tcprobe-([1-9][0-9]*)-[0-9a-f]{16}\.part")
+_PART = r"\.tcprobe-([1-9][0-9]*)-[0-9a-f]{16}\.part"
 _THREADS = threading.Lock()
 
 
@@ -120,7 +120,7 @@ def sweep(folders: Iterable[Path]) -> None:
     A writer that only looks gone (on another machine, without locks) writes again.
     """
     for part in (part for folder in folders for part in folder.glob(".tcprobe-*.part")):
-        match = _PART.fullmatch(part.name)
+        match = re.fullmatch(_PART, part.name)
         with suppress(OSError):  # locked, not to be opened, or removed by somebody else
             if match and _left(part.lstat(), int(match[1])):
                 with open(part, "rb", opener=_at_once) as file:

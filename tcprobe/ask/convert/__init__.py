@@ -36,7 +36,6 @@ from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as table_of
-from tcprobe.store.choose import layers_of
 
 TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
 NOTHING = "nothing to do: the registers are the same"
@@ -72,7 +71,7 @@ class Conversion:
     @property
     def cycles(self) -> PlanCycles:
         """What its moves between lanes cost; conversions, prmt and selects are not measured."""
-        costs_on = MeasuredCosts(self.tiling.source.arch, layers_of(self.tiling.source.layers))
+        costs_on = MeasuredCosts(self.tiling.source.arch, self.tiling.source.layers)
         moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
         return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
 

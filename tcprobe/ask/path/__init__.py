@@ -36,7 +36,6 @@ from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access, widening
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
-from tcprobe.store.choose import layers_of
 from tcprobe.store.tensor_maps import rests_on
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
@@ -142,7 +141,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     names = [options.access] if options.access else list(usual)
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
-    boxes = rests_on(layers_of(cell.layers), rules.asked) if options.fill == "tma" else ""
+    boxes = rests_on(cell.layers, rules.asked) if options.fill == "tma" else ""
     requests = [
         PathRequest(
             tile,

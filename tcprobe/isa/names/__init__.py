@@ -28,7 +28,7 @@ from tcprobe.isa.arch import WARPGROUP, Arch
 from tcprobe.isa.forms import Forms
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
-from tcprobe.isa.names import words, wrong
+from tcprobe.isa.names import words
 from tcprobe.isa.names.words import Reading
 from tcprobe.text import quoted
 
@@ -80,6 +80,8 @@ class Meaning:
         """The multiplies of registers, or behind descriptors; UsageError if there is none."""
         rows = [row for row in self.some_instructions if row.multiplies_registers or row.described]
         if not rows:
+            from tcprobe.isa.names import wrong
+
             raise wrong.no_multiply(self.instructions[0])
         return rows
 
@@ -114,6 +116,8 @@ class Meaning:
         return list(dict.fromkeys(id_ for row in self.fragments for id_ in inventory.user_ids(row.id)))
 
     def _none(self) -> NoReturn:
+        from tcprobe.isa.names import wrong
+
         raise wrong.unknown(self, _fitting)
 
     def _all(self, find: Callable[[str], list[T]]) -> list[T]:
@@ -122,6 +126,8 @@ class Meaning:
     def _only(self, kind: str, rows: Sequence[T]) -> T:
         if len(rows) == 1:
             return rows[0]
+        from tcprobe.isa.names import wrong
+
         raise AmbiguousError(
             f"{quoted(self.name)} matches {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
             self.name,
@@ -157,6 +163,8 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
 def allowed(rows: Iterable[T], family: str | None, devices: Sequence[Arch]) -> list[T]:
     """The rows of a family, each once, that one of the devices has, if any is named; UsageError for no such family."""
     if family not in (None, *inventory.families()):
+        from tcprobe.isa.names import wrong
+
         raise wrong.no_family(family or "")
     known = [row for row in dict.fromkeys(rows) if family in (None, row.family)]
     return [row for row in known if any(map(row.target.on, devices))] if devices else known

@@ -24,11 +24,14 @@ _ARGUMENTS = r"(?:<([^<>]*)>)?"
 _NAMES = {"float": "f32", "half_t": "f16"}
 _KINDS = {"f16bf16": "f16", "tf32": "tf32", "s8": "i8", "f8f6f4": "f8f6f4", "mxf8f6f4": "mxf8f6f4"}
 _LEFT = {"4": "b4x16_p64", "6": "b6x16_p32"}  # bits of an element, as PTX says that they are padded to bytes
-_MAJOR = re.compile(r"(?:\w+::)*major::(k|mn)", re.I)
+_MAJOR = r"(?:\w+::)*major::(k|mn)"
+_STEMS = ("SM", "GMMA", "MOVM")  # one of them is in every atom and opcode that is read here
 
 
 def dotted(piece: str) -> str | None:
     """The dotted name that an atom, or an opcode of machine code, means; None for anything else."""
+    if not any(stem in piece.upper() for stem in _STEMS):
+        return None
     for pattern, meaning in _ATOMS.items():
         if match := re.fullmatch(pattern, piece, re.I):
             return ".".join(filter(None, meaning(*((group or "").lower() for group in match.groups()))))
@@ -37,7 +40,7 @@ def dotted(piece: str) -> str | None:
 
 def majors(name: str) -> tuple[str, ...]:
     """The majors among the template arguments of an atom: of A, then of B."""
-    return tuple(major.lower() for major in _MAJOR.findall(name))
+    return tuple(major.lower() for major in re.findall(_MAJOR, name, re.I))
 
 
 def shape(m: str, n: str, k: str | None = None) -> str:

@@ -3,8 +3,6 @@
 A row stands for its shapes x pairs of A and B types x accumulator types (d = c unless `mixed`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product

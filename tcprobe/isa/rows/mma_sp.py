@@ -5,8 +5,6 @@ is how many values the sparsity selector has (section 9.7.14.6.1): four where on
 two where a pair does, one where all four do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial

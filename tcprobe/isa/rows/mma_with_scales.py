@@ -6,8 +6,6 @@ scales has four bytes. Two immediates choose: of every four lanes thread-id name
 one that gives B's; byte-id names the first byte.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product

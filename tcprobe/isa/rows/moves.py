@@ -5,8 +5,6 @@ row of a matrix is `row_bytes` long and has an address of its own; several matri
 matrix in memory is the transpose of the one that the shape names; rows and cols are those in memory.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import NamedTuple
 

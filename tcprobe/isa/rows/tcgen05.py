@@ -6,8 +6,6 @@ Listed is that of the least NUM, under a name without it; with .xNUM behind it t
 The names are those of PTX's syntax: braces hold what may be left out, or one of several.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from typing import NamedTuple
@@ -180,7 +178,7 @@ NAMES = {
 }
 LEAST = {"ld": 1, "st": 1, "ld.red": 2}  # the least NUM
 REDUCED = ("32x32b", "16x32bx2")
-_REPEATED = re.compile(r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})")
+_REPEATED = r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})"
 
 
 def _moved(op: str, move: Transfer, number: int = 0) -> Instruction:
@@ -208,7 +206,7 @@ class RepeatedForms(Forms):
 
     def unlisted(self, id_: str) -> Instruction | None:
         """The load or store of an id with its number of repetitions, None where PTX has none of that id."""
-        if (read := _REPEATED.fullmatch(id_)) is None:
+        if (read := re.fullmatch(_REPEATED, id_)) is None:
             return None
         op, shape, number = read[1], read[2], int(read[3])
         moves = (move for move in MOVES if move.shape == shape and (op != "ld.red" or shape in REDUCED))

@@ -4,8 +4,6 @@ A is in registers (operand a) or in shared memory (a_smem): PTX has one name for
 Of sparse forms A is m x k/2: what is stored of it. Only 16-bit types have operands with m or n contiguous (`majors`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product

@@ -4,9 +4,7 @@ A row stands for its shapes x types x layouts. A fragment is shared by all multi
 that defines it names it. C and D are one experiment: load.c and store.d, by row and by column, must give one table.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
 from typing import Literal, NamedTuple
@@ -15,7 +13,6 @@ from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Definition, Instruction
 from tcprobe.isa.multiply import MultiplyRow, Types
-from tcprobe.isa.operand import Operand
 from tcprobe.isa.target import target
 
 WIDE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
@@ -49,14 +46,6 @@ ROWS = (
 )
 
 
-def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
-    for row in ROWS:
-        for shape, ab, layouts in product(row.shapes, row.types, row.layouts):
-            for d, c in product(row.accumulators, repeat=2):
-                form = _Form(row, Shape(*shape), layouts, (d, ab, ab, c))
-                yield form.name, form.instruction
-
-
 class _Form(NamedTuple):
     """A multiply of a row."""
 
@@ -78,21 +67,44 @@ class _Form(NamedTuple):
         row, shape, layouts, types = self
         least = target(row.target, row.ptx)
         multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
-        operands = multiply.operands()
-        definitions = {operand.name: _definition(shape, operand) for operand in operands}
-        return Instruction("wmma", self.name, shape, operands, least, bit_op=row.bit_op, definitions=definitions)
+        definitions = dict(self.definitions())
+        return Instruction(
+            "wmma", self.name, shape, multiply.operands(), least, bit_op=row.bit_op, definitions=definitions
+        )
+
+    def definitions(self) -> Iterator[tuple[str, Definition]]:
+        """By operand, in PTX's order, the loads and the store that its fragments are of."""
+        for name, layout, kind in zip("dabc", (None, *self.layouts, None), self.types, strict=True):
+            yield name, _definition(self.shape, name, layout, kind)
 
 
 @cache  # many multiplies share it
-def _definition(shape: Shape, operand: Operand) -> Definition:
-    name, layout = operand.name, operand.layout
+def _definition(shape: Shape, name: str, layout: str | None, kind: str) -> Definition:
     form = f"{'store' if name == 'd' else 'load'}.{name}"
     qualified = f"{name}.{layout}" if layout else name
     return Definition(
-        f"wmma.{shape}.{qualified}.{operand.type}",
-        f"wmma.{shape}.{qualified if layout else 'accumulator'}.{operand.type}",
-        f"wmma.{form}.sync.aligned.{layout or 'row'}.{shape}.{operand.type}",
+        f"wmma.{shape}.{qualified}.{kind}",
+        f"wmma.{shape}.{qualified if layout else 'accumulator'}.{kind}",
+        f"wmma.{form}.sync.aligned.{layout or 'row'}.{shape}.{kind}",
     )
 
 
-INSTRUCTIONS = Forms(("wmma",), ("wmma.",), one_by_one(_forms))
+def _forms() -> Iterator[_Form]:
+    for row in ROWS:
+        for shape, ab, layouts in product(row.shapes, row.types, row.layouts):
+            for d, c in product(row.accumulators, repeat=2):
+                yield _Form(row, Shape(*shape), layouts, (d, ab, ab, c))
+
+
+class _WmmaForms(Forms):
+    """The forms of wmma, which take fragments that experiments of their own measure."""
+
+    def measured_by(self, by_experiment: Mapping[str, Sequence[str]]) -> Iterable[str]:
+        """Ids of the fragments that are those operands of experiments, in the order of the forms; no form is made."""
+        defined = (definition for form in _forms() for definition in form.definitions())
+        return dict.fromkeys(d.id for operand, d in defined if operand in by_experiment.get(d.experiment, ()))
+
+
+INSTRUCTIONS = _WmmaForms(
+    ("wmma",), ("wmma.",), one_by_one(lambda: ((form.name, form.instruction) for form in _forms()))
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tcprobe import __version__
 from tcprobe.ask import behind
-from tcprobe.ask.describe import form_entry, fragment_entry, shown
+from tcprobe.ask.describe import cell_entry, form_entry, fragment_entry
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -24,7 +24,7 @@ def fragments(fact: Fact) -> Iterator[tuple[str, str]]:
     for cell in fact.each:
         if not fact.sizes or cell.fragment.shape.n in WITH_DATA:
             id_ = cell.fragment.id
-            yield addresses.data(id_), _json({**shown(cell), "page": addresses.fact(id_)})
+            yield addresses.data(id_), _json({**cell_entry(cell), "page": addresses.fact(id_)})
 
 
 def everything(facts: Facts) -> str:

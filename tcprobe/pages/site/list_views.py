@@ -9,7 +9,7 @@ from tcprobe.isa.arch import arch as arch_row
 from tcprobe.pages.site import addresses, package_views, words
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.render import LinkList, ListPart, View
-from tcprobe.references import references, said
+from tcprobe.references import claim_of, references
 from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.store.choose import Found
 
@@ -146,7 +146,7 @@ def _stated(facts: Facts) -> Iterable[Row]:
     by_claim: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts.facts.values():
         for reference in references():
-            claim = said(reference, fact.fragment, arch_row(fact.main.arch))
+            claim = claim_of(reference, fact.fragment, arch_row(fact.main.arch))
             if not isinstance(claim, str) and claim.erratum:
                 by_claim.setdefault((reference.NAME, claim.where, claim.erratum), []).append(fact)
     for key, of in by_claim.items():

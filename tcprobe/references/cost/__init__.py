@@ -1,10 +1,10 @@
-"""What papers and projects state of costs, a module for each source, as rows in its own terms.
+"""What papers and projects state of costs, one module for each source, in its own terms.
 
->>> [row.source.split(",")[0] for row in stated("mma.m16n8k16.row.col.f32.f16.f16.f32") if row.arch == "sm_90"]
+>>> [row.source.split(",")[0] for row in rows_about("mma.m16n8k16.row.col.f32.f16.f16.f32") if row.arch == "sm_90"]
 ['arXiv 2402.13499']
 
-A row says what was stated, of which forms (a pattern of ids), on which device, and under which conditions as far as the
-source says. `number` names what of a body it is to be compared with, none where nothing of it is.
+A row has the number, the forms (a pattern of ids), the device, and the conditions that the source gives. `number` names
+the part of a finding's body to compare it with, if there is one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ("Row", "rows", "stated")
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """All that is stated, source by source."""
+    """All rows, source by source."""
     return tuple(row for module in discover(__name__, ("SOURCE", "ROWS"), ("row",)).values() for row in module.ROWS)
 
 
-def stated(subject: str) -> list[Row]:
-    """What is stated of an instruction, on any arch."""
+def rows_about(subject: str) -> list[Row]:
+    """The rows about an instruction, on any arch."""
     return [row for row in rows() if fnmatch.fnmatchcase(subject, row.forms)]

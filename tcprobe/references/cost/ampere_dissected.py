@@ -1,4 +1,4 @@
-"""Sun et al., "Dissecting Tensor Cores via Microbenchmarks"; its programs are sunlex0717/DissectingTensorCores."""
+"""Sun et al., "Dissecting Tensor Cores via Microbenchmarks"; programs at sunlex0717/DissectingTensorCores."""
 
 from __future__ import annotations
 

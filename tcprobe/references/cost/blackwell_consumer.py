@@ -1,4 +1,4 @@
-"""RTX 5090 and its like (sm_120): lookup1980/microbench-blackwell and florianmattana/sass-king."""
+"""RTX 5090 and others of sm_120: lookup1980/microbench-blackwell and florianmattana/sass-king."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""B200 and B300 (sm_100, sm_103): SemiAnalysisAI/microbench-blackwell and Antoniomv7/gb300-microbench, tcgen05."""
+"""tcgen05 on B200 and B300 (sm_100, sm_103): SemiAnalysisAI/microbench-blackwell and Antoniomv7/gb300-microbench."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""revollllt/flash-vla: units of an H100, sm90/unit-mma.md and constants.yaml."""
+"""revollllt/flash-vla: sm90/unit-mma.md and constants.yaml, measured on an H100."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row: one number that somebody states."""
+"""One number that a source states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Number = Literal[
 
 
 class Row(NamedTuple):
-    """`value` as the source states it, in `unit`; `number` is what to compare it with, `factor` what makes it that."""
+    """`value` as the source states it, in `unit`. `number` is what to compare it with; `factor` converts it to that
+    unit.
+    """
 
     source: str
     forms: str

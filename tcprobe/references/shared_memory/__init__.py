@@ -1,1 +1,1 @@
-"""What CUTLASS, CuTe and CUDA's tensor maps state of shared memory: address maps by name, and names of address maps."""
+"""Shared memory according to CUTLASS, CuTe and CUDA's tensor maps: address maps by name, and names of address maps."""

@@ -19,13 +19,13 @@ from tcprobe.layout.address import MOST_CELLS, Integers, Pair
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
 MOST_STRIDE = 1 << 20
-LINE, LINES = 128, 8  # bytes of all banks; lines after which no mode's pattern goes on
-MOST_BITS = 19  # of a side of a pattern
+LINE, LINES = 128, 8  # bytes of all banks; lines after which every mode's pattern repeats
+MOST_BITS = 19  # log2 of a side of a pattern, at most
 ELEMENTS, BYTES = "elements", "bytes"
 
 
 class Tabulated(NamedTuple):
-    """An address map by name: offsets[first, second] in `unit`, and the width of an element where it is known."""
+    """An address map by name: offsets[first, second] in `unit`, and the bits of an element, None if unknown."""
 
     unit: str
     offsets: Integers
@@ -33,7 +33,7 @@ class Tabulated(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What else a name may need: a stride in elements, the width of an element, a byte address, and the arch."""
+    """What a name may need besides: a stride in elements, bits of an element, a byte address, and the arch."""
 
     stride: int | None = None
     bits: int | None = None
@@ -45,7 +45,7 @@ NO_OPTIONS = Options()
 
 
 def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulated:
-    """The offsets of a tile of `extent`. UsageError for an unknown name and for what its definition does not allow."""
+    """The offsets of a tile of `extent`; UsageError for an unknown name, and for what its definition does not allow."""
     if min(extent) < 1 or extent[0] * extent[1] > MOST_CELLS:
         raise UsageError(f"`extent` {extent[0]},{extent[1]}: both from 1 on, together at most {MOST_CELLS} elements.")
     if options.stride is not None and not 1 <= options.stride < MOST_STRIDE:
@@ -61,9 +61,9 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
 
 
 def pattern(name: str, options: Options) -> tuple[Pair, Options]:
-    """The extent after which the pattern of a layout repeats, and the options with a width: bytes where none is given.
+    """(extent after which the pattern of a layout repeats, options with bits of an element: 8 if none are given).
 
-    UsageError where a name has no such extent of its own, and for an unknown name.
+    UsageError for an unknown name, and for one without an extent of its own.
     """
     named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
     if named is None:
@@ -95,7 +95,7 @@ def _tma(name: str, extent: Pair, options: Options) -> Tabulated | None:
 
 
 def check_mode(mode: tma.Mode, arch: Arch | None) -> None:
-    """UsageError where an arch has no tensor maps, or none of this mode."""
+    """UsageError if an arch has no tensor maps, or not this mode."""
     if arch and arch.number < tma.LEAST_ARCH:
         raise UsageError(f"{mode.name}: {arch} has no tensor maps; sm_{tma.LEAST_ARCH} is the first that has.")
     if arch and arch.number < mode.least_arch:

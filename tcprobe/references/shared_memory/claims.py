@@ -1,4 +1,4 @@
-"""What documents claim of these layouts, each with a verdict by arithmetic on the tables themselves.
+"""What documents claim of these layouts, each with a verdict computed from the tables.
 
 >>> [claim.words for claim in CLAIMS if not claim.holds()]
 ['a block of four printed lines, 512 bytes, is one phase of a warp']
@@ -25,7 +25,7 @@ SM75, SM80 = "CUTLASS, tensor_op_multiplicand_sm75.h", "CUTLASS, tensor_op_multi
 
 
 class SharedClaim(NamedTuple):
-    """A statement, where it is made, how arithmetic decides it, and what decides."""
+    """A statement, its source, the computation that decides it, and the reason in words."""
 
     source: str
     words: str
@@ -34,12 +34,12 @@ class SharedClaim(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """confirmed, or false, and why."""
+        """ "confirmed" or "false", and why."""
         return f"{'confirmed' if self.holds() else 'false'}: {self.because}"
 
 
 def _vectors(bits: int, factor: int, strided: int = 64) -> Integers:
-    """Byte offsets of the vectors of TensorOpMultiplicand<bits, 1024 / bits / factor> by [vector, strided index]."""
+    """Byte offsets of the vectors of TensorOpMultiplicand<bits, 1024 / bits / factor>, by [vector, strided index]."""
     crosswise = 1024 // bits // factor
     first, second = np.indices((8 // factor, strided))
     offsets: Integers = cutlass.multiplicand(first * (128 // bits), second, crosswise, bits, crosswise)
@@ -47,12 +47,12 @@ def _vectors(bits: int, factor: int, strided: int = 64) -> Integers:
 
 
 def _passes(offsets: Integers) -> int:
-    """How many passes over the banks vectors need: the most that share their four banks."""
+    """Passes over the banks that vectors need: the most vectors that share four banks."""
     return max(Counter((offsets // VECTOR % 8).ravel().tolist()).values())
 
 
 def _phases(bits: int, factor: int) -> Iterator[Integers]:
-    """What the 8 lanes of a phase read by ldmatrix, 8 strided indices from one vector, and what 8 lanes write along."""
+    """What 8 lanes of a phase access: 8 strided indices of one vector (ldmatrix), or those that stores write."""
     offsets = _vectors(bits, factor)
     yield from (column[start : start + 8] for column in offsets for start in range(0, 64, 8))
     yield from (offsets[:, start : start + factor] for start in range(0, 64, factor))
@@ -88,7 +88,7 @@ def _block_is_a_phase() -> bool:
 
 
 def _atoms_are_boxes() -> bool:
-    """K-major atoms hold (m, k), boxes (k, m)."""
+    """Whether K-major atoms, by (m, k), equal boxes, by (k, m)."""
     for span, bits in product(("SW32", "SW64", "SW128"), (8, 16, 32, 64)):
         mode, atom = tma.resolve(f"SWIZZLE_{span[2:]}B"), cute.resolve(f"Layout_K_{span}_Atom", bits)
         if not mode or not atom:

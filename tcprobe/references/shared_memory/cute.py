@@ -5,9 +5,9 @@
 >>> atom.shape, atom(np.array([0, 1, 8]), np.array([0, 0, 0]), (16, 64)).tolist()
 ((8, 64), [0, 72, 512])
 
-An atom is Swizzle<B, 4, 3> of byte addresses, of 8 runs of 16, 32, 64 or 128 bytes along its major coordinate. A larger
-tile is what tile_to_shape makes of it: atoms side by side along the first coordinate, then along the second. Stated in
-include/cute/atom/mma_traits_sm90_gmma.hpp and mma_traits_sm100.hpp of CUTLASS 4.2.
+An atom is a swizzle of byte addresses over 8 runs (4 for SW128_32B) of 16, 32, 64 or 128 bytes along its major
+coordinate. A larger tile is that of tile_to_shape: atoms side by side along the first coordinate, then along the
+second. Source: include/cute/atom/mma_traits_sm90_gmma.hpp and mma_traits_sm100.hpp of CUTLASS 4.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tcprobe.layout.address import Integers, Pair
 from tcprobe.layout.swizzle import Swizzle
 
 _NAME = re.compile(r"Layout_(MN|K)_(INTER|SW32|SW64|SW128|SW128_32B)_Atom(?:<([A-Za-z0-9_]+)>)?")
-SPANS = {  # swizzle of bytes, runs
+SPANS = {  # swizzle of bytes, bytes of a run, runs
     "INTER": (Swizzle(0, 4, 3), 16, 8),
     "SW32": (Swizzle(1, 4, 3), 32, 8),
     "SW64": (Swizzle(2, 4, 3), 64, 8),
@@ -48,7 +48,13 @@ TYPES = {
     "uint1b_t": 1,
     "float_e2m1_t": 4,
 }
-NAMED = {4: "int4_t", 8: "uint8_t", 16: "half_t", 32: "float", 64: "double"}  # a type of each width, for names
+NAMED = {
+    4: "int4_t",
+    8: "uint8_t",
+    16: "half_t",
+    32: "float",
+    64: "double",
+}  # a type of each width, to write names with
 
 
 class CuteAtom(NamedTuple):
@@ -61,7 +67,7 @@ class CuteAtom(NamedTuple):
     major: int
 
     def __call__(self, first: Integers, second: Integers, extent: Pair) -> Integers:
-        """Offsets in elements of a tile of `extent`; UsageError unless that is whole atoms."""
+        """Offsets, in elements, of a tile of `extent`; UsageError unless that is a whole number of atoms."""
         wide, high = self.shape
         if extent[0] % wide or extent[1] % high:
             raise UsageError(f"{self.name} is {wide} x {high} elements; {extent[0]} x {extent[1]} is not whole atoms.")
@@ -73,10 +79,10 @@ class CuteAtom(NamedTuple):
 
 
 def resolve(name: str, bits: int | None = None) -> CuteAtom | None:
-    """The atom that a name such as Layout_K_SW64_Atom<half_t> means, None if it is none of these.
+    """The atom that a name such as Layout_K_SW64_Atom<half_t> means; None if it is not such a name.
 
-    UsageError where neither <T> nor `bits` gives the width of elements, where the two differ, or where it is more than
-    the atom swizzles as one piece.
+    UsageError if neither <T> nor `bits` gives the width of elements, if they differ, or if the width exceeds what the
+    atom swizzles as one piece.
     """
     text = re.sub(r"\s|(?:cute|GMMA|UMMA|SM90|SM100)::", "", name)
     match = _NAME.fullmatch(text)

@@ -5,7 +5,7 @@
 >>> layout(np.array([0, 8, 0]), np.array([0, 0, 2]), 32).tolist(), layout.packed((32, 64))
 ([0, 8, 72], 32)
 
-Stated in include/cutlass/layout/ of CUTLASS 4.2: pitch_linear.h, matrix.h and tensor_op_multiplicand_sm70.h, sm75.h,
+Source: include/cutlass/layout/ of CUTLASS 4.2: pitch_linear.h, matrix.h and tensor_op_multiplicand_sm70.h, sm75.h,
 sm80.h. A name that begins with ColumnMajor or RowMajor views the same memory by (row, column): the contiguous
 coordinate is the row, or the column.
 """
@@ -27,26 +27,26 @@ _NAME = re.compile(r"(ColumnMajor|RowMajor)?([A-Za-z0-9]*)(?:<([0-9]{1,4}(?:,[0-
 
 
 def pitch_linear(c: Number, s: Number, stride: int) -> Number:
-    """Plain."""
+    """The contiguous coordinate, then the strided one."""
     return c + s * stride
 
 
 def interleaved(c: Number, s: Number, stride: int, group: int) -> Number:
-    """`group` strided indices side by side, then the next contiguous one."""
+    """`group` strided indices side by side, then the next contiguous index."""
     return s // group * stride + c * group + s % group
 
 
 def block_linear(c: Number, s: Number, stride: int, wide: int, high: int) -> Number:
-    """Plain blocks of `wide` x `high`, block after block along the contiguous coordinate."""
+    """Blocks of `wide` x `high`, each linear, one after the other along the contiguous coordinate."""
     return c % wide + s % high * wide + c // wide * wide * high + s // high * stride
 
 
 def multiplicand(c: Number, s: Number, stride: int, bits: int, crosswise: int) -> Number:
     """16-byte vectors, 8 to a line of 128 bytes, XORed with the number of the line.
 
-    A line holds `crosswise` elements of each of kFactor = 1024 / bits / crosswise strided indices. kTileShapeStride
-    lines, max(8 / kFactor, 4), make the pattern: the low two bits of a vector's place take those of the line's number,
-    the third bit takes the third.
+    A line has `crosswise` elements of each of kFactor = 1024 / bits / crosswise strided indices. The pattern repeats
+    after kTileShapeStride = max(8 / kFactor, 4) lines: the low two bits of a vector's place are XORed with those of the
+    line's number, the third bit with the third.
     """
     vector, factor = ACCESS // bits, LINE // bits // crosswise
     per, height = VECTORS // factor, max(VECTORS // factor, 32 // VECTORS)
@@ -57,21 +57,21 @@ def multiplicand(c: Number, s: Number, stride: int, bits: int, crosswise: int) -
 
 
 def congruous(c: Number, s: Number, stride: int, bits: int, crosswise: int) -> Number:
-    """As `multiplicand`; for 32 bits, whatever `crosswise`, twice the low two bits of the line are XORed."""
+    """As `multiplicand`; but 32-bit elements XOR twice the low two bits of the line, for any `crosswise`."""
     if bits != 32:
         return multiplicand(c, s, stride, bits, crosswise)
     return ((c // 4 % 8) ^ (2 * (s % 4))) * 4 + c // 32 * 32 + c % 4 + s * stride
 
 
 def congruous_64(c: Number, s: Number, stride: int) -> Number:
-    """16 elements of 64 bits by 4: contiguous bits 1 and 2 become the line, and are XORed into its places."""
+    """16 x 4 elements of 64 bits: contiguous bits 1 and 2 become the line, and are XORed into its places."""
     line = c >> 1 & 3
     place = (((c & 1) << 2 | line) ^ (s & 1)) << 1 | (c >> 3 & 1)
     return c // 16 * 16 + (place ^ ((s & 2) << 1)) + (s // 4 * 4 + line) * stride
 
 
 def crosswise_64(c: Number, s: Number, stride: int) -> Number:
-    """16 x 16 elements of 64 bits: a line for each two bits of either coordinate.
+    """16 x 16 elements of 64 bits; two bits of each coordinate make the line.
 
     C's precedence puts + before ^: ((k & 2) << 2) ^ (((s % 2) << 3) + (c % 4) * 2 + (s / 2) / 4) ^ (k & 1).
     """
@@ -81,20 +81,20 @@ def crosswise_64(c: Number, s: Number, stride: int) -> Number:
 
 
 def congruous_128(c: Number, s: Number, stride: int) -> Number:
-    """8 elements of 128 bits by 4: contiguous bits 1 and 2 become the line, and are XORed into its places."""
+    """8 x 4 elements of 128 bits: contiguous bits 1 and 2 become the line, and are XORed into its places."""
     line = c >> 1 & 3
     return c // 8 * 8 + ((c & 1) << 2 | (s & 3) ^ line) + (s // 4 * 4 + line) * stride
 
 
 def crosswise_128(c: Number, s: Number, stride: int) -> Number:
-    """8 x 8 elements of 128 bits; C's precedence puts + before ^ here too."""
+    """8 x 8 elements of 128 bits. C's precedence puts + before ^ here too."""
     place = (c % 4 + (s & 1) * 4) ^ (c & 4)
     line = (c & 4) + s % 8 // 4 * 2 + (s >> 1 & 1)
     return (c // 8 * 8 + line) * stride + s // 8 * 8 + place
 
 
 def volta_congruous(c: Number, s: Number, stride: int, bits: int) -> Number:
-    """Vectors of 16 bytes, 8 by 4: bits 1 and 2 of a vector's number become its line, and are XORed into its place."""
+    """8 x 4 vectors of 16 bytes: bits 1 and 2 of a vector's number become its line, and are XORed into its place."""
     vector = ACCESS // bits
     number = c // vector % 8
     line = number >> 1
@@ -114,7 +114,7 @@ def volta_b_congruous(c: Number, s: Number, stride: int, bits: int) -> Number:
 
 
 def volta_crosswise(c: Number, s: Number, stride: int, bits: int, block: int) -> Number:
-    """Vectors of 8 bytes; a line holds one for each strided index, so `stride` counts those. `block` is not used."""
+    """Vectors of 8 bytes; a line has one of each strided index, so `stride` counts these. `block` is not used."""
     vector = ACCESS // 2 // bits
     number = c // vector
     place = (s & ~15) + (s & 3) * 4 + ((s >> 2 ^ (s & 16) >> 3) & 3)
@@ -124,7 +124,7 @@ def volta_crosswise(c: Number, s: Number, stride: int, bits: int, block: int) ->
 def tensor_op_interleaved(c: Number, s: Number, stride: int, bits: int, group: int) -> Number:
     """Lines of 128 elements; blocks of 16 are XORed with the lowest bit of the line. The place in a block is dropped.
 
-    `stride` and `bits` change nothing.
+    `stride` and `bits` have no effect.
     """
     rows = 128 // group
     line, column = s // rows, s % rows * group + c
@@ -132,9 +132,10 @@ def tensor_op_interleaved(c: Number, s: Number, stride: int, bits: int, group: i
 
 
 class CutlassFormula(NamedTuple):
-    """One definition: its formula, its template parameters, and the stride of a packed tile.
+    """A definition: its formula, its template parameters, and the stride of a packed tile.
 
-    That stride is the extent of coordinate `packed` (0 contiguous, 1 strided), times the parameters where `times`.
+    That stride is the extent of coordinate `packed` (0 contiguous, 1 strided); with `times`, times the template
+    arguments.
     """
 
     formula: Callable[..., Number]
@@ -144,7 +145,7 @@ class CutlassFormula(NamedTuple):
 
 
 SIZES, GROUPS, SIZE = ("ElementSize", "Crosswise"), ("ElementSize", "InterleavedK"), ("ElementSize",)
-VIEWED = {  # what exists as ColumnMajor... and RowMajor... too
+VIEWED = {  # also with the prefixes ColumnMajor and RowMajor
     "TensorOpMultiplicandCongruous": CutlassFormula(congruous, SIZES),
     "TensorOpMultiplicandCrosswise": CutlassFormula(multiplicand, SIZES),
     "TensorOpMultiplicandCongruous64b": CutlassFormula(congruous_64),
@@ -171,7 +172,7 @@ VIEWS = VIEWED | {
 
 
 class CutlassLayout(NamedTuple):
-    """A layout with its template arguments: offset of (first, second) as `view` orders them, in elements."""
+    """A layout with its template arguments; `view` says which of (first, second) is contiguous."""
 
     name: str
     definition: CutlassFormula
@@ -180,7 +181,7 @@ class CutlassLayout(NamedTuple):
 
     @property
     def bits(self) -> int | None:
-        """The width of its elements, where the name says it."""
+        """Bits of an element, None if the name does not say."""
         wide = re.search("(64|128)", self.name.partition("<")[0])
         return self.arguments[0] if "ElementSize" in self.definition.parameters else int(wide[0]) if wide else None
 
@@ -201,9 +202,9 @@ class CutlassLayout(NamedTuple):
 
 
 def resolve(name: str) -> CutlassLayout | None:
-    """The layout that a name such as RowMajorTensorOpMultiplicandCrosswise<16,64> means; None if it is none of these.
+    """The layout that a name such as RowMajorTensorOpMultiplicandCrosswise<16,64> means; None if it is not such a name.
 
-    UsageError where template arguments are missing, too many, or such that CUTLASS does not compile.
+    UsageError if template arguments are missing, too many, or do not compile in CUTLASS.
     """
     text = re.sub(r"\s|^(?:cutlass::)?(?:layout::)?", "", name)
     match = _NAME.fullmatch(text)
@@ -221,7 +222,7 @@ def resolve(name: str) -> CutlassLayout | None:
 
 
 def _compiles(definition: CutlassFormula, arguments: tuple[int, ...]) -> bool:
-    """Whether no size that the definition divides by is 0, and elements are 2**n bits up to a whole access."""
+    """Whether no size that the definition divides by is 0, and elements have 2**n bits, at most those of an access."""
     sized = "ElementSize" in definition.parameters
     bits = arguments[0] if sized else 1
     access = ACCESS // 2 if definition.formula is volta_crosswise else ACCESS

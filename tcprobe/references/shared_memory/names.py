@@ -1,4 +1,4 @@
-"""The names under which an address map is known: those of the catalogue that give the same offset for every cell."""
+"""The names of an address map: those of the catalogue that give the same offset for every cell."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tcprobe.fit.swizzle import AFFINE, AddressFit
 from tcprobe.layout.address import AddressMap, Integers
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
-WIDTHS = (4, 8, 16, 32, 64)  # that are tried where none is known
+WIDTHS = (4, 8, 16, 32, 64)  # tried if the width is unknown
 FACTORS = (1, 2, 4, 8)  # kFactor: strided indices that share a line
 GROUPS = (4, 8, 16, 32, 64)
 SOME = 32  # cells that are compared before all are
 
 
 def names_of(address: AddressMap, layout: AddressFit, bits: int | None = None) -> list[str]:
-    """Sw<B,M,S> of a swizzle, then CUTLASS, CuTe and TMA names; `bits` is the width of an element, if it is known.
+    """Sw<B,M,S> of a swizzle, then CUTLASS, CuTe and TMA names; `bits` is the width of an element, None if unknown.
 
-    Without it the width that CUTLASS's names agree on counts for CuTe and TMA, whose names need one.
+    CuTe's and TMA's names need a width: if it is unknown, the one that CUTLASS's names agree on.
     """
     swizzle = [layout.swizzle.name] if layout.swizzle else []
     layouts = list(_cutlass(address, layout, bits))
@@ -34,7 +34,7 @@ def names_of(address: AddressMap, layout: AddressFit, bits: int | None = None) -
 
 
 def _cutlass(address: AddressMap, fitted: AddressFit, bits: int | None) -> Iterator[cutlass.CutlassLayout]:
-    """The layouts that are this map with some stride: every formula is linear in it, so a part of the map gives it."""
+    """The layouts that equal this map with some stride. Formulas are linear in the stride, so a few cells give it."""
     part = _part(address)
     for name in dict.fromkeys(_candidates(fitted, bits)):
         layout = cutlass.resolve(name)
@@ -48,7 +48,7 @@ def _cutlass(address: AddressMap, fitted: AddressFit, bits: int | None) -> Itera
 
 
 def _part(address: AddressMap) -> AddressMap:
-    """Some cells of the map, its farthest among them, for a quick check."""
+    """Some cells of the map, with the farthest, for a quick check."""
     at = np.unique([*np.linspace(0, address.cells - 1, SOME, dtype=np.int64), np.argmax(address.offsets)])
     return AddressMap(address.first[at], address.second[at], address.offsets[at], address.low, address.high)
 
@@ -59,7 +59,7 @@ def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Integers, In
 
 
 def _candidates(fitted: AddressFit, bits: int | None) -> Iterator[str]:
-    """Names of the layouts that a map of this kind may be."""
+    """Names of layouts that a map of this kind may be."""
     views = ("", "ColumnMajor", "RowMajor")
     if fitted.kind == AFFINE:
         yield from ("PitchLinear", "ColumnMajor", "RowMajor")
@@ -100,13 +100,13 @@ def _volta(bits: int) -> Iterator[str]:
 def _cute(address: AddressMap, bits: int) -> Iterator[str]:
     typed, part = cute.NAMED.get(bits), _part(address)
     for name in cute.names() if typed else ():
-        atom = answered(partial(cute.resolve, name.replace("<T>", f"<{typed}>")))  # None where the type is too wide
+        atom = answered(partial(cute.resolve, name.replace("<T>", f"<{typed}>")))  # None if the type is too wide
         if atom and answered(partial(_same, address, part, partial(atom.__call__, extent=address.extent))):
-            yield atom.name  # no answer where the tile is not whole atoms
+            yield atom.name  # no answer unless the tile is whole atoms
 
 
 def _tma(address: AddressMap, bits: int) -> Iterator[str]:
-    """Modes of a box with either coordinate as its inner one, at the map's own first address."""
+    """Modes of a box whose inner coordinate is either one, at the map's own first address."""
     if bits < 8 or address.low != (0, 0):
         return
     size = bits // 8

@@ -1,14 +1,14 @@
 """The arguments of cuTensorMapEncodeTiled, and what the driver checks of them, each rule with its source.
 
 >>> made = packed("FLOAT16", (64, 128), (64, 8), swizzle="128B")
->>> made.strides, made.row_bytes, broken(made)
+>>> made.strides, made.row_bytes, broken_rules(made)
 ((128,), 128, [])
->>> [rule.argument for rule in broken(made._replace(box=(72, 8)))]
+>>> [rule.argument for rule in broken_rules(made._replace(box=(72, 8)))]
 ['swizzle']
 
-Coordinates are inner first, as the driver has them. A rule of source MANUAL is stated by
-the CUDA driver API, section on tensor map objects; MEASURED ones are not stated there: an H200's driver showed them.
-`tcprobe run --family tma` varies the arguments one at a time and compares every answer of the driver with these rules.
+Dimensions are inner first, as in the driver. Rules with source MANUAL are stated by the CUDA driver API, section on
+tensor map objects; MEASURED ones are not, but an H200's driver follows them. `tcprobe run --family tma` varies the
+arguments one at a time and compares every answer of the driver with these rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tcprobe.isa.tensor_map import (
 )
 
 FLOATS = frozenset(number for name, (number, _) in DATA_TYPES.items() if "FLOAT" in name)
-ROUNDED = frozenset((11, 12))  # types whose elements a load rounds to tf32, as an H200 does
+ROUNDED = frozenset((11, 12))  # types whose elements a load rounds to tf32, as measured on an H200
 SIZES = dict(DATA_TYPES.values())
 MOST_RANK, MOST_BOX, MOST_STEP, MOST_DIM, MOST_STRIDE = 5, 256, 8, 1 << 32, 1 << 40
 MOST_BYTES = 228 << 10  # of a box
@@ -40,9 +40,9 @@ MANUAL, MEASURED = "CUDA driver API", "measured"
 
 
 class TensorMap(NamedTuple):
-    """`dims`, `box`, `steps` of each coordinate, inner first; `strides` in bytes, of all but the inner one.
+    """`dims`, `box` and `steps` of each dimension, inner first; `strides` in bytes, of all but the inner one.
 
-    `address` and `place` are those of the tensor and of the map itself; only their alignment counts.
+    `address` is the tensor's, `place` the map's own; only their alignment matters.
     """
 
     type: int
@@ -59,27 +59,27 @@ class TensorMap(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """How many coordinates."""
+        """The number of dimensions."""
         return len(self.dims)
 
     @property
     def size(self) -> int:
-        """Bytes of an element, 1 of a type that is not known."""
+        """Bytes of an element; 1 if the type is unknown."""
         return SIZES.get(self.type, 1)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a box along the inner coordinate."""
+        """Bytes of a box along the inner dimension."""
         return self.box[0] * self.bits // 8 if self.box else 0
 
     @property
     def bits(self) -> int:
-        """Bits of an element in shared memory, with its part of a gap."""
+        """Bits of an element in shared memory, including its share of padding."""
         return PACKED_BITS.get(self.type, (0, 8 * self.size))[1]
 
     @property
     def rows(self) -> int:
-        """Rows of a box: those of all other coordinates."""
+        """Rows of a box: the product of all other dimensions."""
         return prod(self.box[1:])
 
     @property
@@ -89,8 +89,9 @@ class TensorMap(NamedTuple):
 
 
 class MapRule(NamedTuple):
-    """What the driver refuses: `name` begins with the argument at fault; `checked` says whether the driver really
-    refuses it. The rule holds from arch number `since` on and below `until`.
+    """What the driver refuses; `name` begins with the argument at fault.
+
+    `checked`: whether the driver really refuses it. The rule holds for arch numbers from `since` to below `until`.
     """
 
     name: str
@@ -103,7 +104,7 @@ class MapRule(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """The argument that is to blame."""
+        """The argument at fault."""
         return self.name.partition(":")[0]
 
 
@@ -274,24 +275,24 @@ RULES = (
 
 
 def rules_on(number: int) -> list[MapRule]:
-    """The rules of the arch of a number."""
+    """The rules for an arch, by its number."""
     return [rule for rule in RULES if rule.since <= number < rule.until]
 
 
-def broken(made: TensorMap, number: int = 90) -> list[MapRule]:
+def broken_rules(made: TensorMap, number: int = 90) -> list[MapRule]:
     """The rules of an arch that a map breaks; if the driver checks none of these, it accepts the map."""
     return [rule for rule in rules_on(number) if rule.breaks(made)]
 
 
-def refused(made: TensorMap) -> list[MapRule]:
-    """Those for which the driver refuses a map."""
-    return [rule for rule in broken(made) if rule.checked]
+def refusing_rules(made: TensorMap) -> list[MapRule]:
+    """The broken rules that the driver checks, on sm_90; it refuses the map if there are any."""
+    return [rule for rule in broken_rules(made) if rule.checked]
 
 
 def packed(
     kind: str, dims: tuple[int, ...], box: tuple[int, ...], swizzle: str = "NONE", padding: int = 0
 ) -> TensorMap:
-    """A map of a tensor without gaps but `padding` bytes after each row; KeyError for an unknown type or mode."""
+    """A map of a tensor without gaps except `padding` bytes after each row; KeyError for an unknown type or mode."""
     number, size = DATA_TYPES[kind]
     strides = tuple((dims[0] * size + padding) * prod(dims[1:n]) for n in range(1, len(dims)))
     return TensorMap(number, dims, strides, box, (1,) * len(dims), swizzle=SWIZZLES[swizzle])

@@ -1,12 +1,12 @@
-"""What a tensor map puts where: byte addresses in shared memory of a box (inner, rows), for each swizzle mode.
+"""Where a tensor map puts each byte: byte addresses in shared memory of a box (inner, rows), for each swizzle mode.
 
 >>> import numpy as np
 >>> mode = resolve("SWIZZLE_64B")
 >>> mode(np.array([0, 0]), np.array([0, 2]), Box((32, 8), 16, 0)).tolist()
 [0, 144]
 
-Row y begins at base + y * pitch, the pitch being the box's own width without a swizzle and the whole span of the mode
-with one, however narrow the box; the mode then swizzles absolute addresses. CUDA's driver API names the modes, PTX ISA
+Row y begins at base + y * pitch. Without a swizzle the pitch is the width of the box; with one it is the whole span of
+the mode, even if the box is narrower. The mode swizzles absolute addresses. CUDA's driver API names the modes, PTX ISA
 prints their patterns. Pitch, swizzle and what the driver refuses were measured on an H200 (driver 580), for elements of
 1 to 8 bytes, boxes of 16 to 144 bytes and bases of 0, 128 and 896.
 """
@@ -25,11 +25,14 @@ MOST_EXTENT, INNER, ALIGNMENT = 256, 16, 128  # elements of a box's side; bytes
 MOST_BYTES = 228 << 10  # of a box, and of the shared memory of an SM of sm_90
 WIDTHS = (8, 16, 32, 64)
 MODES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
-ATOMS_ARCH = 100  # from here on a span of 128 bytes can have larger atoms than 16 bytes; sm_90's driver refuses them
+ATOMS_ARCH = 100  # the first arch where a span of 128 bytes can have atoms above 16 bytes; sm_90's driver refuses them
 # their swizzles of byte addresses: rows of the span exchange atoms (PTX ISA 9.1, section 5.5.5; CUDA driver API)
 ATOMS = {
     "128B_ATOM_32B": (Swizzle(2, 5, 2),),
-    "128B_ATOM_32B_FLIP_8B": (Swizzle(2, 5, 2), Swizzle(1, 3, 4)),  # and every other row the halves of 16 bytes
+    "128B_ATOM_32B_FLIP_8B": (
+        Swizzle(2, 5, 2),
+        Swizzle(1, 3, 4),
+    ),  # also swaps the 8-byte halves of 16 bytes in every other row
     "128B_ATOM_64B": (Swizzle(1, 6, 1),),
 }
 
@@ -48,7 +51,7 @@ class Box(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """A swizzle mode: B bits of the 16-byte chunks of a span are XORed, or what `atoms` say."""
+    """A swizzle mode: B bits of the numbers of a span's 16-byte chunks are XORed; or the swizzles `atoms`, in order."""
 
     name: str
     bits: int
@@ -65,7 +68,7 @@ class Mode(NamedTuple):
         return 16 << self.bits if self.bits else None
 
     def __call__(self, inner: Integers, row: Integers, box: Box) -> Integers:
-        """Byte addresses of the first byte of elements; UsageError for a box that the driver refuses."""
+        """Byte addresses of elements; UsageError for a box that the driver refuses."""
         refused = self.why_not(box)
         if refused:
             raise UsageError(f"{self.name}: {refused}")
@@ -76,11 +79,11 @@ class Mode(NamedTuple):
 
     @property
     def least_arch(self) -> int:
-        """Number of the first arch whose driver takes it."""
+        """The number of the first arch whose driver takes it."""
         return ATOMS_ARCH if self.atoms else LEAST_ARCH
 
     def stands_on(self, arch: str) -> str:
-        """What is known of it on an arch, in words; "" where it was measured."""
+        """What is known of it on an arch, in words; "" if it was measured there."""
         if self.atoms:
             return (
                 f"documented by PTX ISA and the CUDA driver API; nobody measured {arch}, and sm_90's driver refuses it"
@@ -88,7 +91,7 @@ class Mode(NamedTuple):
         return "" if arch == f"sm_{LEAST_ARCH}" else f"measured on sm_{LEAST_ARCH}; nobody measured {arch}"
 
     def why_not(self, box: Box) -> str:
-        """Why there is no such box, "" if there is."""
+        """Why the driver refuses such a box; "" if it does not."""
         size = box.inner * box.extent[1]
         end = box.base + (self.span or box.inner) * box.extent[1]
         reasons = {
@@ -107,7 +110,7 @@ class Mode(NamedTuple):
 
 
 def resolve(name: str) -> Mode | None:
-    """The mode that SWIZZLE_128B, written in any way, or SWIZZLE_128B_ATOM_32B means; None for any other name."""
+    """The mode that SWIZZLE_128B, in any spelling, or SWIZZLE_128B_ATOM_32B means; None for any other name."""
     plain = name.strip().removeprefix("CU_TENSOR_MAP_")
     bare = plain.removeprefix("SWIZZLE_") if plain.startswith("SWIZZLE_") else ""
     if bare in ATOMS:
@@ -117,10 +120,10 @@ def resolve(name: str) -> Mode | None:
 
 
 def names() -> list[str]:
-    """The modes of every arch that has tensor maps."""
+    """The modes of all archs with tensor maps."""
     return [f"SWIZZLE_{mode}" for mode in MODES]
 
 
 def atom_names() -> list[str]:
-    """The modes that sm_100 added."""
+    """The modes that only sm_100 and later have."""
     return [f"SWIZZLE_{mode}" for mode in ATOMS]
