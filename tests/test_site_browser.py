@@ -281,3 +281,14 @@ def test_the_search_leads_to_an_element_that_is_drawn(watched, base):
     until(watched, "document.querySelector('#results a').textContent.startsWith('thread 64, i 102')")
     watched.locator("#results a").first.click()
     until(watched, "document.querySelector('#readout')?.textContent.startsWith('D[40][200]: thread 64, i 102')")
+
+
+def test_heads_cover_what_is_scrolled_below_them(watched, base):
+    """The corner, too: else the number of a row stands there above no row."""
+    open_(watched, base, "m/mma.sp.m16n8k32.row.col.f32.f16.f16.f32.html#d=3,5")
+    seen = """Array.from(document.querySelectorAll(".in-b thead :is(td, th)")).every((head) => {
+      const { x, y, width, height } = head.getBoundingClientRect(), body = head.closest("table").tBodies[0];
+      return body.getBoundingClientRect().y < y && document.elementFromPoint(x + width / 2, y + height / 2) === head
+        && !getComputedStyle(head).backgroundColor.endsWith(", 0)");
+    })"""
+    until(watched, seen)

@@ -99,6 +99,12 @@ def test_answers_in_the_list(tmp_path):
     assert hits[5][0]["text"].startswith("mma.")  # no answer where there is no such element
 
 
+def test_a_register_is_not_taken_for_an_element(tmp_path):
+    """The table of words does not say how many elements a register has, so none is named; the fragment comes first."""
+    hits = found(tmp_path, ["lane 12 register 2 of mma.m16n8k16 a", "m16n8k16 f16 f32 a lane 12 reg 2"])
+    assert [one[0]["page"] for one in hits] == ["f/mma.m16n8k16.row.col.f32.f16.f16.f32.a.html"] * 2
+
+
 def test_descriptors_are_decoded_as_the_library_does(tmp_path):
     pick = random.Random(3)
     known = 0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62
