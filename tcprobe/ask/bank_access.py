@@ -102,16 +102,13 @@ def walk(tile_access: TileAccess, tile: Tile, slots: Slots | None) -> Walk:
     """Every instruction of an access over the tile; UsageError says why an access cannot be."""
     if tile_access.order != "slots":
         return Walk(tile_access, *_sweep(tile_access, tile))
+    name = tile_access.name
     if slots is None and tile_access.row.is_matrix:
         if tile.lines % MATRIX_ROWS:
-            raise UsageError(
-                f"{tile_access.name}: {tile.lines} lines do not make whole matrices of {MATRIX_ROWS} rows."
-            )
+            raise UsageError(f"{name}: {tile.lines} lines do not make whole matrices of {MATRIX_ROWS} rows.")
         return Walk(tile_access, *_sweep(replace(tile_access, order="cols"), tile))
     if slots is None:
-        raise UsageError(
-            f"{tile_access.name} follows a fragment's slots: give a FRAGMENT, or use {tile_access.name}@rows or @cols."
-        )
+        raise UsageError(f"{name} follows a fragment's slots: give a FRAGMENT, or use {name}@rows or @cols.")
     pieces = _matrices if tile_access.row.is_matrix else _pieces
     return Walk(tile_access, *pieces(tile_access, tile, _copies(slots, tile)))
 
@@ -206,10 +203,8 @@ def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
-        raise UsageError(
-            f"{tile_access.name}: the {count} elements of lane {lane}'s register piece are not adjacent "
-            f"with {tile.contiguous}s contiguous."
-        )
+        piece = f"the {count} elements of lane {lane}'s register piece"
+        raise UsageError(f"{tile_access.name}: {piece} are not adjacent with {tile.contiguous}s contiguous.")
     return line[:, :, 0], place[:, :, 0] * tile.bits // 8
 
 

@@ -230,9 +230,8 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
         return Verdict(reference.NAME, NOT_COVERED, f"{claim.where}: says nothing about operand {silent}")
     stated = meant | {fragment.operand: claim.printed}
     if "b" not in compared:
-        source = compared[0]
-        words = f"{source.upper()} slots reach the D slots stated"
-        return _judge(reference, claim, words, _misfits(source, stated, measured.tables))
+        words = f"{compared[0].upper()} slots reach the D slots stated"
+        return _judge(reference, claim, words, _misfits(compared[0], stated, measured.tables))
     matched, needed, wrong = _agreement(instruction, stated, measured.tables)
     return _judge(reference, claim, f"structure tensor, {matched} of {needed} triples agree", list(wrong))
 

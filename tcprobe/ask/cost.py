@@ -92,10 +92,7 @@ def archs(layers: Layers) -> list[str]:
 
 
 def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[InstructionCost]:
-    """The costs that names, patterns or opcodes mean, on an arch: the newest that has any where none is named.
-
-    UsageError where there is none.
-    """
+    """The costs that names, patterns or opcodes mean on an arch, by default the newest with any; UsageError if none."""
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")

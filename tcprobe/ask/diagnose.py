@@ -180,9 +180,8 @@ def _distinct(choices: Mapping[int, list[int]]) -> Order | None:
                     return True
         return False
 
-    if not all(find(number, set()) for number in choices):
-        return None
-    return {number: partner for partner, number in taken.items()}
+    complete = all(find(number, set()) for number in choices)
+    return {number: partner for partner, number in taken.items()} if complete else None
 
 
 def _words(orders: tuple[Order, Order], fragment: Fragment, measured: Table) -> Iterator[str]:

@@ -140,14 +140,11 @@ def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Diffe
     sides = (first, second)
     cells = [(f, first.found(f), second.found(f)) for f in select(*patterns)]
     both = [(f, one, two) for f, one, two in cells if one and two]
+    differ = [(f, one, two) for f, one, two in both if one.table(f) != two.table(f)]
     return Difference(
         sides,
         [f.id for f, one, two in both if one.table(f) == two.table(f)],
-        [
-            Changed(f.id, (one.table(f), two.table(f)), (one.source, two.source))
-            for f, one, two in both
-            if one.table(f) != two.table(f)
-        ],
+        [Changed(f.id, (one.table(f), two.table(f)), (one.source, two.source)) for f, one, two in differ],
         [a for f, one, two in cells for a in _absent(f, sides, (one, two))],
         (_sources(first, [one for _, one, _ in cells]), _sources(second, [two for _, _, two in cells])),
     )

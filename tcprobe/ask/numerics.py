@@ -65,8 +65,7 @@ class FormNumerics:
         if self.sourced is None:
             row = self.published
             assert row is not None
-            about = row.about(self.form.family)
-            of = f" ({about})" if about else ""
+            of = f" ({about})" if (about := row.about(self.form.family)) else ""
             return f"published for {row.chip}, not measured: {row.source}{of}"
         body = self.sourced.finding.body
         if body.unfit:

@@ -73,13 +73,8 @@ class Proposal:
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        said: dict[str, object] = {"bytes": self.best.padding}
-        if self.kind == "swizzle":
-            names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
-            others = [other.swizzle for other in self.others]
-            said = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
         return {
-            **said,
+            **self._kind_json(),
             "wavefronts": self.wavefronts,
             "extra_bytes": self.extra,
             "alignment": self.alignment,
@@ -87,6 +82,13 @@ class Proposal:
             "tried": self.tried,
             "code": offset_code(self),
         }
+
+    def _kind_json(self) -> dict[str, object]:
+        if self.kind != "swizzle":
+            return {"bytes": self.best.padding}
+        names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
+        others = [other.swizzle for other in self.others]
+        return {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
 
 
 class Kinds(NamedTuple):

@@ -143,8 +143,7 @@ def expected(table: Table, statement: Statement) -> Table:
         return table
     if not (0 < statement.bands <= 4 and 0 < statement.across <= 64):
         raise DataError(f"{statement.name}: {statement.bands} bands and {statement.across} multiplies side by side.")
-    rows, cols = table.extent["row"], table.extent["col"]
-    step = 0 if statement.fragment.endswith(".b") else rows
+    cols, step = table.extent["col"], 0 if statement.fragment.endswith(".b") else table.extent["row"]
     held: list[tuple[int, int]] = []
     for band in range(statement.bands):
         for thread in range(table.threads):
@@ -158,8 +157,7 @@ def expected(table: Table, statement: Statement) -> Table:
 def _together(rulings: Sequence[Ruling]) -> list[Ruling]:
     """The operands of one multiply that differ, unless together they predict the measured structure tensor."""
     if rulings[0].refused:
-        others = [replace(r, verdict=NOT_COVERED, differ=0, of=0) for r in rulings[1:]]
-        return [rulings[0], *others]
+        return [rulings[0], *(replace(r, verdict=NOT_COVERED, differ=0, of=0) for r in rulings[1:])]
     of = {r.statement.fragment.rpartition(".")[2]: r for r in rulings if r.cell}
     differing = [operand for operand, ruling in of.items() if ruling.verdict == DIFFERS]
     if not differing or not set(MULTIPLIED) <= set(of) or not all(_simple(ruling) for ruling in of.values()):

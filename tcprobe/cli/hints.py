@@ -64,11 +64,15 @@ def _options(ctx: click.Context) -> dict[str, str]:
             below = [name] if name else command.list_commands(ctx)
             commands += [one for each in below if (one := command.get_command(ctx, each))]
             names += [None] * len(below)
-            continue
-        long = {p: next((o for o in p.opts if o.startswith("--")), "") for p in command.params}
-        found |= {option[2:].replace("-", "_"): option for option in long.values() if option}
-        found |= {p.name: option for p, option in long.items() if p.name and option}
+        else:
+            found |= _long_options(command)
     return found
+
+
+def _long_options(leaf: click.Command) -> dict[str, str]:
+    long = {p: next((o for o in p.opts if o.startswith("--")), "") for p in leaf.params}
+    spelled = {option[2:].replace("-", "_"): option for option in long.values() if option}
+    return spelled | {p.name: option for p, option in long.items() if p.name and option}
 
 
 def hint(error: TcprobeError) -> str:

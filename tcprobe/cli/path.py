@@ -128,11 +128,9 @@ def _plan_text(plan: PathPlan) -> None:
 
 def _order(plan: PathPlan, step: RegisterCopy) -> None:
     """The first issue's pieces, and which fragment follows which."""
-    fragment = plan.asked.cell.fragment
-    pieces = step.issues()[0]["slots"]
     what = "matrix" if step.tables else "piece"
-    for number, (row, col, i) in enumerate(pieces):
-        register, bit = fragment.place(i)
+    for number, (row, col, i) in enumerate(step.issues()[0]["slots"]):
+        register, bit = plan.asked.cell.fragment.place(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
         wrapping.line(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")

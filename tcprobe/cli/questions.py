@@ -108,11 +108,9 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
         raise UsageError("--product needs --row and --col; a slot belongs to one product only.")
     if by_lane:
         return True, trace.held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
-    all_rows, all_cols = range(cell.fragment.rows), range(cell.fragment.cols)
-    found = trace.where(
-        cell, all_rows if rows is None else rows, all_cols if cols is None else cols, sought["products"]
-    )
-    return False, found
+    at_rows = range(cell.fragment.rows) if rows is None else rows
+    at_cols = range(cell.fragment.cols) if cols is None else cols
+    return False, trace.where(cell, at_rows, at_cols, sought["products"])
 
 
 @click.command(short_help="Which slots feed an element of D, or what a slot feeds.")

@@ -176,13 +176,10 @@ def value(bits: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(plain))
         return
-    wrapping.line(
-        plain["value"] + f", for tcgen05 according to its version bits ({plain['status']}, {plain['source']})",
-        plain["value"],
-        bold=True,
-    )
-    for name, said in plain["fields"].items():
-        click.echo(f"  {name:<12} {'-' if said is None else said}")
+    said = f", for tcgen05 according to its version bits ({plain['status']}, {plain['source']})"
+    wrapping.line(plain["value"] + said, plain["value"], bold=True)
+    for name, number in plain["fields"].items():
+        click.echo(f"  {name:<12} {'-' if number is None else number}")
     _undocumented(plain["undocumented"])
 
 

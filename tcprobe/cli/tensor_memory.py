@@ -142,9 +142,8 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
     if sizes["vector"] is None and len(known) == 1:
         return known[0]
     if sizes["vector"] not in known:
-        raise UsageError(
-            f"{in_memory.id} has {' or '.join(map(str, known))} scales per row: give --scale-vec {known[-1]}."
-        )
+        counts = " or ".join(map(str, known))
+        raise UsageError(f"{in_memory.id} has {counts} scales per row: give --scale-vec {known[-1]}.")
     return sizes["vector"]
 
 
@@ -207,13 +206,9 @@ def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None
     from tcprobe.references import accumulator
 
     first, *others = held_there.places(row, col)
-    head, cell = {**_head(held_there), "row": row, "col": col}, first._asdict()
-    answer = {
-        **head,
-        "tmem": {name: cell[name] for name in ("cta", "lane", "column")},
-        "bit": first.bit,
-        "bits": held_there.statement.bits,
-    }
+    tmem = {"cta": first.cta, "lane": first.lane, "column": first.column}
+    place = {"row": row, "col": col, "tmem": tmem, "bit": first.bit, "bits": held_there.statement.bits}
+    answer = {**_head(held_there), **place}
     if others:
         answer["copies"] = [other._asdict() for other in others]
     if load:

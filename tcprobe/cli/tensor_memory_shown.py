@@ -29,9 +29,8 @@ def print_memory(asked_for: MemoryOperand | Instruction, show: ShowAsked, layers
         click.echo(click.style(asked_for.name, bold=True))
     for operand in operands(asked_for):
         if operand.form.id == "tcgen05.shift.down":
-            click.echo(
-                json.dumps({"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}) if as_json else SHIFTED
-            )
+            said = {"id": asked_for.id, "instruction": asked_for.name, "why": SHIFTED}
+            click.echo(json.dumps(said) if as_json else SHIFTED)
         else:
             _show(operand, show, layers, as_json, alone=False)
 

@@ -157,8 +157,7 @@ def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> 
 def _tiles(extent: Tile, order: Sequence[Digit], vector: Digit | None) -> tuple[Tile, ...]:
     """The base tile, without the digits of i that come first; then the tile after each further step.
 
-    Leading ones of a tile are left out, and so are tiles that split nothing, as JAX requires. Without a vector the last
-    tile is one element.
+    As JAX requires, leading ones of a tile and tiles that split nothing go. Without a vector the last is one element.
     """
     outside, *steps = _steps(order, vector)
     rest = list(extent)

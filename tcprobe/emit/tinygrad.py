@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tcprobe.emit.common import heading, identifier, layout, multiplies
 from tcprobe.errors import UsageError
+from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.store.cell import Cell
 
@@ -62,13 +63,17 @@ def _bits(instruction: Instruction, cell: Cell) -> tuple[list[Bit], list[Bit]]:
     by_variable: dict[str, list[Bit]] = {"lane": [], "i": []}
     for variable, bits in by_variable.items():
         for base in linear.bases[variable]:
-            set_ = [(axes[name], value) for name, value in base.items() if value]
-            if not set_:
-                raise UsageError(f"{cell.fragment.id} holds elements several times, which tinygrad cannot express.")
-            if len(set_) != 1 or set_[0][1].bit_count() != 1:
-                raise UsageError(f"{cell.fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
-            bits.append((set_[0][0], set_[0][1].bit_length() - 1))
+            bits.append(_bit(cell.fragment, variable, {axes[name]: value for name, value in base.items() if value}))
     return by_variable["lane"], by_variable["i"]
+
+
+def _bit(fragment: Fragment, variable: str, changed: Mapping[str, int]) -> Bit:
+    if not changed:
+        raise UsageError(f"{fragment.id} holds elements several times, which tinygrad cannot express.")
+    (axis, value), *others = changed.items()
+    if others or value.bit_count() != 1:
+        raise UsageError(f"{fragment.id}: a bit of {variable} is not exactly one bit of row or col.")
+    return axis, value.bit_length() - 1
 
 
 def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:

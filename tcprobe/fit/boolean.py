@@ -74,8 +74,7 @@ def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Pr
 def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:
     """(input bits that the value needs, the value by these).
 
-    One bit after another is dropped if the others determine the value. Once more than MOST_BITS are needed, the rest is
-    not tried.
+    A bit is dropped if the others determine the value. Once more than MOST_BITS are needed, the rest is not tried.
     """
     needed = list(range(len(next(iter(points), ()))))
     for candidate in tuple(needed):

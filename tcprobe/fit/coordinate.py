@@ -88,13 +88,11 @@ def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> Bool
     rows, columns = _part(grid.shape[0]), _part(grid.shape[1])
     start = rows[np.argmax(known[rows, :][:, columns].sum(axis=1))]
     masks, bases, shifts = (axis[:, None] for axis in ((1 << candidates.bits) - 1, candidates.base, candidates.shift))
-    x = ((((low[1] + columns) >> shifts) ^ ((low[1] + at) >> shifts)) & masks) << bases
-    x = x[:, None, :]
+    x = (((((low[1] + columns) >> shifts) ^ ((low[1] + at) >> shifts)) & masks) << bases)[:, None, :]
     here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
-    expected = here[0] - there[0]
     moved = grid[np.ix_(rows, columns)] - grid[start, columns]
     sure = here[1] & there[1] & known[np.ix_(rows, columns)] & known[start, columns]
-    return np.asarray(~((expected != moved) & sure).any(axis=(1, 2)))
+    return np.asarray(~((here[0] - there[0] != moved) & sure).any(axis=(1, 2)))
 
 
 def _column(column: Integers, places: Integers) -> tuple[Integers, Bools]:

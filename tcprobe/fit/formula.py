@@ -11,6 +11,8 @@ from them, never parsed. All are called with values of their variables, by posit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import xor
 from typing import NamedTuple
 
 from tcprobe.errors import VariableError
@@ -128,10 +130,7 @@ class Formula:
         for name, size in zip(self.variables, self.sizes, strict=False):
             if not 0 <= given[name] < size:
                 raise VariableError(f"{name} {given[name]} is outside 0 to {size - 1}.")
-        total = self.constant
-        for term in self.terms:
-            total ^= term.at(given)
-        return total
+        return reduce(xor, (term.at(given) for term in self.terms), self.constant)
 
     def _misfit(self, values: tuple[int, ...], named: Mapping[str, int]) -> VariableError:
         words = [*map(str, values), *(f"{name} = {value}" for name, value in named.items())]

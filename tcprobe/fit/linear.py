@@ -137,8 +137,7 @@ def _through(table: Table, values: list[int | None]) -> Layout:
     points: list[tuple[int, int]] = []
     pivots: dict[int, int] = {}
     for number in chain(_units(table.space), range(table.points)):
-        value = values[number]
-        if value is None:
+        if (value := values[number]) is None:
             continue
         vector = vectors[number] | 1 << bits  # the top bit stands for the offset
         if _independent(pivots, vector):

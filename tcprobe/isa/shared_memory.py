@@ -71,12 +71,8 @@ def accesses() -> MappingProxyType[str, SharedAccess]:
     first, turing, ampere, hopper = (
         Target(*t) for t in (("sm_70", "6.0"), ("sm_75", "6.5"), ("sm_80", "7.0"), ("sm_90", "7.8"))
     )
-    matrices = [
-        (move, target, n, end)
-        for move, target in (("ldmatrix", turing), ("stmatrix", hopper))
-        for n in (1, 2, 4)
-        for end in ("", ".trans")
-    ]
+    moves = (("ldmatrix", turing), ("stmatrix", hopper))
+    matrices = [(move, target, n, end) for move, target in moves for n in (1, 2, 4) for end in ("", ".trans")]
     rows = [
         *(SharedAccess(f"{move}.shared.b{8 * n}", n, first) for move in ("ld", "st") for n in (1, 2, 4, 8, 16)),
         *(SharedAccess(f"{move}.x{n}{end}", MATRIX_ROW, target, MATRIX_ROWS * n) for move, target, n, end in matrices),

@@ -66,9 +66,8 @@ def zeroed(said: Json, m: int, n: int, exchanged: bool = False) -> list[int]:
         raise UsageError(f"column_shift {said['column_shift']}: at most {MOST_SHIFT[m]} for M {m}.")
     if not said["non_zero_mask"]:
         return [0] * n
-    spans = {1: said["skip_span"], 0: said["use_span"]}
-    if exchanged:
-        spans = {1: spans[0], 0: spans[1]}
+    skip, use = said["skip_span"], said["use_span"]
+    spans = {1: use, 0: skip} if exchanged else {1: skip, 0: use}
     return [bit for part in range(PARTS[m]) for bit in _part(said, part, spans, n // PARTS[m])]
 
 

@@ -129,17 +129,14 @@ def _width(kind: str, inner: int) -> int:
 def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     """The same; UsageError with the nearest that there is where it cannot be."""
     m, count = gemm.tile[0], gemm.registers["accumulators"]
-    if m not in [LINES * consumers for consumers in REGISTERS]:
-        raise UsageError(
-            f"`tile`: m {m} must be one of {', '.join(str(LINES * c) for c in REGISTERS)}: 1 to "
-            f"{len(REGISTERS)} warpgroups of {LINES} rows."
-        )
+    heights = [LINES * consumers for consumers in REGISTERS]
+    if m not in heights:
+        warpgroups = f"1 to {len(heights)} warpgroups of {LINES} rows"
+        raise UsageError(f"`tile`: m {m} must be one of {', '.join(map(str, heights))}: {warpgroups}.")
     there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start
     if count + OTHERS > there:
-        raise UsageError(
-            f"`tile`: {count} accumulators and {OTHERS} other registers are more than the {there} that a "
-            f"thread of {gemm.threads} has; nearest: m 128."
-        )
+        needed, has = f"{count} accumulators and {OTHERS} other registers", f"a thread of {gemm.threads} has"
+        raise UsageError(f"`tile`: {needed} are more than the {there} that {has}; nearest: m 128.")
     _check_cluster(gemm)
     check_memory(gemm)
     return gemm

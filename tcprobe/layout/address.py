@@ -142,6 +142,18 @@ def whole(address: AddressMap) -> AddressMap:
 
 def runs(elements: Iterable[Pair]) -> list[str]:
     """Elements as ranges along the first coordinate; equal ranges are merged along the second: (0..7, 2..3)."""
+    joined: list[tuple[list[int], list[int]]] = []
+    for second, row in _by_second(elements).items():
+        for run in row:
+            if joined and len(row) == 1 and joined[-1][0] == run and joined[-1][1][1] == second - 1:
+                joined[-1][1][1] = second
+            else:
+                joined.append((run, [second, second]))
+    return [f"({_range(*run)}, {_range(*seconds)})" for run, seconds in joined]
+
+
+def _by_second(elements: Iterable[Pair]) -> dict[int, list[list[int]]]:
+    """By second coordinate the first and last one of each range along the first."""
     rows: dict[int, list[list[int]]] = {}
     for first, second in sorted(elements, key=lambda pair: (pair[1], pair[0])):
         row = rows.setdefault(second, [])
@@ -149,14 +161,7 @@ def runs(elements: Iterable[Pair]) -> list[str]:
             row[-1][1] = first
         else:
             row.append([first, first])
-    joined: list[tuple[list[int], list[int]]] = []
-    for second, row in rows.items():
-        for run in row:
-            if joined and len(row) == 1 and joined[-1][0] == run and joined[-1][1][1] == second - 1:
-                joined[-1][1][1] = second
-            else:
-                joined.append((run, [second, second]))
-    return [f"({_range(*run)}, {_range(*seconds)})" for run, seconds in joined]
+    return rows
 
 
 def _range(first: int, last: int) -> str:

@@ -119,15 +119,21 @@ def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         held = ""
 
 
-def _command(number: int, line: str) -> Command:
-    named = _COMMAND.search(line)
-    layout = next((name for name in named.groups() if name), "") if named else ""
+def _options(number: int, line: str) -> dict[str, Pair]:
+    """The numbers of a command's options; 0 for a second one that is not there."""
     said: dict[str, Pair] = {}
     for option, text in _OPTION.findall(line):
         values = _NUMBERS.fullmatch(text)
         if not values or not all(1 <= int(value) <= MOST_CELLS for value in values.groups() if value):
             raise DataError(f"line {number}: --{option}={text[:40]} is not one or two numbers from 1 to {MOST_CELLS}.")
         said[option] = (int(values[1]), int(values[2] or 0))
+    return said
+
+
+def _command(number: int, line: str) -> Command:
+    named = _COMMAND.search(line)
+    layout = next((name for name in named.groups() if name), "") if named else ""
+    said = _options(number, line)
     extent, shape = said.get("extent", Command(layout).extent), said.get("output-shape", Command(layout).shape)
     if not extent[1]:
         raise DataError(f"line {number}: --extent={extent[0]} needs two numbers.")

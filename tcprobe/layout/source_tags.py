@@ -97,19 +97,25 @@ def of_pattern(
 def of_pairs(steps: Sequence[int], together: Bools) -> SourceTags | None:
     """The tags, from which pairs of lines, `steps` apart, fall into one bank; None if no parities explain it.
 
-    Steps are single bits, and pairs of them. Bits that cancel each other get the same number; the others get 1, 2, 3,
-    ..., with as few banks as possible.
+    Steps are single bits, and pairs of them.
     """
-    same = dict(zip(steps, together.tolist(), strict=True))
-    bits = [step for step in steps if step.bit_count() == 1]
-    numbers: dict[int, int] = {}
-    for bit in bits:
-        alike = next((numbers[other] for other in numbers if same[bit | other]), None)
-        numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
+    numbers = _numbered(dict(zip(steps, together.tolist(), strict=True)))
     width = max(numbers.values(), default=0).bit_length()
-    tags = SourceTags(tuple(sum(bit for bit in bits if numbers[bit] >> n & 1) for n in range(width)))
+    tags = SourceTags(tuple(sum(bit for bit in numbers if numbers[bit] >> n & 1) for n in range(width)))
     agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(steps)) == 0, together)
     return tags if agrees else None
+
+
+def _numbered(same: dict[int, bool]) -> dict[int, int]:
+    """A number of each single bit, by whether steps stay in a bank.
+
+    Bits that cancel each other get the same number; the others get 1, 2, 3, ..., with as few banks as possible.
+    """
+    numbers: dict[int, int] = {}
+    for bit in (step for step in same if step.bit_count() == 1):
+        alike = next((numbers[other] for other in numbers if same[bit | other]), None)
+        numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
+    return numbers
 
 
 def _parity(values: Ints) -> Ints:

@@ -170,9 +170,8 @@ class Table:
         threads, elements = data["threads"], data["elements"]
         if not all(type(n) is int and 0 < n <= 1 << 12 for n in (threads, elements)):
             raise DataError("threads and elements must be numbers from 1 to 4096.")
-        return slot_table(
-            threads, elements, {name: _column(name, _joined(name, data[name], elements)) for name in names}
-        )
+        columns = {name: _column(name, _joined(name, data[name], elements)) for name in names}
+        return slot_table(threads, elements, columns)
 
 
 def _in_range(column: Sequence[int | None]) -> bool:

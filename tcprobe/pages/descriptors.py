@@ -70,15 +70,8 @@ def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:
     majors: dict[str, list[str]] = {}
     for case in cases:
         majors.setdefault(case["major"], []).append(str(case["bits"]))
-    counts = [sum(case[name] for case in cases) for name in ("descriptors", "agree", "elements")]
-    offsets = [sum(case["base_offset"]["subtracted"][at] for case in cases) for at in (0, 1)]
+    tried, agree, elements = (sum(case[name] for case in cases) for name in ("descriptors", "agree", "elements"))
+    subtracted, of = (sum(case["base_offset"]["subtracted"][at] for case in cases) for at in (0, 1))
     said = "; ".join(f"{major}: {', '.join(bits)}" for major, bits in majors.items())
-    return [
-        f"{operand} of {family}",
-        swizzle,
-        said,
-        str(counts[0]),
-        f"{counts[1]} of {counts[2]}",
-        ignored,
-        f"{offsets[0]} of {offsets[1]}",
-    ]
+    agreeing, offsets = f"{agree} of {elements}", f"{subtracted} of {of}"
+    return [f"{operand} of {family}", swizzle, said, str(tried), agreeing, ignored, offsets]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from tcprobe.pages.tables import MADE, grid
-from tcprobe.store.errata import SavedAudit, since
+from tcprobe.store.errata import SavedAudit, SavedFinding, Since, since
 from tcprobe.text import markdown
 
 
@@ -21,11 +21,15 @@ def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
     for one in audits:
         for finding in one.findings:
             yield from ("", f"## {one.package} {markdown(one.version)}: {markdown(finding.name)}", "")
-            yield from _lines(f"Of `{finding.fragment}`: {markdown(finding.words)}.")
-            yield from (f"- {markdown(line)}" for line in finding.first)
-            yield from ("", *_lines(f"Evidence: {markdown(finding.evidence)}."))
-            yield from ("", *_lines(f"In the package: {markdown(str(since(finding, one.version, one.earlier)))}."))
-            yield from ("", *_lines(f"Reported: {markdown(finding.reported)}."))
+            yield from _section(finding, since(finding, one.version, one.earlier))
+
+
+def _section(saved_finding: SavedFinding, known_since: Since) -> Iterator[str]:
+    yield from _lines(f"Of `{saved_finding.fragment}`: {markdown(saved_finding.words)}.")
+    yield from (f"- {markdown(line)}" for line in saved_finding.first)
+    yield from ("", *_lines(f"Evidence: {markdown(saved_finding.evidence)}."))
+    yield from ("", *_lines(f"In the package: {markdown(str(known_since))}."))
+    yield from ("", *_lines(f"Reported: {markdown(saved_finding.reported)}."))
 
 
 def _row(saved_audit: SavedAudit) -> list[str]:

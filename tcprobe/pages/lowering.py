@@ -30,8 +30,7 @@ def page(results: Results) -> Iterator[str]:
     yield "that are not named, ptxas refuses the form. `tcprobe lower` has each form separately, how many other"
     yield "instructions an emulated one takes, and the routines that the compiler links for it."
     yield ""
-    yield from (f"- [{family}](#{named(family)})" for family in families)
-    yield f"- [{LAYOUTS}](#{named(LAYOUTS)})"
+    yield from (f"- [{title}](#{named(title)})" for title in (*families, LAYOUTS))
     for family, lines in families.items():
         yield from ("", f"## {family}", "")
         yield from grid(["forms", "archs", "opcodes"], _rows(lines))

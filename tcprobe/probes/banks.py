@@ -14,7 +14,7 @@ conflict-free exactly if both lanes are in one phase.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -186,6 +186,15 @@ def least_and_steady(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
     return least, (spread <= STEADY) & (np.abs(least - least.round()) <= STEADY)
 
 
+def _exchanged(lane_bytes: Ints, count: int) -> Iterator[Ints]:
+    """A pattern, then the same with each two of its first `count` lanes exchanged."""
+    yield lane_bytes
+    for i, j in combinations(range(count), 2):
+        swapped = lane_bytes.copy()
+        swapped[[i, j]] = lane_bytes[[j, i]]
+        yield swapped
+
+
 def swaps(access: SharedAccess) -> Cases:
     """Two conflict-free patterns, each followed by all exchanges of two of its lanes.
 
@@ -194,13 +203,8 @@ def swaps(access: SharedAccess) -> Cases:
     """
     step = max(4, access.bytes)
     line, place = np.divmod(step * np.arange(WARP), LINE)
-    patterns = []
-    for base in (line * LINE + place, line * LINE + (place + line * step) % LINE):
-        patterns.append(base)
-        for i, j in combinations(range(access.lanes), 2):
-            swapped = base.copy()
-            swapped[[i, j]] = base[[j, i]]
-            patterns.append(swapped)
+    bases = (line * LINE + place, line * LINE + (place + line * step) % LINE)
+    patterns = [pattern for base in bases for pattern in _exchanged(base, access.lanes)]
     source = np.tile(step * np.arange(WARP), (len(patterns), 1))
     return Cases(np.array(patterns), source)
 

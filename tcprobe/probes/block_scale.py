@@ -67,12 +67,8 @@ class ScaledExperiment(OfInstruction):
         met = read[0][0]
         if any(not np.array_equal(met, other) for other, _, _ in read):
             raise ProbeError(f"{self.instruction.name}: byte-id or thread-id changes which slots of A and D meet.")
-        return {
-            **unscaled,
-            "met": met,
-            "scale_a": np.stack([a for _, a, _ in read]),
-            "scale_b": np.stack([b for _, _, b in read]),
-        }
+        scaling = {"scale_a": np.stack([a for _, a, _ in read]), "scale_b": np.stack([b for _, _, b in read])}
+        return {**unscaled, "met": met, **scaling}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor and every scale."""
@@ -116,19 +112,20 @@ def kernel(instruction: Instruction) -> Kernel:
     return Kernel(name, Scaled(instruction, tuple(chosen)), text, instruction.target.at_least(ptx.ALIGNED))
 
 
+def _exponent(i: int) -> tuple[str, str]:
+    """Byte i of %word gets the exponent of D's register i, %rest its bits."""
+    return (
+        f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
+        f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
+    )
+
+
 def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
     """Multiply; store the exponents of the lane's D slots, or NO_POWER in all if one is not a power of two."""
     return [
         ptx.instruction_text(instruction, selectors),
         "mov.b32 %word, 0; mov.b32 %rest, 0;",
-        *(
-            line
-            for i in range(instruction.fragment("d").registers)
-            for line in (
-                f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
-                f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
-            )
-        ),
+        *(line for i in range(instruction.fragment("d").registers) for line in _exponent(i)),
         "and.b32 %rest, %rest, 0x807fffff; setp.ne.u32 %p, %rest, 0; selp.b32 %word, 0xffffffff, %word, %p;",
         "st.global.b32 [%out], %word; add.u64 %out, %out, %step;",
     ]
@@ -175,8 +172,7 @@ def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
     exponents = np.take_along_axis(answers[:, 1:], met[None], axis=2) - EXPONENT_OF_ONE
     if exponents[0].any():
         raise ProbeError(f"{instruction.name}: with all scales one a product of ones is not one.")
-    scale_a, scale_b = (_scaling_bytes(instruction, exponents, turn) for turn in range(2))
-    return met, scale_a, scale_b
+    return met, _scaling_bytes(instruction, exponents, 0), _scaling_bytes(instruction, exponents, 1)
 
 
 def _scaling_bytes(instruction: Instruction, exponents: Ints, turn: int) -> Ints:

@@ -150,7 +150,9 @@ def _selection(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -
         )
     if len(places) != fragment.rows * fragment.cols:
         raise ProbeError(f"{instruction.name}: {len(places)} of {fragment.rows * fragment.cols} blocks have a scale.")
-    values = {
-        name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in (("row", rows), ("col", cols))
-    }
-    return slot_table(fragment.threads, fragment.elements, values)
+    return slot_table(fragment.threads, fragment.elements, {"row": _numbers(rows), "col": _numbers(cols)})
+
+
+def _numbers(places: Ints) -> tuple[int | None, ...]:
+    """A column of a table: None for what is below 0, which scales nothing."""
+    return tuple(None if place < 0 else place for place in places.tolist())

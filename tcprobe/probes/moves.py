@@ -165,10 +165,7 @@ def _stored(instruction: Instruction, memory: Bits) -> Ints:
 
 
 def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
-    """(2, bits): the lane whose row has each memory bit, and the bit's number in that row.
-
-    ProbeError if a bit is outside all rows.
-    """
+    """(2, bits): the lane whose row has each memory bit, and its number in that row; ProbeError if a bit is in none."""
     size = row_bytes(instruction)
     owners = np.full(SIZE // size, NOT_MOVED)
     owners[addresses // size] = np.arange(WARP)

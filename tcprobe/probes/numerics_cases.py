@@ -177,8 +177,7 @@ def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     a[..., i] = _numbers(fa, sa[:-1], rng, np.full(sa[:-1], tops[0]))
     b[..., i] = _numbers(fb, sb[:-1], rng, np.full(sb[:-1], tops[1]))
     a[..., j], b[..., j] = a[..., i] ^ (1 << fa.bits - 1), b[..., i]
-    exponents = tops[0] - fa.bias + tops[1] - fb.bias + fc.bias - rng.integers(0, 40, sc)
-    c = _numbers(fc, sc, rng, exponents)
+    c = _numbers(fc, sc, rng, tops[0] - fa.bias + tops[1] - fb.bias + fc.bias - rng.integers(0, 40, sc))
     c[rng.random(sc) < 0.7] = 0
     return [a, b, c]
 

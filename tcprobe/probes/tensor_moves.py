@@ -254,10 +254,8 @@ class TensorReduction(TensorMove):
         width = self.moved.cols // kept.cols
         parts = reading["marked"].reshape(kept.rows, kept.cols, width, WARP)
         if (parts != parts[:, :, :1]).any() or (parts[:, :, 0].sum(axis=(0, 1)) != 1).any():
-            raise ProbeError(
-                f"{self.instruction.name}: the cells that feed a thread's {REDUCED} are not {width} next to each other "
-                "in one lane."
-            )
+            beside = f"{width} next to each other in one lane"
+            raise ProbeError(f"{self.instruction.name}: the cells that feed a thread's {REDUCED} are not {beside}.")
         numbers = parts[:, :, 0].reshape(-1, WARP).argmax(axis=0)
         values = {"row": tuple((numbers // kept.cols).tolist()), "col": tuple((numbers % kept.cols).tolist())}
         return Conclusion({**found.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)

@@ -184,19 +184,17 @@ def packed_b(instruction: Instruction) -> tuple[int, int, int]:
 
 def lines_of(instruction: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError if it met an element of A with another k than B picked."""
-    a = behind(instruction, "a_smem").held
+    a, name = behind(instruction, "a_smem").held, instruction.name
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))
     lines, ks = (
         x[decode_answers(instruction, words, len(coded_images(a)))] for x in places(a.slot_bits, a.rows, a.cols)
     )
     expected = (met.col + np.arange(len(words))[:, None] * instruction.shape.n) % instruction.stored
     if (ks != expected).any() or (lines != lines[0]).any():
-        raise ProbeError(f"{instruction.name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
+        raise ProbeError(f"{name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
     line: Ints = lines[0]
     if (line != line[met.first]).any():
-        raise ProbeError(
-            f"{instruction.name}: A in registers and A in shared memory disagree about which D slots are a row."
-        )
+        raise ProbeError(f"{name}: A in registers and A in shared memory disagree about which D slots are a row.")
     return line
 
 

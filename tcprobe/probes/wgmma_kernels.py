@@ -135,9 +135,8 @@ def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
     instruction = op.instruction
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
-    turned = (
-        ["1" if major == "mn" else "0" for major in op.majors] if len(instruction.described[0].held.majors) > 1 else []
-    )
+    transposable = len(instruction.described[0].held.majors) > 1
+    turned = ["1" if major == "mn" else "0" for major in op.majors] if transposable else []
     sparse = ["%meta", str(op.selector)] if instruction.metadata else []
     given = [a, "%db", *sparse, "%never", *scales, *(turned if by_descriptor else turned[1:])]
     return [

@@ -94,18 +94,18 @@ def published_row(instruction: Instruction, arch: str) -> Published | None:
 
     What is stated of scaled forms is used only for these, and the reverse.
     """
-    a, b = (_type(instruction, name) for name in "ab")
-    rows = [
-        one
-        for one in PUBLISHED
-        if arch in one.archs
-        and a in one.types
-        and b in one.types
-        and one.depth in (None, instruction.shape.k)
-        and (not instruction.scales) == (one.families != SCALED)
-        and (not instruction.scales or instruction.family in one.families)
-    ]
+    rows = [one for one in PUBLISHED if arch in one.archs and _covers(one, instruction)]
     return next(iter(sorted(rows, key=lambda one: instruction.family not in one.families)), None)
+
+
+def _covers(published: Published, instruction: Instruction) -> bool:
+    """Whether it is stated of the form's types, depth and scales, on whatever arch."""
+    return (
+        all(_type(instruction, name) in published.types for name in "ab")
+        and published.depth in (None, instruction.shape.k)
+        and (not instruction.scales) == (published.families != SCALED)
+        and (not instruction.scales or instruction.family in published.families)
+    )
 
 
 def _type(instruction: Instruction, name: str) -> str:

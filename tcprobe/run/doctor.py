@@ -94,6 +94,5 @@ def _tools(cuda: Path | None) -> Iterator[Part]:
     missing = [row for row in ARCHS if row.name not in known]
     if missing:
         names = ", ".join(row.name for row in missing)
-        older = all(row.number < 75 for row in missing)
-        hint = "ptxas below 13" if older else "ptxas 13 or later"
+        hint = "ptxas below 13" if all(row.number < 75 for row in missing) else "ptxas 13 or later"
         yield Part("archs that this ptxas lacks", False, f"{names}: name a CUDA toolkit with {hint} by --cuda FOLDER")

@@ -86,8 +86,11 @@ class Drafts(Results):
             complaints += super().write_opcodes(arch, compiler, tables)
         for arch, compiler, encoded in self._encodings:
             complaints += encodings.write(self, arch, compiler, encoded)
+        self._forget()
+        return complaints
+
+    def _forget(self) -> None:
         self._encodings.clear()
         self._drafts.clear()
         self._aside.clear()
         self._opcodes.clear()
-        return complaints

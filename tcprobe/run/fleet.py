@@ -155,9 +155,7 @@ class Fleet:
 
     def _hand_out(self, there: Mapping[str, int]) -> None:
         """Ask machines that are new what they have; give the others as much as they take."""
-        for machine in [one for one in there if one not in self._asked | self.distrusted]:
-            self._asked.add(machine)
-            self._given[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = machine, None
+        self._ask(there)
         if self._unplanned and all(key is not None for _, key in self._given.values()):
             self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
             self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
@@ -184,6 +182,12 @@ class Fleet:
             if not job_outcome.settled and key not in given and machine in job.able.keys() - job_outcome.refused_by:
                 return key
         return None
+
+    def _ask(self, there: Mapping[str, int]) -> None:
+        """Ask machines that are new what they have."""
+        for machine in [one for one in there if one not in self._asked | self.distrusted]:
+            self._asked.add(machine)
+            self._given[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = machine, None
 
     def _take(self, ticket: str, reply: object) -> None:
         """What came of a piece of work."""

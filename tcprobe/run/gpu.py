@@ -101,19 +101,17 @@ class Gpu:
         """Create the context of device `index`."""
         devices = self.devices()
         if not 0 <= index < len(devices):
-            raise UsageError(
-                f"there is no device {index}; visible: {', '.join(f'{d.index} ({d.name})' for d in devices)}."
-            )
-        self._arch, self._index = arch.arch(devices[index].arch), index
+            visible = ", ".join(f"{device.index} ({device.name})" for device in devices)
+            raise UsageError(f"there is no device {index}; visible: {visible}.")
+        chosen = devices[index]
+        self._arch, self._index = arch.arch(chosen.arch), index
         if self._ptxas:
             self._ptxas.require(self._arch)
         try:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
-            raise EnvironmentUnfitError(
-                f"GPU {index} ({devices[index].name}) cannot create a context: {error}."
-            ) from None
+            raise EnvironmentUnfitError(f"GPU {index} ({chosen.name}) cannot create a context: {error}.") from None
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
@@ -132,17 +130,19 @@ class Gpu:
 
         Forms that the arch does not have are in modules of their own: another form's header might let them pass.
         """
-        assert self._arch is not None
         kinds = product((True, False), repeat=3)
-        groups = [
-            [k for k in kernels if (bool(k.target.on(self._arch)), k.optimised, k.read) == kind] for kind in kinds
-        ]
+        groups = [[kernel for kernel in kernels if self._kind(kernel) == kind] for kind in kinds]
         parts = [group[start : start + TOGETHER] for group in groups for start in range(0, len(group), TOGETHER)]
         refused: dict[str, str] = {}
         for refusals in self._compilers.map(self._load, parts):
             refused |= refusals
         self._read({k.name: self._raw.pop(k.name) for k in kernels if k.name in self._raw})
         return refused
+
+    def _kind(self, kernel: Kernel) -> tuple[bool, bool, bool]:
+        """Whether the arch has the form, and how it is compiled."""
+        assert self._arch is not None
+        return bool(kernel.target.on(self._arch)), kernel.optimised, kernel.read
 
     def unload(self, names: Iterable[str]) -> None:
         """Forget kernels; a module goes with the last function of it, and with it the driver's memory."""

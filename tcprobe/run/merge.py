@@ -98,17 +98,21 @@ def accepted(path: Path, target: Results) -> list[Known]:
     DataError where a file cannot be trusted; UsageError where there is nothing, or `path` is the target.
     """
     if path.is_file():
-        with report.opened(path) as source:
-            found = _of_folder(path, source)
-            for finding in found:
-                with documents.naming(path):
-                    report.check(finding)
-            return found
+        return _of_report(path)
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
     if path.resolve() == target.root.resolve():
         raise UsageError(f"{path} is the folder to merge into; give another one.")
     return _of_folder(path, Results(path))
+
+
+def _of_report(path: Path) -> list[Known]:
+    with report.opened(path) as source:
+        found = _of_folder(path, source)
+        for finding in found:
+            with documents.naming(path):
+                report.check(finding)
+        return found
 
 
 def _of_folder(path: Path, source: Results) -> list[Known]:

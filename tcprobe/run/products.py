@@ -95,10 +95,7 @@ class Lines:
 
 
 def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
-    """Run it on the first GPU.
-
-    EnvironmentUnfitError where there is none, or one that the kernel is not for; ProbeError where the GPU faults.
-    """
+    """Run it on the first GPU; EnvironmentUnfitError without one that the kernel is for, ProbeError where it faults."""
     gpu = Gpu()
     device = gpu.devices()[0]
     _check(kernel, device.name, device.arch)

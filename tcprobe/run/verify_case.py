@@ -129,9 +129,8 @@ def verifiable(*patterns: str) -> list[Instruction]:
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"
-        raise UsageError(
-            f"{multiplies[0].id} {why}: `verify` covers operands in registers and shared memory, without scales."
-        )
+        covered = "operands in registers and shared memory, without scales"
+        raise UsageError(f"{multiplies[0].id} {why}: `verify` covers {covered}.")
     return rows if patterns else [row for row in rows if not row.described or row.shape.n in NUMBERS]
 
 

@@ -45,10 +45,8 @@ def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
     code = guarded(conversion.code, namespace) if namespace else conversion.code
     guard = f"TCPROBE_CONVERT_{hashlib.sha256(f'{namespace} {code}'.encode()).hexdigest()[:12]}"
     yield from ("", f"#ifndef {guard}", f"#define {guard}")
-    for name, count, cell in (
-        ("from", tiles.source_tiles, tiles.source),
-        ("to", tiles.target_tiles, tiles.target),
-    ):
+    ends = (("from", tiles.source_tiles, tiles.source), ("to", tiles.target_tiles, tiles.target))
+    for name, count, cell in ends:
         yield comment(f"// {name}: {count} x {cell.fragment.id}, {origin(cell)}")
     yield comment(f"// {conversion.summary}; per lane: {conversion.words}")
     yield from [f"namespace {namespace} {{"] * bool(namespace)

@@ -243,7 +243,7 @@ def _said(access_name: str) -> str:
 
 def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
     """The matrices of an issue; the most that fill the tile whole where the name does not say how many."""
-    count, trans = name.removeprefix("stmatrix").removesuffix(".trans"), name.endswith(".trans")
+    count, turned = name.removeprefix("stmatrix").removesuffix(".trans"), ".trans" if name.endswith(".trans") else ""
     counts = [int(count[2:])] if count in (".x1", ".x2", ".x4") else list(COUNTS) if count in ("", ".") else []
     if not counts:
         raise UsageError(f"{name!r} is not one of stmatrix, stmatrix.x1, .x2 and .x4, with or without .trans.")
@@ -255,7 +255,6 @@ def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
     if fit is None:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
         raise UsageError(f"{_said(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
-    turned = ".trans" if trans else ""
     return MatrixBlock(resolve(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16").instruction, *fit)
 
 

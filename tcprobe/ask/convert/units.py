@@ -64,17 +64,14 @@ class Tiling:
     def holders(self) -> dict[Unit, list[tuple[int, Place]]]:
         """(lane, place) of every unit of the source."""
         by_unit: dict[Unit, list[tuple[int, Place]]] = {}
-        table, across = self.source.table, self.cols // self.source.fragment.cols
+        table, fragment = self.source.table, self.source.fragment
+        across = self.cols // fragment.cols
         for tile in range(self.source_tiles):
             down, right = divmod(tile, across)
             for lane in range(table.threads):
                 for i in range(0, table.elements, self.group):
                     cells = table.cells[lane * table.elements + i : lane * table.elements + i + self.group]
-                    unit = tuple(
-                        (c[0] + down * self.source.fragment.rows, c[1] + right * self.source.fragment.cols)
-                        for c in cells
-                        if c is not None
-                    )
+                    unit = tuple((c[0] + down * fragment.rows, c[1] + right * fragment.cols) for c in cells if c)
                     by_unit.setdefault(unit, []).append((lane, (tile, i // self.group)))
         return by_unit
 

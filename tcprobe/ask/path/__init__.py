@@ -164,13 +164,10 @@ def path(request: PathRequest) -> PathPlan:
     try:
         return proven(request)
     except UsageError as error:
-        from tcprobe.ask.path.nearest import nearest
+        from tcprobe.ask.path.nearest import hint, nearest
 
-        near = [f"{' '.join(changes)}" for changes in nearest(request, _exists)]
-        hint = (
-            f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options gives a path."
-        )
-        raise UsageError(f"no such path. {error}{hint}") from None
+        near = [" ".join(changes) for changes in nearest(request, _exists)]
+        raise UsageError(f"no such path. {error} {hint(near)}") from None
 
 
 def proven(request: PathRequest) -> PathPlan:

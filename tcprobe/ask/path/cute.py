@@ -72,11 +72,10 @@ def _ints(kind: str, values: tuple[Numbers, ...]) -> str:
 
 def _shared(plan: PathPlan, turned: bool) -> str:
     asked, bits = plan.asked, plan.asked.tile.bits
-    pitch, rest = divmod(8 * asked.shared.pitch(asked.tile), bits)
+    apart = asked.shared.pitch(asked.tile)
+    pitch, rest = divmod(8 * apart, bits)
     if rest:
-        raise UsageError(
-            f"CuTe: lines {asked.shared.pitch(asked.tile)} bytes apart are not whole elements of {bits} bits."
-        )
+        raise UsageError(f"CuTe: lines {apart} bytes apart are not whole elements of {bits} bits.")
     cut = asked.shared.blocks(asked.tile) > 1
     plain = layout(asked.tile, turned, pitch, 8 * asked.shared.block // bits if cut else 0)
     if not asked.shared.swizzle[0]:

@@ -28,6 +28,11 @@ def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list
     return []
 
 
+def hint(near: list[str]) -> str:
+    """What exists near, as a sentence."""
+    return f"Nearest that exists: {', or '.join(near)}." if near else "No change of one or two options gives a path."
+
+
 def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
     changed = answered(lambda: request.having(**changes))  # type: ignore[arg-type]
     return changed is not None and exists(changed)

@@ -32,7 +32,7 @@ from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
 from tcprobe.ask.path.answer import said
 from tcprobe.ask.path.memory import Memory
-from tcprobe.ask.path.nearest import MOST
+from tcprobe.ask.path.nearest import MOST, hint
 from tcprobe.ask.path.progress import Advance
 from tcprobe.ask.path.request import FILLS, TileRequest
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
@@ -186,10 +186,7 @@ def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, n
         return sought.proven(options)
     except UsageError as error:
         near = _nearest(options, lambda other: bool(sought.proven(other)))
-        hint = (
-            f" Nearest that exists: {', or '.join(near)}." if near else " No change of one or two options gives a path."
-        )
-        raise UsageError(f"no such path. {error}{hint}") from None
+        raise UsageError(f"no such path. {error} {hint(near)}") from None
 
 
 def _nearest(options: PathOptions, proven: Callable[[PathOptions], bool]) -> list[str]:

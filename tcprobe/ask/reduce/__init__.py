@@ -54,9 +54,8 @@ class Reduction:
         )
         held = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
         yield f"{scheme.shuffles} shuffles, {proof}; {held}"
-        yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: " + "; ".join(
-            ", ".join(map(str, rows)) for rows in scheme.rows[:4]
-        )
+        owned = "; ".join(", ".join(map(str, rows)) for rows in scheme.rows[:4])
+        yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: {owned}"
 
     def to_json(self) -> Json:
         """Plain data; `results[lane]` lists the row (or column) of each entry of out, `held` what a lane ends up with
@@ -87,10 +86,9 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
     UsageError for an unknown `over` or `op`, a table that is not a whole fragment's, and where no exchange that is the
     same for all lanes does it.
     """
-    if over not in AXES or op not in (*OPS, SOFTMAX):
-        raise UsageError(
-            f"no reduction over {over!r} with {op!r}; known: over {', '.join(AXES)}, with {', '.join((*OPS, SOFTMAX))}."
-        )
+    axes, ops = ", ".join(AXES), (*OPS, SOFTMAX)
+    if over not in AXES or op not in ops:
+        raise UsageError(f"no reduction over {over!r} with {op!r}; known: over {axes}, with {', '.join(ops)}.")
     require_fit(cell.fragment, cell.table)
     chosen(name, FUNCTION, taken=("T", "x", "out", "lane", "thread"))
     tile = tiled(cell, size)

@@ -215,8 +215,7 @@ class _Writer:
         terms = tuple(term for term in formula.terms if getattr(term, "variable", "lane") == "lane")
         if not formula.linear:
             raise UsageError("row and col are not linear in lane and i, so no code can be made.")
-        rest = replace(formula, terms=tuple(t for t in formula.terms if t not in terms), constant=formula.constant)
+        rest = replace(formula, terms=tuple(term for term in formula.terms if term not in terms))
         moved = rest(lane=0, i=i)
-        of_lane = replace(formula, terms=terms, constant=0)
-        sign = "^" if formula.overlapping else "+"
-        return f"(({of_lane}) {sign} {moved})" if moved else f"({of_lane})"
+        of_lane = f"({replace(formula, terms=terms, constant=0)})"
+        return f"({of_lane} {'^' if formula.overlapping else '+'} {moved})" if moved else of_lane

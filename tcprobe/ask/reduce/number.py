@@ -51,12 +51,16 @@ def literal(given: float, kind: str) -> str:
         raise UsageError(f"{quoted(str(given))} is not of type {kind}: these elements are whole numbers up to {most}.")
     wide = "f64" if kind == "f64" else "f32"
     if not math.isfinite(given):
-        name = "nan" if math.isnan(given) else "inf"
-        if kind in FORMATS and FORMATS[kind].special not in ("ieee", name):
-            raise UsageError(f"{kind} has no {'NaN' if name == 'nan' else 'infinity'}.")
-        return ("-" if given < 0 else "") + _BITS[wide][name]
+        return _special(given, kind, wide)
     _check_range(given, kind)
     return f"{given!r}{'' if wide == 'f64' else 'f'}"
+
+
+def _special(given: float, kind: str, wide: str) -> str:
+    name = "nan" if math.isnan(given) else "inf"
+    if kind in FORMATS and FORMATS[kind].special not in ("ieee", name):
+        raise UsageError(f"{kind} has no {'NaN' if name == 'nan' else 'infinity'}.")
+    return ("-" if given < 0 else "") + _BITS[wide][name]
 
 
 def _check_range(given: float, kind: str) -> None:

@@ -171,16 +171,11 @@ def _next(state: State) -> Round | None:
 
 def _matches(state: State, other: int) -> tuple[int, ...]:
     """For each part the partner's part of the same row, the same in all lanes; () where there is none."""
+    pairs = [(state[lane], state[lane ^ other]) for lane in range(len(state))]
+    parts = range(len(state[0]))
     matches = []
-    for p in range(len(state[0])):
-        fits = [
-            q
-            for q in range(len(state[0]))
-            if all(
-                state[lane][p][0] == state[lane ^ other][q][0] and not state[lane][p][1] & state[lane ^ other][q][1]
-                for lane in range(len(state))
-            )
-        ]
+    for p in parts:
+        fits = [q for q in parts if all(a[p][0] == b[q][0] and not a[p][1] & b[q][1] for a, b in pairs)]
         if not fits:
             return ()
         matches.append(fits[0])

@@ -30,11 +30,9 @@ def source(plan: Scheme, tile: FragmentTile, name: str) -> str:
         Parameter(f"T (&scale)[{groups}]", "what earlier results of each row are to be multiplied by"),
     )
     total = (Parameter(f"T (&sum)[{groups}]", "of this lane; then of each row, in every lane that holds it"),)
-    functions = (
-        DeviceFunction(name, step, tuple(_step(plan, tile)), threads, notes),
-        DeviceFunction(f"{name}_total", total, tuple(_total(plan)), threads, notes),
-    )
-    return "\n\n".join(map(str, functions))
+    of_step = DeviceFunction(name, step, tuple(_step(plan, tile)), threads, notes)
+    of_total = DeviceFunction(f"{name}_total", total, tuple(_total(plan)), threads, notes)
+    return f"{of_step}\n\n{of_total}"
 
 
 def _step(plan: Scheme, tile: FragmentTile) -> Iterator[str]:

@@ -175,10 +175,9 @@ def _zeros(weights: Repacking, spelled: dict[str, str], axis: str) -> str:
     if not weights.zeros:
         return ""
     (least, most), flip = weights.zero_range, weights.conversion.flip
-    written = {key: spelled[key].format(flip=flip) for key in ("bytes", "from_bytes")}
     return ZEROS.format(
         **{key: spelled[key] for key in ("fraction", "wide", "call")},
-        **written,
+        **{key: spelled[key].format(flip=flip) for key in ("bytes", "from_bytes")},
         given=spelled["given"].replace("weights", "zeros"),
         least=least,
         most=most,

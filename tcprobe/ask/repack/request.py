@@ -48,9 +48,8 @@ def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
         raise UsageError(f"`group`: {fragment.id} is compressed, so its columns are not k.")
     if group % step or (block % group and group % block):
         fitting = [step << j for j in range((block // step).bit_length())]
-        near = min(
-            (*fitting, *(block * max(1, group // block + more) for more in (0, 1))), key=lambda x: abs(x - group)
-        )
+        blocks = [block * max(1, group // block + more) for more in (0, 1)]
+        near = min((*fitting, *blocks), key=lambda x: abs(x - group))
         raise UsageError(
             f"`group` {group}: a step covers {step} of k and a load {block}; {near} works, as do "
             f"{', '.join(map(str, fitting[:4]))} and multiples of {block}."

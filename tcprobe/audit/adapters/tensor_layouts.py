@@ -68,14 +68,9 @@ def _of_group(their_atom: Any) -> Iterator[Statement]:
         return
     types = ".".join((match[3], match[4], match[4])).lower()
     kind = "wgmma.mma_async.sp" if match[5] else "wgmma.mma_async"
-    name = f"{their_atom.name}.c_layout"
-    yield statement(
-        name,
-        f"{kind}.m{m}n{n}k{k}.{types}.d",
-        (128, _values(their_atom.c_layout)),
-        _place(their_atom.c_layout, m, n, "d"),
-        code=_code(name, (m, n), "d"),
-    )
+    name, fragment = f"{their_atom.name}.c_layout", f"{kind}.m{m}n{n}k{k}.{types}.d"
+    size, place = (128, _values(their_atom.c_layout)), _place(their_atom.c_layout, m, n, "d")
+    yield statement(name, fragment, size, place, code=_code(name, (m, n), "d"))
 
 
 def _form(ptx: str) -> str:

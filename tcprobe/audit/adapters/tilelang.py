@@ -112,10 +112,8 @@ def stated() -> Iterator[Statement]:
             given = _function(module, tile.name)
             places = list(product(range(cols), range(rows))) if tile.turned else list(product(range(rows), range(cols)))
             yield _tile(module, tile, _forward(inverted(places, given), tile.turned), f"{places[-1]}")
-    for one in _known("mma_sp_layout", METADATA):
-        yield _metadata(one)
-    for n in WIDTHS:
-        yield _accumulator(n)
+    yield from map(_metadata, _known("mma_sp_layout", METADATA))
+    yield from map(_accumulator, WIDTHS)
     for name, reason in APART.items():
         yield uncompared(name, "", reason)
 

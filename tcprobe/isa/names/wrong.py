@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import Instruction, id_of
+from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
 from tcprobe.isa.names import words
 from tcprobe.text import quoted
 
@@ -55,6 +55,11 @@ def neighbour(name: str) -> Neighbour | None:
     return next((row for row in NEIGHBOURS if re.match(rf"(?:{row.pattern})(?:\.|$)", name[:MOST_NAME], re.I)), None)
 
 
+def _behind(operand: SharedOperand) -> UsageError:
+    words = f"{operand.id} is in shared memory, behind a descriptor."
+    return UsageError(words, "behind", id=operand.instruction.id)
+
+
 def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:
     """What is wrong with a name that means nothing of the kind that is asked for: it means something else, strange
     words, parts in another order, a typo. `fitting` has the ids that words mean in any order.
@@ -63,10 +68,7 @@ def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> 
     if meaning.bare:
         return no_registers(meaning.bare[0])
     if meaning.shared:
-        operand = meaning.shared[0]
-        return UsageError(
-            f"{operand.id} is in shared memory, behind a descriptor.", "behind", id=operand.instruction.id
-        )
+        return _behind(meaning.shared[0])
     if beside := neighbour(name):
         return UsageError(f"{quoted(name)} ({beside.what}) is a PTX instruction, but holds no matrix.", beside.what)
     if meaning.fragments:

@@ -239,15 +239,8 @@ def _copy(copy: Copy) -> Instruction:
         for operand, role, place in (("memory", Role.RESULT, Place.TENSOR_MEMORY), ("a", Role.SOURCE, Place.SHARED))
     )
     stated = {"multicast": copy.multicast} if copy.multicast else {}
-    return Instruction(
-        "tcgen05",
-        name,
-        Shape(copy.rows, copy.columns),
-        operands,
-        _arch("8.6"),
-        called=f"tcgen05.cp.{copy.shape}",
-        stated=stated,
-    )
+    called, shape = f"tcgen05.cp.{copy.shape}", Shape(copy.rows, copy.columns)
+    return Instruction("tcgen05", name, shape, operands, _arch("8.6"), called=called, stated=stated)
 
 
 def _shift() -> Instruction:

@@ -17,6 +17,7 @@ from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
 PAGE = "compare.html"
+OF_KIND = ("bits", "register", "conventional", "documented", "sizes")  # what `_kind` has of a fragment
 FIRST = ("wmma.m16n16k16.d.f32", "sm_70", "sm_75")  # Volta's accumulator and Turing's
 LONGEST = 100  # characters of a name in the box
 PICTURE = 34_000  # characters that the page has of each matrix
@@ -94,8 +95,7 @@ def _kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:
             runs[-1][1] += 1
         else:
             runs.append([number, 1])
-    names = ("bits", "register", "conventional", "documented", "sizes")
-    return [dict(zip(names, kind, strict=True)) for kind in kinds], runs
+    return [dict(zip(OF_KIND, kind, strict=True)) for kind in kinds], runs
 
 
 def _kind(facts: Facts, fact: Fact) -> tuple[Any, ...]:

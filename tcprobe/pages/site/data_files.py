@@ -47,11 +47,8 @@ def everything(facts: Facts) -> str:
 def _held(facts: Facts, fragment: Fragment) -> Json:
     """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
     fact = facts.of.get(fragment.id)
-    if fact is None:  # nobody says anything of it
-        on = [name for name in facts.archs if allowed(fragment.target, name)]
-        archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
-        there = addresses.fact(fragment.id) if fragment in facts.untold else None
-        return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
+    if fact is None:
+        return _unknown(facts, fragment)
     largest = fragment.id == fact.fragment.id
     given = {
         **fragment_entry(fragment),
@@ -61,6 +58,14 @@ def _held(facts: Facts, fragment: Fragment) -> Json:
     }
     sizes = [payload.of_size(cell) for cell in fact.sizes] if largest else []
     return given | ({"sizes": sizes} if sizes else {})
+
+
+def _unknown(facts: Facts, fragment: Fragment) -> Json:
+    """A fragment of which nobody says anything."""
+    on = [name for name in facts.archs if allowed(fragment.target, name)]
+    archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
+    there = addresses.fact(fragment.id) if fragment in facts.untold else None
+    return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
 
 
 def page(fact: Fact, fragment: Fragment) -> str:

@@ -157,17 +157,15 @@ def _absent(fact: Fact) -> list[tuple[str, str]]:
 
 
 def _layout(fact: Fact, table: Table) -> Json:
-    archs = [name for name, cell in fact.cells.items() if cell.table == table]
-    several = len(fact.tables) > 1
-    at = next(cell for cell in fact.cells.values() if cell.table == table)
-    shown = fact.main if table == fact.main.table else at
+    cells = {name: cell for name, cell in fact.cells.items() if cell.table == table}
+    shown = fact.main if table == fact.main.table else next(iter(cells.values()))
     return {
         "id": table.id,
         "page": addresses.layout(table.id),
         "on": shown.arch,
         "notes": _notes(fact, table),
         "name": words.layout_name(fact.fragment, fact.shape),
-        "archs": spans(archs) if several else "",
+        "archs": spans(list(cells)) if len(fact.tables) > 1 else "",
         "formula": "" if shown is fact.main else words.formula(table),
         "picture": picture(shown),
         "code": code.tabs(shown),

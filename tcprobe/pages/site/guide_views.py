@@ -17,13 +17,8 @@ def views(facts: Facts) -> list[View]:
     wmma = addresses.fact(WMMA) if WMMA in facts.facts else ""
     about = "Questions and where they are answered; how layouts are measured"
     shown = {"example": example, "wmma": wmma, "mma": MMA, "wmma_name": WMMA}
+    helps = "Measure your GPU, report a difference, add a form"
     return [
         View("method.html", "guide", "Guide and method", about, shown),
-        View(
-            "contribute.html",
-            "contribute",
-            "Contribute",
-            "Measure your GPU, report a difference, add a form",
-            {"mma": MMA},
-        ),
+        View("contribute.html", "contribute", "Contribute", helps, {"mma": MMA}),
     ]

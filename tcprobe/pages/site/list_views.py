@@ -123,18 +123,16 @@ def errata(facts: Facts) -> View:
     heads = ["Source", "Place", "What is wrong"]
     said_ = [_plain(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.ERRATA]
     claims = [_plain(c.source, c.words, c.verdict) for c in CLAIMS]
-    sources = [_plain(r.NAME, r.SOURCE) for r in references()]
     parts = [
         ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_stated(facts))),
         *([packages] if (packages := package_views.stated_otherwise(facts)).rows else []),
         ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=said_),
         ListPart("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=claims),
-        ListPart("Sources", "sources", heads=["Name", "What"], rows=sources),
+        ListPart("Sources", "sources", heads=["Name", "What"], rows=[_plain(r.NAME, r.SOURCE) for r in references()]),
     ]
     text = "Each layout that a source states is compared slot by slot, or by its structure tensor. Where one errs:"
-    return View(
-        "errata.html", "list", "Errata", "Known errors of manuals and libraries", {"paragraphs": [text], "parts": parts}
-    )
+    shown = {"paragraphs": [text], "parts": parts}
+    return View("errata.html", "list", "Errata", "Known errors of manuals and libraries", shown)
 
 
 def _plain(*texts: str) -> Row:

@@ -108,9 +108,8 @@ def _curve(points: Sequence[Point]) -> Curve | None:
         (40 + step * n, 10 + (HIGH - 30) * (1 - best[count] / top), f"{count} warps: {best[count]:g} cycles")
         for n, count in enumerate(counts)
     ]
-    return Curve(
-        " ".join(f"{x:.0f},{y:.0f}" for x, y, _ in at), [(round(x), round(y), words) for x, y, words in at], f"{top:g}"
-    )
+    line = " ".join(f"{x:.0f},{y:.0f}" for x, y, _ in at)
+    return Curve(line, [(round(x), round(y), words) for x, y, words in at], f"{top:g}")
 
 
 def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:

@@ -11,7 +11,7 @@ from tcprobe.pages.site.render import Links, ListPart, View
 from tcprobe.pages.tables import spans
 from tcprobe.store import compilers, errata
 from tcprobe.store.compilers import SavedSurvey
-from tcprobe.store.errata import SavedAudit
+from tcprobe.store.errata import SavedAudit, SavedFinding
 
 AUDIT, COMPILERS = "audit.html", "compilers.html"
 NAMED = 6  # forms of a line that are named
@@ -44,20 +44,21 @@ def audits(facts: Facts) -> list[SavedAudit]:
 def stated_otherwise(facts: Facts) -> ListPart:
     """What packages state otherwise than it was measured: a row a finding."""
     heads = ["Package", "Layout", "Fragment", "What is wrong", "First slots", "Evidence", "Reported"]
-    rows = [
-        [
-            [(f"{one.package} {one.version}", "")],
-            [(found.name, "")],
-            [_page(facts, found.fragment)],
-            [(f"{found.words}, {errata.since(found, one.version, one.earlier)}", "")],
-            [("; ".join(found.first), "")],
-            [(found.evidence, "")],
-            [(found.reported, "")],
-        ]
-        for one in audits(facts)
-        for found in one.findings
-    ]
+    rows = [_difference(facts, one, finding) for one in audits(facts) for finding in one.findings]
     return ListPart("Packages", "packages", HOW if rows else "", heads if rows else (), rows)
+
+
+def _difference(facts: Facts, audit: SavedAudit, saved_finding: SavedFinding) -> list[Links]:
+    known_since = errata.since(saved_finding, audit.version, audit.earlier)
+    return [
+        [(f"{audit.package} {audit.version}", "")],
+        [(saved_finding.name, "")],
+        [_page(facts, saved_finding.fragment)],
+        [(f"{saved_finding.words}, {known_since}", "")],
+        [("; ".join(saved_finding.first), "")],
+        [(saved_finding.evidence, "")],
+        [(saved_finding.reported, "")],
+    ]
 
 
 def _page(facts: Facts, id_: str) -> tuple[str, str]:

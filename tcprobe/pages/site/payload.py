@@ -43,14 +43,13 @@ def drawn(fact: Fact, more: Mapping[str, int]) -> Json:
     alike: dict[tuple[int, int], list[str]] = {}
     for arch, cell in fact.cells.items():
         alike.setdefault((numbers[cell.table.id], more[arch]), []).append(arch)
-    by_n = {"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}
     picks = [words.picked(fact.fragment, selector) for selector in fact.fragment.selectors]
     return {
         **sizes(fact.fragment),
         "main": fact.main.arch,
         "archs": {" ".join(of): at for at, of in alike.items()},
         "layouts": [bare(table) for table in fact.tables.values()],
-        **by_n,
+        **({"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}),
         **({"picks": picks} if picks else {}),
     }
 

@@ -58,10 +58,8 @@ def _recipe(facts: Facts, recipe: Recipe) -> View | None:
         }
         for asked, answer in answered(recipe.asked, facts.layers)
     ]
-    if not cases:
-        return None
-    page = f"recipes/{recipe.name}.html"
-    return View(page, "recipe", recipe.title, recipe.words, {"words": recipe.words, "cases": cases})
+    shown = {"words": recipe.words, "cases": cases}
+    return View(f"recipes/{recipe.name}.html", "recipe", recipe.title, recipe.words, shown) if cases else None
 
 
 def _named(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]:

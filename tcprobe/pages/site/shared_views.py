@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.ask.bank_access import parse_access, slots_of, walk
@@ -175,13 +176,13 @@ def _meetings(phase: Phase) -> Markup:
         return Markup(f"<tbody><tr><th>pass 0</th>{cells}</tr></tbody>")
     shown = sorted(phase.collisions, key=lambda c: c.banks)[:16]
     heads = "".join(f"<th>{c.banks[0]}{f'-{c.banks[-1]}' if len(c.banks) > 1 else ''}</th>" for c in shown)
-    rows = "".join(
-        f"<tr><th>pass {number}</th>"
-        + "".join(_party(c.parties[number] if number < len(c.parties) else ()) for c in shown)
-        + "</tr>"
-        for number in range(phase.passes)
-    )
+    rows = "".join(_pass(number, [c.parties for c in shown]) for number in range(phase.passes))
     return Markup(f"<thead><tr><th>banks</th>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
+
+
+def _pass(number: int, by_banks: Sequence[Sequence[tuple[int, ...]]]) -> str:
+    cells = "".join(_party(parties[number] if number < len(parties) else ()) for parties in by_banks)
+    return f"<tr><th>pass {number}</th>{cells}</tr>"
 
 
 def _party(lanes: tuple[int, ...]) -> str:
