@@ -143,15 +143,22 @@ def expected(table: Table, statement: Statement) -> Table:
         return table
     if not (0 < statement.bands <= 4 and 0 < statement.across <= 64):
         raise DataError(f"{statement.name}: {statement.bands} bands and {statement.across} multiplies side by side.")
-    cols, step = table.extent["col"], 0 if statement.fragment.endswith(".b") else table.extent["row"]
+    held = _repeated(table, statement)
+    values = {"row": tuple(at[0] for at in held), "col": tuple(at[1] for at in held)}
+    return slot_table(statement.bands * table.threads, statement.across * table.elements, values)
+
+
+def _repeated(table: Table, statement: Statement) -> list[tuple[int, int]]:
+    """The places of all slots: of each band the threads, of each thread its elements of every multiply."""
+    cols = table.extent["col"]
+    step = 0 if statement.fragment.endswith(".b") else table.extent["row"]
     held: list[tuple[int, int]] = []
     for band in range(statement.bands):
         for thread in range(table.threads):
             own = table.cells[thread * table.elements :][: table.elements]
             for block in range(statement.across):
                 held += [(at[0] + band * step, at[1] + block * cols) for at in own if at is not None]
-    values = {"row": tuple(at[0] for at in held), "col": tuple(at[1] for at in held)}
-    return slot_table(statement.bands * table.threads, statement.across * table.elements, values)
+    return held
 
 
 def _together(rulings: Sequence[Ruling]) -> list[Ruling]:

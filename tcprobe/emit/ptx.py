@@ -74,7 +74,8 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
     if turned:
         yield "// 0 at the end: 1 where n of B is contiguous"
     yield f"// A there too: %a_desc instead of its registers{', and before that 0 one for its m' if turned else ''}"
-    held = (names.get(one.name, "%b_desc") for one in instruction.operands if one.name in (*names, "b_smem"))
+    read = (*names, "b_smem")
+    held = (names.get(operand.name, "%b_desc") for operand in instruction.operands if operand.name in read)
     yield from ("wgmma.fence.sync.aligned;", instruction.name, f"  {', '.join([*held, '%add', *signs, *turned])};")
     yield from ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
 

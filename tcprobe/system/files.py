@@ -63,6 +63,13 @@ def read_input(most: int = MOST_BYTES) -> bytes:
     return raw
 
 
+def _decoded(path: str | Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {_lines(raw[: error.start])}: not UTF-8 text; save the file as UTF-8.") from None
+
+
 def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
     """The text of a file that a user names, UTF-8 with line ends of any system; `-` is standard input.
 
@@ -71,10 +78,7 @@ def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
     raw = read_input(most) if str(path) == "-" else read(path, most)
     if raw is None:
         raise DataError(f"{path}: cannot be read: no such file.")
-    try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {_lines(raw[: error.start])}: not UTF-8 text; save the file as UTF-8.") from None
+    text = _decoded(path, raw)
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise DataError(f"{path}, line {line}: a zero byte, so this is not UTF-8 text; save the file as UTF-8.")

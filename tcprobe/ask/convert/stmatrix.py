@@ -241,12 +241,18 @@ def _said(access_name: str) -> str:
     return ".".join(part for part in access_name.split(".") if part)
 
 
-def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
-    """The matrices of an issue; the most that fill the tile whole where the name does not say how many."""
-    count, turned = name.removeprefix("stmatrix").removesuffix(".trans"), ".trans" if name.endswith(".trans") else ""
+def _counts(name: str) -> list[int]:
+    """How many matrices an issue may have: what the name says, else any."""
+    count = name.removeprefix("stmatrix").removesuffix(".trans")
     counts = [int(count[2:])] if count in (".x1", ".x2", ".x4") else list(COUNTS) if count in ("", ".") else []
     if not counts:
         raise UsageError(f"{name!r} is not one of stmatrix, stmatrix.x1, .x2 and .x4, with or without .trans.")
+    return counts
+
+
+def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
+    """The matrices of an issue; the most that fill the tile whole where the name does not say how many."""
+    counts, turned = _counts(name), ".trans" if name.endswith(".trans") else ""
     access("stmatrix.x1").check_on(arch.arch(source.arch))
     down, across = tile.lines // MATRIX_ROWS, tile.line_bytes // MATRIX_ROW
     whole = not (tile.lines % MATRIX_ROWS or tile.line_bytes % MATRIX_ROW)
