@@ -52,6 +52,7 @@ def test_moves_by_the_names_of_cute_and_sass(name, id_):
     assert [row.id for row in resolve(name).some_instructions] == [id_]
 
 
+@pytest.mark.full
 def test_every_opcode_means_the_multiplies_that_become_it(tables):
     body = next(tables.lowerings("sm_90"))[0]["instructions"]
     for id_, lowering in body.items():

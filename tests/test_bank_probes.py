@@ -202,6 +202,7 @@ def few(monkeypatch):
     monkeypatch.setattr("bench.dialogues", lambda _: experiments)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("few")
 def test_what_is_found_of_all_accesses_is_saved_and_answers(tmp_path):
     run("banks", Clock({"ld.shared.b64": BankRule(16, 16)}), tmp_path)
@@ -240,6 +241,7 @@ def test_pairs_that_no_parities_explain():
     assert of_pairs(steps, together) is None
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("few")
 def test_tags_are_saved_and_answer(tmp_path):
     run("banks", Clock(tags=TAGS), tmp_path)

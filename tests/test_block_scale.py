@@ -97,6 +97,7 @@ def test_documented_layouts_are_found_with_their_numbers(kind):
     assert {f.operand: tables[f.id] for f in row.fragments} == dict(found.tables)
 
 
+@pytest.mark.full
 def test_scales_are_those_of_the_documentation():
     """PTX ISA 9.7.14.3: lane % 4 // 2 is thread-id for A, lane % 4 for B; bytes from byte-id on, one for each block."""
     picks = Counter()

@@ -162,6 +162,7 @@ def test_a_target_without_it_is_an_error_that_names_the_target(id_, compiled):
     assert f"needs -arch={row.target.name}" in log
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 def test_nvcc_takes_the_same_and_ptxas_does_not_serialise_wgmma(tmp_path):
     ids = (

@@ -120,6 +120,7 @@ def test_a_failed_live_measurement_hides_no_table_anywhere(tmp_path):
     assert overview.stale(results) == []
 
 
+@pytest.mark.full
 def test_pages_compare_and_show_choose_the_same(tmp_path):
     """Over everything published: one table for each cell, whoever asks."""
     layers, facts = alone(published()), overview.cells_of(published())

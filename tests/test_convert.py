@@ -74,6 +74,7 @@ def distinct(name):
     return list(found.values())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["sm_70", "sm_90"])
 def test_every_element_arrives(name, sample):
     """All pairs whose types convert; on sm_70 Volta's layouts with their copies."""

@@ -94,6 +94,7 @@ def test_any_tensor_core_is_read_back(latency, interval, noise, codes):
     assert {(p.warps, p.chains) for p in found.curve} == {(w, c) for w in (1, 4, 8, 16, 32) for c in (1, 2, 4, 8)}
 
 
+@pytest.mark.full
 def test_the_end_of_a_round_counts_for_little(codes):
     """There the compiler waits for results: 20 cycles in one warp."""
     tensor_core = core({"a": 24, "b": 24, "c": 24}, 1.5, 6.0)
@@ -102,6 +103,7 @@ def test_the_end_of_a_round_counts_for_little(codes):
     assert found.one_warp == pytest.approx(6.0, abs=0.2)
 
 
+@pytest.mark.full
 def test_an_emulated_form_counts_its_changing_loops(codes):
     found = concluded(FP8, core({"a": 67, "b": 64, "c": 9}, 8.75, 8.75), codes)
     assert found.emulated

@@ -18,6 +18,7 @@ from tcprobe.sass.elf import contents
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")]
 
 
+@pytest.mark.full
 def test_a_ptxas_that_assembles_for_another_arch_is_refused(tmp_path):
     turn = 'for a in "$@"; do [ "$a" = sm_80 ] && a=sm_86; set -- "$@" "$a"; shift; done'
     folder = tool(tmp_path / "tools" / "ptxas", f'{turn}\nexec {TOOLS.ptxas} "$@"')

@@ -162,6 +162,7 @@ def test_sympy_gives_the_table():
             assert int(found["col"].subs(at)) == table.table.values["col"][slot]
 
 
+@pytest.mark.full
 def test_csv_is_read_back(tmp_path):
     for table in [*distinct(), *warpgroup()]:
         path = tmp_path / "table.csv"

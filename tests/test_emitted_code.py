@@ -96,6 +96,7 @@ def convertible(name, large):
             yield source, target
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "every"), [("sm_70", 47), ("sm_80", 121), ("sm_90", 193), ("sm_120", 121)])
 def test_conversions(tmp_path, request, sample, name, every):
     whole = request.config.getoption("--all")

@@ -46,6 +46,7 @@ def test_it_is_assembled_for_sm_100a():
         assert name in ptx
 
 
+@pytest.mark.full
 def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
     """Each warp's two loads of D, layout D, as the tables have them; the code, run on the host, stores the tile."""
     rng, cell = np.random.default_rng(0), registers()

@@ -40,10 +40,10 @@ def test_a_fault_ends_in_a_message_and_leaves_nothing(fault, tmp_path):
     assert not found.wrong, found.errors
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("work", "how"), [(w, kills.SIGNALS[j % 3]) for j, w in enumerate(QUICK)], ids=lambda x: x.name
 )
-@pytest.mark.sampled(4)
 def test_a_command_may_be_stopped_at_any_moment(work, how, tmp_path):
     for name in ("whole", "stopped"):
         (tmp_path / name).mkdir()

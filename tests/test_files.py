@@ -265,6 +265,7 @@ def test_pages_writes_whole_files_through_links_and_leaves_no_parts(tmp_path):
     assert not parts(tmp_path)
 
 
+@pytest.mark.full
 @posix
 def test_a_fifo_in_place_of_a_page_is_stale_and_not_waited_for(tmp_path):
     results = Results(tmp_path)

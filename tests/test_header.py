@@ -179,6 +179,7 @@ def test_one_gpu_is_named_whatever_the_arch(tmp_path, name, options):
     assert printed(tmp_path) == [line for fragment in chosen for line in slots(fragment, name)]
 
 
+@pytest.mark.full
 def test_every_arch_of_every_fragment_is_named():
     tables = for_emit(MATRICES, "all", RESULTS)
     named = re.findall(r"namespace (sm_\d+) {\s*struct (\w+) : (?!calls)", header())

@@ -212,7 +212,7 @@ def test_names_resolve_whole_shortened_and_with_ptx_qualifiers():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mma.m16n8k16", "means"),
+        ("mma.m16n8k16", "matches"),
         ("wmma.m16n16k16.a.row.f61", "Did you mean wmma.m16n16k16.a.row.f16"),
         ("", "no fragment"),
     ],

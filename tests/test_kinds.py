@@ -252,6 +252,7 @@ def test_what_has_a_file_is_newer_than_the_document(tmp_path):
     assert findings.read(Results(tmp_path), new.key) == new
 
 
+@pytest.mark.full
 def test_a_document_that_cannot_be_trusted_stops_no_run(tmp_path):
     document(tmp_path, "banks", {"accesses": {"no.such": {}}})
     before = (tmp_path / "sm_90" / "banks.json").read_bytes()

@@ -62,6 +62,7 @@ def shown(root, name, *more, on="sm_90"):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.full
 def test_show_json_of_a_move(root):
     tables, _ = emulation.tables(seed=7)
     address, d = shown(root, "ldmatrix.m8n8.x2.shared.b16", "--only")

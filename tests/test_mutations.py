@@ -14,9 +14,9 @@ from mutations import KINDS, OUTCOMES, Run
 ARCHS = ("sm_70", "sm_75", "sm_80", "sm_90", "sm_100")
 
 
+@pytest.mark.full
 @needs_tools
 @pytest.mark.parametrize("name", ARCHS)
-@pytest.mark.sampled(5)
 def test_a_change_is_noticed_or_harmless(name):
     """A sample; `python tests/test_mutations.py` runs all."""
     run = Run(name)

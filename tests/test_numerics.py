@@ -351,6 +351,7 @@ def test_a_body_that_cannot_be_true(change):
         kinds.check(found)
 
 
+@pytest.mark.full
 def test_a_run_saves_what_an_emulated_core_has(tmp_path):
     """Through the worker, as a GPU would: planned, run, concluded, saved and read back."""
     worker = Worker((sys.executable, str(Path(__file__).parent / "numeric_worker.py")))

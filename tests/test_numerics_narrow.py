@@ -94,7 +94,7 @@ SPARSE = SCALED.replace("mma.", "mma.sp::ordered_metadata.", 1)
 WIDE = {"exponent_floor": -133, "overflow": "infinity"}
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("id_", "rule"),
     [

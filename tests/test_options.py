@@ -149,6 +149,7 @@ def test_products_where_there_are_several():
     assert "product 4 is outside 0 to 3" in refused("where", D, "--row", "0", "--product", "4")
 
 
+@pytest.mark.full
 def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch, sample):
     """So it is the option that is refused above, not what stands beside it."""
     monkeypatch.chdir(tmp_path)

@@ -34,6 +34,7 @@ def files(root):
     return {str(p.relative_to(root)): p.read_bytes() for p in Path(root).rglob("*") if p.is_file()}
 
 
+@pytest.mark.full
 def test_up_to_date_is_the_same_probe_method_and_maker(tmp_path):
     found = run(tmp_path, worker("fine"))[CULPRIT]
     experiment = experiments()[CULPRIT]

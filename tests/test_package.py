@@ -22,6 +22,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODULES)
 def test_doctests(name):
     module = importlib.import_module(name)

@@ -75,6 +75,7 @@ def ran(folder, cases, changed=lambda text: text):
     return list(zip(wanted, found, strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 def test_the_code_brings_every_nibble_to_its_byte(tmp_path):
     for case, (wanted, found) in zip(CASES, ran(tmp_path, CASES), strict=True):

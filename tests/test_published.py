@@ -96,6 +96,7 @@ def test_every_page_is_what_its_tables_give():
     assert overview.stale(RESULTS) == []
 
 
+@pytest.mark.full
 def test_links_of_pages_lead_somewhere():
     import re
 

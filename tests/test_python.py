@@ -59,6 +59,7 @@ def said(*words):
     return json.loads(done.stdout.splitlines()[0])
 
 
+@pytest.mark.full
 def test_python_answers_as_the_commands_do():
     a = tcprobe.fragment(A)
     shown = said("show", A)

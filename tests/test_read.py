@@ -197,6 +197,7 @@ def test_headers_longer_than_the_least(made, tmp_path):
     assert len(functions(path)) == 4
 
 
+@pytest.mark.full
 def test_ptx_is_assembled_for_an_arch_that_a_file_has_no_code_for(made, tmp_path):
     path = tmp_path / "f.fatbin"
     path.write_bytes(fatbin(entry(made.read_bytes()), entry(fatbins.ptx().encode() + b"\0", kind=1)))

@@ -64,7 +64,8 @@ def compiled(on, text):
     return nvrtc.ptx(lib, text, f"-arch=compute_{least}")
 
 
-@pytest.mark.parametrize("on", [ARCHS[0], *(pytest.param(name, marks=pytest.mark.full) for name in ARCHS[1:])])
+@pytest.mark.full
+@pytest.mark.parametrize("on", ARCHS)
 def test_every_fragment_of_nvrtcs_code_is_the_published_one(tmp_path, on):
     path = tmp_path / "k.ptx"
     path.write_text(compiled(on, "\n".join(kernel(f) for f in fragments(on))))
@@ -99,6 +100,7 @@ def test_a_spoiled_layout_is_found(tmp_path):
     assert table["table"][5][2] == list(published.cells[5 * 16 + 6])
 
 
+@pytest.mark.full
 def test_a_leading_dimension_is_found(tmp_path):
     d = load("wmma.m16n16k16.d.f32", "sm_90").fragment
     path = tmp_path / "k.ptx"

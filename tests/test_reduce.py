@@ -139,7 +139,8 @@ def test_masks_and_fills_on_the_host(tmp_path):
         if "product" in cell.table.outputs:
             continue
         for at, mask in enumerate(MASKS):
-            fill = (None, "row * 16 + col", "-7", "col - row + row0")[(number + at) % 4]
+            seven = "7" if cell.fragment.type.startswith("u") else "-7"
+            fill = (None, "row * 16 + col", seven, "col - row + row0")[(number + at) % 4]
             found = masked(cell, mask, fill, f"m{number}_{at}")
             functions.append(found.code)
             given = list(dict.fromkeys(re.findall("row0|col0", mask + (fill or ""))))
@@ -260,7 +261,7 @@ def tcprobe(*arguments, code=0):
         (("wmma.m16n16k16.a.row.f16", "--arch", "sm_80", "--over", "row", "--op", "softmax"), "holds elements twice"),
         (
             ("mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--arch", "sm_70", "--over", "row", "--tile", "16x8"),
-            "of 4 products",
+            "holds 4 products",
         ),
         ((D, "--over", "row", "--name", "x"), "another use"),
     ],

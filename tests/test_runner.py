@@ -47,6 +47,7 @@ def test_a_run_measures_everything_and_saves_it(tmp_path):
     assert run(tmp_path, worker("fine"), force=True) == found
 
 
+@pytest.mark.full
 def test_two_runs_write_the_same_bytes(tmp_path):
     for name in ("x", "y"):
         run(tmp_path / name, worker("fine"))

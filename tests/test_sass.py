@@ -287,6 +287,7 @@ def test_missing_tools_say_where_was_looked(tmp_path, monkeypatch):
 # the command
 
 
+@pytest.mark.full
 @needs_tools
 def test_run_without_a_gpu_reads_machine_code(tmp_path):
     done = tcprobe("run", "--arch", "sm_80", "--method", "sass", "--results", tmp_path)

@@ -193,6 +193,7 @@ def test_pages_count_the_same():
         assert f"{len(known)} fragments in registers have a table" in pages()[f"a/{arch}.html"]
 
 
+@pytest.mark.full
 def test_every_heading_has_an_anchor_of_its_own():
     for name, text in html().items():
         ids = re.findall(r'\bid="([^"]+)"', text)
@@ -237,6 +238,7 @@ def test_every_n_of_a_warpgroup_has_a_page():
                 assert f'content="0; url=../{to}"' in pages()[addresses.fact(fragment.id)]
 
 
+@pytest.mark.full
 def test_an_n_of_another_table_or_another_run_stands_by_itself(tmp_path):
     """What was measured here of one N is not part of what is published of the others."""
     row = "wgmma.mma_async.m64n16k16.f32.f16.f16"

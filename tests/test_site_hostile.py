@@ -117,6 +117,7 @@ def test_what_cannot_be_printed_is_refused_and_nothing_written(tmp_path, text):
     assert [p.name for p in tmp_path.iterdir()] == ["results"]
 
 
+@pytest.mark.full
 def test_a_damaged_folder_leaves_the_site_that_was_there(tmp_path):
     root = make(tmp_path / "results")
     assert site(root, tmp_path / "site").exit_code == 0
@@ -127,6 +128,7 @@ def test_a_damaged_folder_leaves_the_site_that_was_there(tmp_path):
     assert read(tmp_path / "site") == before
 
 
+@pytest.mark.full
 def test_names_of_folders_do_nothing(tmp_path):
     root = make(tmp_path / "<img src=x onerror=evil()>")
     done = site(root, tmp_path / "site")

@@ -57,6 +57,7 @@ def test_every_fragment_on_every_arch(tmp_path, sample):
     assert [values for values, _ in found] == [cells(table) for table in expected]
 
 
+@pytest.mark.full
 def test_every_n(tmp_path):
     """A page for every N gives the layout of the largest: of as many elements as an N has it is that N's own."""
     asked, expected = {}, {}

@@ -316,6 +316,7 @@ def test_trace_leads_through_the_metadata(saved):
     assert "has no operand E" in CliRunner().invoke(main, dense).output
 
 
+@pytest.mark.full
 def test_where_and_emit_take_a_selector(saved):
     row = SPARSE[KINDS["tf32"]]
     e = row.fragment("e")

@@ -139,6 +139,7 @@ def test_the_command(tmp_path):
     assert "unknown element type" in tcprobe("convert", BF16, "stmatrix", "--type", "f17", code=2).output
 
 
+@pytest.mark.full
 def test_any_accumulator_of_a_warpgroup_can_be_stored():
     """Random N and types; a block that does not fit is never half stored."""
     rng = random.Random(5)

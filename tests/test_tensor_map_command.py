@@ -141,7 +141,7 @@ REFUSED = [
     (MapOptions("e2m1", tile=(64,)), "no tensor map of 'e2m1'"),
     (MapOptions("bf16"), "give `tile`"),
     (MapOptions("bf16", tile=(8,), box=(8,)), "give `tile`"),
-    (MapOptions("bf16", tile=(8, 8), dims=(8,)), "--tile has 2 numbers, for a tensor of 1 sides"),
+    (MapOptions("bf16", tile=(8, 8), dims=(8,)), "--tile has 2 numbers, for a tensor of 1 dimensions"),
     (MapOptions("bf16", tile=(8, 8), strides=(16, 16)), "--strides has 2 numbers"),
     (MapOptions("bf16", tile=(7, 8)), "boxDim: a row of the box must be a multiple of 16 bytes"),
     (MapOptions("bf16", box=(72, 8), swizzle="128B"), "swizzle: a row of the box must not be wider"),

@@ -65,6 +65,7 @@ def test_forms_that_ptxas_dies_on_are_refused_by_name_the_others_assembled(tmp_p
     assert calls(tmp_path) < 100 < 2 * len(FORMS)
 
 
+@pytest.mark.full
 def test_the_same_by_lower(tmp_path):
     fake(tmp_path, DIES_ON_FP8)
     name = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"

@@ -34,6 +34,7 @@ def test_commands_keep_to_columns(words, columns, monkeypatch):
     assert out
 
 
+@pytest.mark.full
 def test_every_fragment_is_compared_or_absent_with_a_reason():
     (both,) = compared(("sm_75", "sm_80"), None, default())
     reasons = {(a.id, a.side): a.reason for a in both.absent}

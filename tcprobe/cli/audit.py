@@ -93,7 +93,7 @@ def _audits(
         try:
             if name not in files and name not in installed:
                 raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
-            with terminal.working(f"reading layouts of {name}: {number} of {len(asked)}"):
+            with terminal.working(f"{number} of {len(asked)}: reading layouts of {name}"):
                 answer = of_files(files[name], layers) if name in files else audited(name, layers, limit, python)
             yield answer
         except TcprobeError as error:

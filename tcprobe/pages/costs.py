@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
+from tcprobe.ask.cost import InstructionCost, beside, costs, number_of
+from tcprobe.ask.cost_names import archs
 from tcprobe.pages.tables import MADE, fitting, grid
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Point

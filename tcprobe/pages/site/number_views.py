@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tcprobe.ask import cost as costs_of
 from tcprobe.ask.cost import InstructionCost, number_of
+from tcprobe.ask.cost_names import archs
 from tcprobe.ask.numerics import find
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -58,7 +59,7 @@ def of(facts: Facts, instruction: Instruction) -> Json:
 
 
 def _costs(facts: Facts, instruction: Instruction) -> Iterator[Json]:
-    for arch in costs_of.archs(facts.layers):
+    for arch in archs(facts.layers):
         found = costs_of.of(instruction.id, arch, facts.layers)
         if found:
             lines = [line.strip() for line in list(costs_of.words(found))[1:]]
@@ -139,7 +140,7 @@ def views(facts: Facts) -> list[View]:
 
 def _cost_parts(facts: Facts) -> list[ListPart]:
     parts = []
-    for arch in costs_of.archs(facts.layers):
+    for arch in archs(facts.layers):
         found = {one.id: one for one in costs_of.costs([], arch, facts.layers)}
         plain = [one for one in found.values() if isinstance(one.body.latency, dict) and not _is_wmma(one)]
         moves = [
@@ -188,7 +189,7 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
 def _wmma_parts(facts: Facts) -> list[ListPart]:
     """Those of wmma, which are many: a form for each layout of A and B."""
     parts = []
-    for arch in costs_of.archs(facts.layers):
+    for arch in archs(facts.layers):
         found = [one for one in costs_of.costs([], arch, facts.layers) if _is_wmma(one)]
         rows = [_multiply(facts, one) for one in found]
         parts += [ListPart(arch, arch, f"{arch}, {found[0].evidence}.", HEADS, rows, sorts=True)] if rows else []

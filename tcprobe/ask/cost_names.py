@@ -1,0 +1,96 @@
+"""Which measured costs a name means: by a name, a shortened one, a pattern, an opcode, or words in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tcprobe.errors import UsageError
+from tcprobe.isa import arch, names
+from tcprobe.isa.instruction import IMPLIED
+from tcprobe.isa.names.words import read
+from tcprobe.store.kinds.cost import FULL_LOAD
+from tcprobe.text import quoted
+
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers, Sourced
+
+KIND = "cost"
+
+
+def archs(layers: Layers) -> list[str]:
+    """Archs with costs, ascending."""
+    return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
+
+
+def subjects(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
+    """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
+    if not names.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
+        known = {id_: one for id_, one in known.items() if not id_.startswith(FULL_LOAD)}
+    ids = _named(pattern, known) or _becoming(pattern, known) or _spoken(pattern, known)
+    if not ids:
+        raise _no_cost(pattern, place, layers)
+    return ids
+
+
+def _named(pattern: str, ids: Iterable[str]) -> list[str]:
+    """Subjects by their name, a shortened one or a pattern."""
+    wanted, listed = names.short(pattern), list(ids)
+    return [wanted] if wanted in listed else names.matching(wanted, listed)
+
+
+def _becoming(opcode: str, known: dict[str, Sourced]) -> list[str]:
+    """Subjects that become an opcode, or one that begins so: HMMA.16816.F32, or HMMA."""
+    wanted = opcode.upper()
+    exact = [id_ for id_, one in known.items() if wanted in one.finding.body.opcodes]
+    return exact or [
+        id_ for id_, one in known.items() if any(o.startswith(f"{wanted}.") for o in one.finding.body.opcodes)
+    ]
+
+
+def _spoken(text: str, ids: Iterable[str]) -> list[str]:
+    """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
+    rows = {row.id for row in names.resolve(text).instructions}
+    reading = read(text)
+    if not reading.words and not IMPLIED.isdisjoint(names.short(text).split(".")):
+        return []  # a dotted name in another order than PTX's
+    return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _cut(id_))]
+
+
+def _cut(id_: str) -> list[str]:
+    """What people leave out of parts of a name: 128 of ld.shared.b128, f16 of kind::f16."""
+    parts = id_.split(".")
+    sizes = [part[1:] for part in parts if part[0] == "b" and part[1:].isdigit()]
+    return sizes + [part.rpartition("::")[2] for part in parts if "::" in part]
+
+
+def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
+    """Why there is no cost: nobody ran its loops, which may be of another GPU; or there are none."""
+    from tcprobe.probes import dialogues
+
+    nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
+    others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
+    if there := [name for name, known in others.items() if _named(pattern, known) or _becoming(pattern, known)]:
+        return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
+    loops = dialogues(KIND)
+    begun = [id_ for id_ in loops if id_.startswith(f"{names.short(pattern)}.")]
+    meant = _named(pattern, loops) or begun or _spoken(pattern, loops)
+    if not meant:
+        return UsageError(
+            f"tcprobe has no cost loop for {quoted(pattern)}. It times multiplies, matrix moves, loads and stores of "
+            "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
+        )
+    why = _unrun(meant, [arch.arch(name) for name in archs(layers)])
+    return UsageError(f"{nowhere}{why}.", "no cost")
+
+
+def _unrun(subjects: Sequence[str], devices: Sequence[arch.Arch]) -> str:
+    """Of subjects that no arch with costs has: that their loops are written, and for which target."""
+    from tcprobe.probes import dialogues
+
+    targets = {id_: dialogues(KIND)[id_].target for id_ in subjects}
+    left = [id_ for id_, target in targets.items() if not any(map(target.on, devices))]
+    if not left:
+        return ""
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return f"; its timing loops assemble for {targets[left[0]].name}, but were never run: {left[0]}{more}"
