@@ -11,7 +11,6 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
 from tcprobe.text import comment
 
-PACKERS = ("numpy", "torch")
 MODULE = '''# made by tcprobe {version}: weights of {type} for {fragment}
 # {origin}; the order is proven to be one to one
 {imported}
@@ -129,7 +128,7 @@ NAN = """    if bool(((codes & 0x7F) == 0x7F).any()):
 
 
 def source(weights: Repacking, packer: str) -> str:
-    """The module for one of PACKERS; UsageError where places in memory have no closed form."""
+    """The module for "numpy" or "torch"; UsageError where places in memory have no closed form."""
     way, fragment = weights.conversion, weights.cell.fragment
     kind, axis = dtype(way.source), "m" if fragment.operand == "a" else "n"
     counted = not kind.is_float
