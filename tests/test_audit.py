@@ -215,7 +215,7 @@ def test_tensor_layouts(tmp_path):
     assert {name for name in slots if name.startswith("SM120_16x8x64")} == set(slots) - {"SM80_16x8x32_S32S4S4S32_TN"}
     assert found["version"] == ask_package.version("tensor-layouts")
     assert {(f["since"], f["before"]) for f in found["findings"]} == {("0.1.0", None)}
-    assert all("so since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
+    assert all("since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
     assert found["of"] == found["agree"] + found["differ"] > 150
     page = "\n".join(errata_page.page(errata.load(tmp_path)))
     assert "192 of 256 slots differ" in page
