@@ -73,7 +73,7 @@ def test_a_selector_beyond_is_told_by_the_lanes_that_count():
     own = known[0].with_values({n: tuple(v[j] for j in cells) for n, v in known[0].values.items()})
     more = tables | {row.metadata.id: selected([*known, known[1], own])}
     for number, wanted in ((2, 1), (3, None)):
-        raw = emulated(row, more, probe.selected(row, number))
+        raw = emulated(row, more, probe.selector_launch(row, number))
         assert probe.decode_selected(row, by_operand(row, tables), raw, number) == wanted
     raw = raw.copy()
     raw[100:] ^= 1
