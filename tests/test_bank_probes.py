@@ -160,6 +160,7 @@ def test_a_machine_with_another_rule_is_told_apart(name, rule):
     assert meaning(row, rule, cases) != meaning(row, designed()[name], cases)
 
 
+@pytest.mark.full
 def test_every_rule_that_is_tried_is_told_apart():
     """The patterns decide between all candidates: no two say the same of all patterns, but those that mean the same."""
     for row in accesses().values():

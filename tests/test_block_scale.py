@@ -242,6 +242,7 @@ def test_images_of_scales_spell_every_byte():
         assert len({tuple(c) for c in columns.tolist()}) == 128
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 def test_ptxas_takes_every_probe_at_its_least_target_and_not_below():
     known = [SCALED[id_] for id_ in KINDS.values() if SCALED[id_].target.ptx == "8.7"]

@@ -319,6 +319,7 @@ def test_all_threads_give_the_asm_what_ptx_wants_in_its_order(tmp_path, request)
     assert families == {row.family for row in ROWS if row.multiplies}
 
 
+@pytest.mark.full
 @gcc
 def test_all_lanes_move_matrices_by_the_emitted_addresses(tmp_path):
     rows = [row for row in ROWS if not row.multiplies and row.name.endswith("b16")]

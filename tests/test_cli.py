@@ -187,6 +187,7 @@ def test_compare_counts_shows_errata_and_succeeds():
     assert all("erratum" in v for v in verdicts if v["verdict"] == "differs")
 
 
+@pytest.mark.full
 def test_pages_writes_and_checks(tmp_path, sample):
     """Of a few archs, or of all that is published."""
     import shutil
@@ -256,6 +257,7 @@ def test_run_measures_saves_and_sums_up(tmp_path, monkeypatch):
     tcprobe("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "live", "--results", root, code=2)
 
 
+@pytest.mark.full
 def test_run_says_what_failed_and_exits_with_1(tmp_path, monkeypatch):
     monkeypatch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fault", "mma.m8n8k16.row.col.s32.u8.s8.s32"))
     text = tcprobe("run", "mma.m8n8k16.*", "--results", tmp_path, code=1).stdout

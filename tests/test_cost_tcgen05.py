@@ -88,6 +88,7 @@ def two_scales():
     return next(id_ for id_ in MULTIPLIES if id_.endswith("ue8m0.2X"))
 
 
+@pytest.mark.full
 def test_two_ctas_are_one_experiment():
     experiment = MULTIPLIES[SPARSE]
     bench = Clock(lambda op, row: 100.0, assembled(experiment, experiment.kernels()))

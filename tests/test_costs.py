@@ -137,6 +137,7 @@ def test_a_warpgroup_is_read_back(codes):
     )
 
 
+@pytest.mark.full
 def test_the_clock_under_full_load_is_read_back(codes):
     def cycles(op, row):
         assert int(row[0]) == 256
@@ -160,6 +161,7 @@ def test_a_load_of_numbers_is_finite_and_random(row):
     assert np.isfinite(held.view(kind[row.type("a")]).astype(float)).all()
 
 
+@pytest.mark.full
 def test_a_move_is_read_back(codes):
     def cycles(op, row):
         warps, passes = int(row[0]) // WARP, max(1, int(row[2]) // 16)
@@ -171,6 +173,7 @@ def test_a_move_is_read_back(codes):
     assert [(p.passes, p.cycles) for p in found.passes] == [(1, 4), (2, 8), (4, 16), (8, 32)]
 
 
+@pytest.mark.full
 def test_bulk_copies_are_read_back(codes):
     found = concluded("cp.async.bulk.shared.global", lambda _, row: 300 + int(row[2]) / 64, codes)
     assert [(t.bytes, t.cycles) for t in found.round_trip] == [(16 << n, 300 + (16 << n) / 64) for n in range(13)]

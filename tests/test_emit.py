@@ -138,6 +138,7 @@ def test_python_gives_the_table_and_its_inverse():
             assert found == [divmod(slot, table.table.elements) for slot in slots]
 
 
+@pytest.mark.full
 def test_numpy_gathers_and_scatters():
     for table in [*distinct(), *warpgroup()]:
         made = run_python(emit.emit("numpy", [table]))[identifier(table.fragment.id)]

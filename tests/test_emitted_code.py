@@ -137,6 +137,7 @@ def test_headers(tmp_path, sample):
     check(tmp_path, "emit --to cuda", emitted_layouts.headers(cells), 30)
 
 
+@pytest.mark.full
 def test_types_of_cute(tmp_path, sample):
     cases = emitted_layouts.cute_types(sample(emitted.cells(), 9, emitted.spread))
     check(tmp_path, "emit --to cute", cases, 60, emitted_layouts.CUTE)
@@ -152,6 +153,7 @@ def test_paths(tmp_path, sample):
     check(tmp_path, "path --code cuda", emitted_layouts.paths(asked), 20)
 
 
+@pytest.mark.full
 def test_paths_through_tensor_maps(tmp_path):
     asked = [case for case in emitted_layouts.path_cases.CASES if case.fill == "tma"]
     check(tmp_path, "path --fill tma --code cuda", emitted_layouts.paths(asked), 8)

@@ -153,6 +153,7 @@ def structure_output(i, code, launch, known):
 # what is not known is refused
 
 
+@pytest.mark.full
 @needs_tools
 def test_what_is_not_modelled_or_has_no_layout_is_refused_with_its_reason():
     bits = "mma.m8n8k128.row.col.s32.b1.b1.s32.and.popc"

@@ -25,6 +25,7 @@ def text(tmp_path_factory):
     return re.sub(r'#include "(.*)"', lambda name: (folder / name[1]).read_text().replace("#pragma once", ""), kernel)
 
 
+@pytest.mark.full
 def test_the_kernel_compiles(text):
     library = nvrtc.library()
     if not library:

@@ -37,6 +37,7 @@ def table(tmp_path):
     return path
 
 
+@pytest.mark.full
 def test_every_command_that_names_a_slot(table):
     row = "wgmma.m64n8k16.f16.f16.f16"
     answers = {

@@ -66,6 +66,7 @@ def test_no_fifo_is_waited_for(tmp_path):
     refused(tmp_path, made(tmp_path, "fifo"), FILES | FOLDERS)
 
 
+@pytest.mark.full
 def test_no_device_is_read(tmp_path):
     read = {name: words for name, words in FILES.items() if name.split()[-1] not in ("--output", "--svg", "--report")}
     refused(tmp_path, made(tmp_path, "device"), read | FOLDERS)

@@ -262,6 +262,7 @@ def test_the_warps_that_a_refusal_names_do(target, tile):
     assert named or re.search("use a smaller `tile`|`stages` 2 fits", str(refused.value))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_what_is_explained_is_what_the_path_says(target):
     """Every element of a tile has a place of its own in a stage."""

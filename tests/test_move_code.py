@@ -75,6 +75,7 @@ def sm_80():
 OPCODES = {"LDSM.16.M88", "LDSM.16.M88.2", "LDSM.16.M88.4", "LDSM.16.MT88.2", "LDSM.16.MT88.4", "MOVM.16.MT88"}
 
 
+@pytest.mark.full
 def test_every_opcode_that_the_loads_take_is_solved(sm_80):
     met = {o for code in sm_80.codes.values() for o in code.opcodes if o.startswith(("LDSM", "MOVM"))}
     assert met == OPCODES == set(sm_80.solved)

@@ -106,6 +106,7 @@ if __name__ == "__main__":
         print(f"{how}: {what}: {count}")
 
 
+@pytest.mark.full
 def test_costs_are_found_by_names_that_keep_their_order():
     """`cost` looks in what is measured, not among all forms: there, too, exchanged or doubled parts mean nothing."""
     chance, layers = random.Random(7), alone(Results(COSTS))

@@ -102,6 +102,7 @@ def test_what_goes_wrong_stands_beside_a_table_never_over_it(tmp_path, mode, sta
     assert files(tmp_path) == before
 
 
+@pytest.mark.full
 def test_another_compiler_s_refusal_leaves_the_table_and_is_no_failure(tmp_path, monkeypatch):
     run(tmp_path, worker("fine", "", "A"))
     before = files(tmp_path)

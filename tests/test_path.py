@@ -350,6 +350,7 @@ def test_headers_compile_without_a_warning():
     assert (done, log) == (True, "")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 def test_nvcc_compiles_a_header_and_its_kernel(tmp_path):
     (tmp_path / "path.cu").write_text(path_cases.program(0))

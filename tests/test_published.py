@@ -105,6 +105,7 @@ def test_links_of_pages_lead_somewhere():
             assert (page.parent / link).exists(), (page, link)
 
 
+@pytest.mark.full
 def test_a_changed_table_makes_its_pages_stale(tmp_path):
     """Of one arch; that all published pages are of their tables is tested above."""
     import shutil

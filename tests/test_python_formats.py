@@ -222,6 +222,7 @@ def said(name, instruction, operand, device):
     return False
 
 
+@pytest.mark.full
 def test_the_documentation_says_what_formats_have_words_for():
     text = (Path(__file__).parent.parent / "docs" / "formats.md").read_text("utf-8")
     head, _, *rows = re.search(r"^\| format \| copies .*\n(?:\|.*\n)+", text, re.MULTILINE)[0].splitlines()

@@ -99,6 +99,7 @@ def test_registers_and_stack_are_what_ptxas_says(tmp_path, on):
     assert {f["name"]: str(f["stack"]) for f in functions(path)} == stacks
 
 
+@pytest.mark.full
 def test_local_memory_is_counted(tmp_path):
     path = tmp_path / "k.ptx"
     path.write_text(""".version 7.8

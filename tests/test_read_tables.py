@@ -85,6 +85,7 @@ def test_every_fragment_of_nvrtcs_code_is_the_published_one(tmp_path, on):
     assert seen == len(fragments(on)), [f["not_seen"] for f in found.values() if not f["tables"]][:3]
 
 
+@pytest.mark.full
 def test_a_spoiled_layout_is_found(tmp_path):
     """Two registers exchanged: the slots that differ, and exit code 1."""
     a = load("wmma.m16n16k16.a.row.f16", "sm_90").fragment

@@ -101,6 +101,7 @@ extern "C" __global__ void kernel(const float* scales, const {kind} (*d)[{plan.s
     assert nvrtc.compile_cuda(library, text, f"-arch={target}", "-std=c++17") == (True, "")
 
 
+@pytest.mark.full
 @needs_compiler
 def test_scales_of_sums(tmp_path):
     found = emitted.tried(tmp_path, [summed(*one) for one in SUMMED])

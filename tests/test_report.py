@@ -144,6 +144,7 @@ def test_a_damaged_report_is_refused(tmp_path, many):
     assert not (tmp_path / "target").exists()
 
 
+@pytest.mark.full
 def test_a_kind_of_device_counts_once(tmp_path):
     """Five uploads of one kind say what one says: two other kinds decide."""
     same = [

@@ -120,6 +120,7 @@ def test_killing_the_tool_leaves_whole_files_only(tmp_path, seed):
     assert not set(whole) & set(added)
 
 
+@pytest.mark.full
 def test_the_worker_ends_with_the_tool(tmp_path):
     session = runner.Session(worker("hang", CULPRIT))
     device = runner.choose(session.devices)

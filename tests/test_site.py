@@ -178,6 +178,7 @@ def test_all_data_has_every_id_that_list_has():
     assert sized <= named == set(found["layouts"]) == set(facts().tables)
 
 
+@pytest.mark.full
 def test_pages_count_the_same():
     """The first page and those of archs say what `list` says."""
     said = CliRunner().invoke(main, ["list", "*"]).stderr

@@ -90,6 +90,7 @@ def shuffled_columns(table):
     return slot_table(table.threads, table.elements, dict(zip(("row", "col"), map(tuple, columns), strict=True)))
 
 
+@pytest.mark.full
 def test_changes_of_every_kind(tmp_path):
     """Those that the command's tests make, what agrees, what nothing explains, another arch's table, holes."""
     stated = [(changed(D.table, **how), D) for how, _ in CASES]

@@ -57,6 +57,7 @@ def test_code_of_a_recipe_is_what_its_command_prints(asked):
     assert len(code.splitlines()) > 3
 
 
+@pytest.mark.full
 def test_words_of_a_recipe_are_what_its_command_says():
     """Reductions say the lines of `reduce`; costs of a conversion are those of its JSON."""
     for recipe, asked in ASKED:

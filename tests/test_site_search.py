@@ -56,6 +56,7 @@ def test_an_id_leads_to_itself(tmp_path, sample):
         assert hits[0]["text"] == id_
 
 
+@pytest.mark.full
 def test_an_element_s_holder_is_the_library_s(tmp_path):
     """Of single fragments, by their ids, on the main arch and on others."""
     pick, asked, expected = random.Random(5), [], []

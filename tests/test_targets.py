@@ -166,6 +166,7 @@ def test_refused_is_said_of_nothing_that_is_allowed():
             assert too_old or taken == bool(form.target.on(row)), (row.name, id_)
 
 
+@pytest.mark.full
 @needs_tools
 def test_refused_was_tried_at_every_target():
     (answer,) = lowered([inventory.instructions()[KIND.format(k=32, d="f32", a="e2m1", b="e5m2")]], "sm_103")

@@ -107,6 +107,7 @@ def test_what_is_no_swizzle_is_a_misfit():
     assert concluded(FEW["128B"], Odd()).mode.swizzle == (3, 4, 3)
 
 
+@pytest.mark.full
 def test_two_rules_are_told_apart_by_the_boxes():
     """No two rules that are tried say the same of every box, but those that differ beyond the area."""
     placed = [

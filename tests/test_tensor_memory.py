@@ -144,6 +144,7 @@ def test_least_targets_of_a_sample():
         assert found["refused below"] in ("yes", None) or row.id.endswith(".k96"), row.id
 
 
+@pytest.mark.full
 @machine_code.needs_tools
 def test_the_opcodes_of_an_arch():
     sample = [

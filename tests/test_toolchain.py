@@ -110,6 +110,7 @@ def test_nor_does_it_go_on_where_each_form_is_assembled_alone(tmp_path, monkeypa
     assert "ended with code 1" in done.stderr
 
 
+@pytest.mark.full
 def test_a_ptxas_for_another_arch_that_refuses_all_is_unfit_too(tmp_path):
     """Forms of sm_80, assembled for sm_75: no cubin shows the arch, an empty kernel's does."""
     (elsewhere,) = [f.script for f in faults.TOOLS if f.name == "ptxas assembles for another arch"]

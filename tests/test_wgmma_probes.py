@@ -33,6 +33,7 @@ def test_any_layout_is_found(name, seed):
     assert found.structure.triples == row.triples
 
 
+@pytest.mark.full
 def test_bits_are_found():
     tables, found = emulated(FORMS["wgmma.mma_async.m64n8k256.s32.b1.b1.and.popc"], 1)
     assert dict(found.tables) == tables
@@ -210,6 +211,7 @@ def test_every_experiment_has_a_subject_of_its_own():
 # descriptors
 
 
+@pytest.mark.full
 @needs_tools
 def test_ptxas_takes_documented_selectors_only():
     """So there is no undocumented one to find out about, as mma.sp has."""
