@@ -3,7 +3,7 @@
 A `Crew` is the machines, such as the workers of a Dask scheduler (`tcprobe.run.fleet_dask`). A machine says what it
 has, then makes single runs, as many at a time as it takes; who is done first gets the next. A machine that is lost
 costs only the run that it was at, which another makes. Reports are taken as `merge` takes a stranger's. A machine whose
-report is refused is asked for nothing more, and what came from it before is measured elsewhere. What a folder has by
+report is refused gets no more jobs, and what came from it before is measured elsewhere. What a folder has by
 the very GPU or compiler goes along with a run, which continues it as a single run does.
 """
 
