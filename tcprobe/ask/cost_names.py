@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
@@ -13,6 +13,7 @@ from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:
+    from tcprobe.isa.target import Target
     from tcprobe.store.choose import Layers, Sourced
 
 KIND = "cost"
@@ -80,15 +81,12 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
             f"tcprobe has no cost loop for {quoted(pattern)}. It times multiplies, matrix moves, loads and stores of "
             "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
         )
-    why = _unrun(meant, [arch.arch(name) for name in archs(layers)])
+    why = _unrun({id_: loops[id_].target for id_ in meant}, [arch.arch(name) for name in archs(layers)])
     return UsageError(f"{nowhere}{why}.", "no cost")
 
 
-def _unrun(subjects: Sequence[str], devices: Sequence[arch.Arch]) -> str:
+def _unrun(targets: Mapping[str, Target], devices: Sequence[arch.Arch]) -> str:
     """Of subjects that no arch with costs has: that their loops are written, and for which target."""
-    from tcprobe.probes import dialogues
-
-    targets = {id_: dialogues(KIND)[id_].target for id_ in subjects}
     left = [id_ for id_, target in targets.items() if not any(map(target.on, devices))]
     if not left:
         return ""
