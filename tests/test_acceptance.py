@@ -115,7 +115,7 @@ CHANGES = [
     (MULTIPLY, lambda c: first(c).insert(0, 0), "have no holder that is read"),
     (MMA, lambda c: c.update(unread={"a": [[0]] + [[]] * 31}), "have no holder that is read"),
     (LOAD, lambda c: c.update(words="why"), "status measured contradicts"),
-    (LOAD, lambda c: c.update(status="refused"), "status refused does not go"),
+    (LOAD, lambda c: c.update(status="refused"), "status refused contradicts"),
     (LOAD, lambda c: c.update(status="wonderful"), "keys, status or method are not those"),
     (LOAD, lambda c: c.update(numbering=None), "status measured contradicts"),
     (LOAD, lambda c: c.update(more=1), "keys, status or method are not those"),
