@@ -110,7 +110,7 @@ def printed_lines(raw: bytes) -> list[str]:
 def by_stall(gpu: Gpu, move: TimedMove) -> list[float]:
     """Cycles of the chain of an exclusive or, for each of STALLS."""
     kernel, found = chain(move, "exclusive or", STEPS["exclusive or"]).kernel(), []
-    cubin, _ = driver.assembled(module([kernel], arch("sm_90")).encode(), driver.BEST)
+    cubin, _ = driver.assemble(module([kernel], arch("sm_90")).encode(), driver.BEST)
     raw = code_by_kernel(cubin)[kernel.name]
     for stall in STALLS:
         changed = stalled(raw, printed_lines(raw), stall)

@@ -68,7 +68,7 @@ class Loaded:
         for matrix, box in zip(matrices, self.kernel.maps.values(), strict=False):
             kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
             made = packed(kind, (matrix.length, matrix.lines), tuple(box["box"]), mode)._replace(strides=(matrix.ld,))
-            code, raw = driver.encoded(made, matrix.start)
+            code, raw = driver.encode_map(made, matrix.start)
             ok(code)
             held = (ctypes.c_byte * 192)()
             at = -ctypes.addressof(held) % 64

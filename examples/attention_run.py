@@ -73,7 +73,7 @@ def tensor_map(tile: descriptor.SharedTile, matrix: torch.Tensor):
     box = descriptor.tma(tile)
     kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
     sizes = (matrix.shape[-1], matrix.numel() // matrix.shape[-1])
-    code, raw = driver.encoded(packed(kind, sizes, tuple(box["box"]), mode), matrix.data_ptr())
+    code, raw = driver.encode_map(packed(kind, sizes, tuple(box["box"]), mode), matrix.data_ptr())
     if code:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
     return cupy.asarray(np.frombuffer(raw, np.uint8))

@@ -207,7 +207,7 @@ def tensor_map(tile: descriptor.SharedTile, memory, lines: int, k: int):
 
     box = descriptor.tma(tile)
     kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
-    code, raw = driver.encoded(packed(kind, (k, lines), tuple(box["box"]), mode), memory.data.ptr)
+    code, raw = driver.encode_map(packed(kind, (k, lines), tuple(box["box"]), mode), memory.data.ptr)
     if code:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
     return cupy.asarray(np.frombuffer(raw, np.uint8))

@@ -92,7 +92,7 @@ class Machine:
     def shared_bytes(self):
         return 228 << 10
 
-    def encoded(self, made):
+    def map_result(self, made):
         return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(made) else "CUDA_SUCCESS"
 
     def load(self, kernels):

@@ -213,7 +213,7 @@ def test_what_the_driver_says_of_maps_stands_beside_the_rules():
     assert all(call.fits for call in calls)
 
     class Lenient(Copier):
-        def encoded(self, made):
+        def map_result(self, made):
             return "CUDA_SUCCESS"
 
     calls = concluded(dialogues("tensor_maps")["encodings"], Lenient()).calls

@@ -27,7 +27,7 @@ def main() -> None:
     from tcprobe.plugins import load
 
     adapter = load("tcprobe.audit.adapters", name, NAMES)
-    statements = list(itertools.islice(adapter.stated(), MOST_STATEMENTS + 1))
+    statements = list(itertools.islice(adapter.statements(), MOST_STATEMENTS + 1))
     Path(path).write_bytes(msgspec.json.encode(statements))
     Path(named).write_text(_version(adapter.PACKAGE), encoding="utf-8")
 

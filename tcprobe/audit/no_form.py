@@ -40,7 +40,7 @@ def refusal(form: str) -> str | None:
     if not match or inventory.instructions().get(form):
         return None
     try:
-        return _asked(toolchain.find(), match)
+        return _ask_ptxas(toolchain.find(), match)
     except TcprobeError:
         return None
 
@@ -73,20 +73,22 @@ def example(form: str) -> str:
     return text(match, "sm_120a", KIND)
 
 
-def _asked(tools: Toolchain, match: re.Match[str]) -> str | None:
+def _ask_ptxas(tools: Toolchain, match: re.Match[str]) -> str | None:
     targets = [own(row, f"{row.name}{'a' if row.number >= 90 else ''}") for row in tools.archs if row.number >= 89]
-    words = {_refused(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
+    words = {_first_error(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
     if not targets or "" in words or not all(_NEVER.search(line) for line in words):
         return None
     return f"ptxas {tools.ptxas_version} refuses it for {', '.join(targets)}: {min(words)}"
 
 
-def _refused(tools: Toolchain, source: str, target: str) -> str:
+def _first_error(tools: Toolchain, source: str, target: str) -> str:
     """ptxas's first error, "" where it takes the text."""
     with Scratch() as scratch:
         path = scratch.folder / "form.ptx"
         path.write_text(source)
-        done = attempt(scratch, [tools.ptxas, "-arch", target, str(path), "-o", str(scratch.folder / "o")], tools.limit)
-    if done.returncode == 0:
+        completed = attempt(
+            scratch, [tools.ptxas, "-arch", target, str(path), "-o", str(scratch.folder / "o")], tools.limit
+        )
+    if completed.returncode == 0:
         return ""
-    return done.stderr.partition("error")[2].partition("\n")[0].strip(" :") or "no reason"
+    return completed.stderr.partition("error")[2].partition("\n")[0].strip(" :") or "no reason"

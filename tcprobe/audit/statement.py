@@ -42,13 +42,13 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def table(self) -> Table:
         """What it states; DataError where that is not a table of slots."""
         columns = {
-            name: tuple(None if at is None else at[axis] for at in self.cells)
+            name: tuple(None if place is None else place[axis] for place in self.cells)
             for axis, name in enumerate(("row", "col"))
         }
         return slot_table(self.threads, self.elements, columns)
 
 
-def stated(
+def statement(
     name: str, fragment: str, thread_slots: Slot, placed: Callable[[int, int], Place], **more: object
 ) -> Statement:
     """What `placed(thread, i)` says of all slots of a `thread_slots`, (threads, elements): plain numbers."""
@@ -57,13 +57,13 @@ def stated(
     return Statement(name, fragment, threads, elements, cells, **more)  # type: ignore[arg-type]
 
 
-def inverted(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
+def invert(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
     """The map from slots to places of one that leads from places to slots; a slot claimed twice counts once."""
-    of = {_plain(holder(*place)): place for place in tile_places}
-    return lambda thread, i: of.get((thread, i))
+    place_of_slot = {_plain(holder(*place)): place for place in tile_places}
+    return lambda thread, i: place_of_slot.get((thread, i))
 
 
-def uncompared(name: str, fragment: str, reason: str) -> Statement:
+def uncompared_statement(name: str, fragment: str, reason: str) -> Statement:
     """A layout that is not compared, and why."""
     return Statement(name, fragment, reason=reason)
 

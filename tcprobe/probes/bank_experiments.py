@@ -32,7 +32,7 @@ RUNS = 3  # repetitions of each pattern
 PATTERNS = 1000  # of each access, besides the swap test
 SHOWN = 8  # most misfits in a finding
 WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
-Judged = Bools
+Steady = Bools
 
 
 class Timed(NamedTuple):
@@ -40,7 +40,7 @@ class Timed(NamedTuple):
 
     cases: Cases
     cycles: Floats
-    steady: Judged
+    steady: Steady
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BankExperiment(Dialogue):
             reading["together"] = pairs.round() > LEAST
         return reading
 
-    def timed(self, bench: Bench, cases: Cases) -> tuple[Floats, Judged]:
+    def timed(self, bench: Bench, cases: Cases) -> tuple[Floats, Steady]:
         """(cycles of one access, whether it was timed without ambiguity) for each of `cases`."""
         alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's: one block at a time
         launches = banks.launches(self.access, cases, alone)
@@ -104,9 +104,9 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     """
     _check_phases(access, phases)
     cases, measured, steady = timed
-    known = measured[steady].round().astype(np.int64)
+    steady_cycles = measured[steady].round().astype(np.int64)
     predictions = {rule: predicted(access, rule, cases, tags) for rule in candidates(access, len(phases[0]))}
-    missed = {rule: int((values[steady] != known).sum()) for rule, values in predictions.items()}
+    missed = {rule: int((values[steady] != steady_cycles).sum()) for rule, values in predictions.items()}
     best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
     second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
     misfits = _misfits(timed, predictions[best])

@@ -135,8 +135,8 @@ def _access(access: SharedAccess, k: int) -> str:
     if operation in ("atom", "red"):
         return f"{access.name} {names[0] + ', ' if operation == 'atom' else ''}[%a{k}], %lane;"
     form = f"{operation}.shared.u{8 * access.bytes}" if access.bytes < 8 else f"{operation}.shared.v{len(names)}.u32"
-    one = several if len(names) > 1 else names[0]
-    return f"{form} {one}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {one};"
+    operand = several if len(names) > 1 else names[0]
+    return f"{form} {operand}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {operand};"
 
 
 def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:

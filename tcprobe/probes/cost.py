@@ -48,17 +48,17 @@ class Costs(Dialogue):
         """The runs, by variant."""
 
     @cached_property
-    def _made(self) -> Mapping[str, Run]:
+    def _runs(self) -> Mapping[str, Run]:
         """`runs()`, computed once: their texts are long."""
         return self.runs()
 
     def kernels(self) -> list[Kernel]:
         """The kernels of all runs."""
-        return [run.kernel for run in self._made.values()]
+        return [run.kernel for run in self._runs.values()]
 
     def measure(self, bench: Bench) -> Reading:
         """By variant what `timing.decode` returns, (blocks, RUNS + 2); "code": the opcodes of all loops."""
-        alone, runs = bench.shared_bytes() // 2 + 1024, self._made
+        alone, runs = bench.shared_bytes() // 2 + 1024, self._runs
         launches = {
             variant: timing.launch(run.kernel, run.blocks, alone, run.inputs, run.maps) for variant, run in runs.items()
         }
@@ -108,18 +108,18 @@ class ProvedNumbers:
         """Counts of the opcodes that do a loop's work."""
         return working_opcodes(self.code(variant).loop)
 
-    def proved(
+    def cycles_of_copy(
         self, variant: str, copies: int, each: Mapping[str, int], around: Mapping[str, int] | None = None
     ) -> Floats | None:
         """Cycles of one copy, by block; None unless the loop has `copies` times `each`, and `around`."""
-        return self.whole(variant, {opcode: copies * n for opcode, n in each.items()}, around or {}, copies)
+        return self.cycles_of_round(variant, {opcode: copies * n for opcode, n in each.items()}, around or {}, copies)
 
-    def whole(
-        self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int], copies: int = 1
+    def cycles_of_round(
+        self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int], copies: int = 1
     ) -> Floats | None:
-        """As `proved`; `wanted` counts the opcodes of a whole round."""
+        """As `proved`; `loop_opcodes` counts the opcodes of a whole round."""
         try:
-            self.hold(variant, wanted, around)
+            self.check_opcodes(variant, loop_opcodes, around)
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
@@ -130,9 +130,9 @@ class ProvedNumbers:
         self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
         return np.asarray(least.round(DECIMALS), np.float64)
 
-    def hold(self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int]) -> None:
-        """Raises ProbeError unless a loop has the opcodes `wanted` and `around`."""
-        prove(variant, self.code(variant), wanted, around)
+    def check_opcodes(self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int]) -> None:
+        """Raises ProbeError unless a loop has the opcodes `loop_opcodes` and `around`."""
+        prove(variant, self.code(variant), loop_opcodes, around)
 
     @property
     def spread(self) -> float:

@@ -137,10 +137,10 @@ class BulkCosts(Costs):
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The round trips; ProbeError unless the loop's machine code is as expected."""
         numbers = ProvedNumbers(reading)
-        found = numbers.each("trip")
-        each = {o: 1 for o in found if o.split(".")[0] == self.bulk.opcode}
-        around = {o: n for o, n in found.items() if o not in each}
-        cycles = numbers.proved("trip", COPIES, each, around)
+        counts = numbers.each("trip")
+        each = {o: 1 for o in counts if o.split(".")[0] == self.bulk.opcode}
+        around = {o: n for o, n in counts.items() if o not in each}
+        cycles = numbers.cycles_of_copy("trip", COPIES, each, around)
         if cycles is None:
             raise ProbeError(numbers.refused["trip"])
         trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]

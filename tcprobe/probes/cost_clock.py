@@ -57,8 +57,10 @@ class FullLoad(OfRow):
     def loop(self) -> Loop:
         """The loop in which the form reaches its interval."""
         wide = self.row.threads == WARPGROUP
-        made = Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=round_of(self.row))
-        return replace(made.loop(), subject=self.id)
+        flown_or_chained = (
+            Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=round_of(self.row))
+        )
+        return replace(flown_or_chained.loop(), subject=self.id)
 
     def kernels(self) -> list[Kernel]:
         """The loop's kernel."""
@@ -88,18 +90,18 @@ class FullLoad(OfRow):
         loop, proof = self.loop, ProvedNumbers(reading)
         each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
         beside = Flown(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
-        proof.hold(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
+        proof.check_opcodes(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
         warps = self.block(ZEROS).threads // self.row.threads
-        found = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
+        by_data = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
         clocks = [
             Clock(
                 data,
                 round(float(np.median(rates)) * 1000, 0),
                 round(float(np.median(cycles)) / (ROUNDS * loop.copies * warps), DECIMALS),
             )
-            for data, (rates, cycles) in found.items()
+            for data, (rates, cycles) in by_data.items()
         ]
-        spread = max(float(np.ptp(cycles) / np.median(cycles)) for _, cycles in found.values())
+        spread = max(float(np.ptp(cycles) / np.median(cycles)) for _, cycles in by_data.values())
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 
 

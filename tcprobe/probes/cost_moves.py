@@ -223,12 +223,12 @@ class MoveCosts(Costs):
         numbers, move = ProvedNumbers(reading), self.move
         each = {o: 1 for o in numbers.each("many") if o.split(".")[0] == move.opcode}
         ends = dict.fromkeys(WAITS, 1) if move.ends else {}
-        cycles = numbers.proved("many", COPIES, each, ends)
+        cycles = numbers.cycles_of_copy("many", COPIES, each, ends)
         if cycles is None:
             raise ProbeError(numbers.refused["many"])
         points, passes = _by_warps_and_passes(move, cycles)
-        chain = numbers.proved("chain", COPIES, each) if move.chained else None
-        trip = numbers.proved("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
+        chain = numbers.cycles_of_copy("chain", COPIES, each) if move.chained else None
+        trip = numbers.cycles_of_copy("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
             spread=numbers.spread,

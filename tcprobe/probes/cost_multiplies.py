@@ -64,9 +64,9 @@ class Chained:
     @property
     def registers(self) -> int:
         """32-bit registers of all operands."""
-        given = sum(ptx.thread_bytes(f) // 4 for f in self.row.given if f.operand != "c")
+        inputs = sum(ptx.thread_bytes(f) // 4 for f in self.row.given if f.operand != "c")
         c, d = (ptx.thread_bytes(self.row.fragment(o)) // 4 for o in "cd")
-        return given + self.chains * d + (0 if c == d and self.through == "c" else c)
+        return inputs + self.chains * d + (0 if c == d and self.through == "c" else c)
 
     @property
     def _spare(self) -> int:
@@ -146,22 +146,22 @@ class Chained:
     def _copy(self, chain: int) -> list[str]:
         """One multiply, and what changes before it."""
         results = self._names("d", chain)
-        given = {f.operand: self._own(f) for f in self._plain}
-        folded = self._fed(given, results)
-        changes = [name for f in self.row.factors for name in given[f.operand] if name not in results]
+        operands = {f.operand: self._own(f) for f in self._plain}
+        folded = self._feed(operands, results)
+        changes = [name for f in self.row.factors for name in operands[f.operand] if name not in results]
         changed = [f"xor.b32 {name}, {name}, %zero;" for name in changes if self.changed]
-        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**given, 'd': results})};"]
+        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**operands, 'd': results})};"]
 
-    def _fed(self, given: dict[str, list[str]], results: list[str]) -> list[str]:
-        """Replace registers in `given` by D's; returns PTX that this needs.
+    def _feed(self, operand_registers: dict[str, list[str]], results: list[str]) -> list[str]:
+        """Replace registers in `operand_registers` by D's; returns PTX that this needs.
 
         All of D's registers are used if the form may become several opcodes.
         """
-        own, c = given[self.through], given["c"]
+        own, c = operand_registers[self.through], operand_registers["c"]
         if self.through == "c":
-            given["c"] = [results[j % len(results)] for j in range(len(c))]
+            operand_registers["c"] = [results[j % len(results)] for j in range(len(c))]
             return [
-                f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
+                f"xor.b32 {operand_registers['c'][j % len(c)]}, {operand_registers['c'][j % len(c)]}, {name};"
                 for j, name in enumerate(results)
                 if j >= len(c)
             ]
@@ -169,10 +169,10 @@ class Chained:
         whole = self.row.family == "wmma" and not emulated
         half = max(1, len(results) // 2) if self.row.family == "wmma" else len(results)
         count = min(len(own), half)
-        given[self.through] = [*results[:count], *own[count:]]
+        operand_registers[self.through] = [*results[:count], *own[count:]]
         rest = results[half if whole else count :] if whole or emulated else []
         if len(c) >= len(rest):
-            given["c"] = [*c[: len(c) - len(rest)], *rest]
+            operand_registers["c"] = [*c[: len(c) - len(rest)], *rest]
         return []
 
 
@@ -186,10 +186,10 @@ def operand_text(instruction: Instruction, names: Names) -> str:
 def loops(instruction: Instruction) -> list[Chained]:
     """All loops of a multiply; `changed` ones too if some arch emulates it."""
     return [
-        one
+        chained
         for changed in ((False, True) if may_be_emulated(instruction) else (False,))
-        for one in _loops(instruction, changed)
-        if one.fits
+        for chained in _loops(instruction, changed)
+        if chained.fits
     ]
 
 
@@ -222,7 +222,7 @@ class MultiplyCosts(OfRow, Costs):
         """Every loop by name; independent chains with every number of warps."""
         first = Chained(self.row, chains=OVERLAPPED_CHAINS, copies=cost_overlap.COPIES)
         pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
-        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops(self.row)} | pairs
+        return {chained.variant: Run(chained.loop().kernel(), chained.blocks()) for chained in loops(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop's machine code is as expected."""
@@ -264,7 +264,9 @@ def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Bod
 def _latency(instruction: Instruction, numbers: ProvedNumbers, points: Sequence[Point], end: str) -> dict[str, float]:
     """Cycles from each operand to D, where its chain is proved."""
     each, copies = numbers.each(f"once{end}"), round_of(instruction)
-    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
+    latency = {
+        o: float(cycles[0]) for o in ("a", "b") if (cycles := numbers.cycles_of_copy(o + end, copies, each)) is not None
+    }
     if "c1" + end not in numbers.refused and points:
         latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
     return latency
@@ -293,17 +295,17 @@ def _curve(
     """(cycles of an SM by chains and warps; cycles with random inputs relative to zeros)."""
     points: list[Point] = []
     random = None
-    for one in loops(instruction):
-        if one.through != "c" or one.copies == 1 or one.variant != f"c{one.chains}{end}":
+    for chained in loops(instruction):
+        if chained.through != "c" or chained.copies == 1 or chained.variant != f"c{chained.chains}{end}":
             continue
-        cycles = numbers.proved(one.variant, one.copies, each)
-        blocks = one.blocks()
+        cycles = numbers.cycles_of_copy(chained.variant, chained.copies, each)
+        blocks = chained.blocks()
         for block, value in zip(blocks, [] if cycles is None else cycles.tolist(), strict=False):
             if block.image == RANDOM:
                 random = round(value / points[-1].cycles / points[-1].warps, 3)
             else:
                 warps = block.threads // WARP
-                points.append(Point(round(value / warps, DECIMALS), warps, one.chains))
+                points.append(Point(round(value / warps, DECIMALS), warps, chained.chains))
     return points, random
 
 

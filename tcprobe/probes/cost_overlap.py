@@ -72,8 +72,11 @@ def arithmetic(count: int) -> Partner:
 
 def loading() -> Partner:
     """An ldmatrix.x4 with each copy; what it loads is consumed."""
-    held = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
-    lines = [[f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"] for copy, names in enumerate(held)]
+    registers_of_copies = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
+    lines = [
+        [f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"]
+        for copy, names in enumerate(registers_of_copies)
+    ]
     first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
     joined = [f"xor.b32 %joined, %joined, %l{j};" for j in range(4 * COPIES)]
     return Partner(
@@ -205,19 +208,23 @@ def overlaps(
 
     `each` counts the opcodes of one copy of the multiply, `around` those of the rest of its loop.
     """
-    found = {}
+    by_partner = {}
     own = {opcode: COPIES * n for opcode, n in each.items()}
     for partner in partners(instruction):
-        wanted = {"both": {**own, **partner.opcodes}, "first": own, "second": partner.opcodes}
+        expected = {"both": {**own, **partner.opcodes}, "first": own, "second": partner.opcodes}
         cycles = []
         for part in PARTS:
             variant = f"{part}.{partner.name}"
             beside = {**(around if part != "second" else {}), **_kept_opcodes(numbers.each(variant), partner)}
-            cycles.append(numbers.whole(variant, wanted[part], beside, COPIES))
-        if all(one is not None for one in cycles):
-            together, *alone = (round(float(one[0]), DECIMALS) for one in cycles if one is not None)
-            found[partner.name] = Overlap(alone, together, WARPS if instruction.threads == WARP else WARPGROUP // WARP)
-    return found
+            cycles.append(numbers.cycles_of_round(variant, expected[part], beside, COPIES))
+        if all(variant_cycles is not None for variant_cycles in cycles):
+            together, *alone = (
+                round(float(variant_cycles[0]), DECIMALS) for variant_cycles in cycles if variant_cycles is not None
+            )
+            by_partner[partner.name] = Overlap(
+                alone, together, WARPS if instruction.threads == WARP else WARPGROUP // WARP
+            )
+    return by_partner
 
 
 def _kept_opcodes(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:

@@ -59,14 +59,14 @@ class TensorMoveCosts(OfRow, Costs):
 
     def _line(self, copy: int) -> str:
         """PTX of one copy, with its registers and its address."""
-        given, names = tensor_memory.operands(self.row), iter(self._names(copy))
+        operands, names = tensor_memory.operands(self.row), iter(self._names(copy))
         for fragment in self.row.fragments:
             for j in range(fragment.registers):
-                given = _rename_operand(given, f"%{fragment.operand}{j}", next(names))
-        return f"{tensor_memory.instruction_name(self.row)} {given.replace('%taddr', f'%at{copy}')};"
+                operands = _rename_operand(operands, f"%{fragment.operand}{j}", next(names))
+        return f"{tensor_memory.instruction_name(self.row)} {operands.replace('%taddr', f'%at{copy}')};"
 
     def _loop(self, variant: str, body: Sequence[str]) -> Loop:
-        held = [name for copy in range(self.copies) for name in self._names(copy)]
+        registers = [name for copy in range(self.copies) for name in self._names(copy)]
         changed = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(self.copies)]
         return Loop(
             self.id,
@@ -74,16 +74,16 @@ class TensorMoveCosts(OfRow, Costs):
             self.target,
             self.copies,
             [*body, *changed],
-            ["%joined"] if self._loads else held,
+            ["%joined"] if self._loads else registers,
             ["%joined"] if self._loads else [],
             [
                 f".reg .b32 %base, %lanes, %at<{self.copies}>;",
                 ".reg .pred %one;",
-                *([f".reg .b32 {', '.join(held)};"] if self._loads else []),
+                *([f".reg .b32 {', '.join(registers)};"] if self._loads else []),
             ],
             self._before(),
             [self._wait],
-            threads=threads_for(len(held)),
+            threads=threads_for(len(registers)),
             shared=True,
             ended=self._ended(),
         )
@@ -131,8 +131,8 @@ class TensorMoveCosts(OfRow, Costs):
 
         An image has fewer words than a store has registers; the compiler would copy equal ones inside the loop.
         """
-        held = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
-        return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(held) if j >= IMAGE_WORDS // WARP]
+        registers = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
+        return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(registers) if j >= IMAGE_WORDS // WARP]
 
     def _ended(self) -> list[str]:
         return [
@@ -158,10 +158,10 @@ class TensorMoveCosts(OfRow, Costs):
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         numbers = ProvedNumbers(reading)
         each, around = self._parted(numbers.each("many"))
-        cycles = numbers.proved("many", self.copies, each, around)
+        cycles = numbers.cycles_of_copy("many", self.copies, each, around)
         if cycles is None:
             raise ProbeError(numbers.refused["many"])
-        trip = numbers.proved("trip", self.copies, *self._parted(numbers.each("trip")))
+        trip = numbers.cycles_of_copy("trip", self.copies, *self._parted(numbers.each("trip")))
         points = [
             Point(round(value / warps, DECIMALS), warps)
             for warps, value in zip(self.warps, cycles.tolist(), strict=True)

@@ -17,7 +17,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.probes.descriptors import (
     Case,
-    Judged,
+    CaseJudgement,
     Tables,
     cases,
     judge,
@@ -77,19 +77,19 @@ class DescriptorExperiment(Dialogue):
         return saved.Body(case=_entry(judge(self.case, reading["seen"])))
 
 
-def _entry(found: Judged) -> saved.CaseCounts:
-    held, case = found.case.operand.held, found.case
-    ignored = [field for field, (same, count) in found.without.items() if count and same == count]
+def _entry(judgement: CaseJudgement) -> saved.CaseCounts:
+    factor, case = judgement.case.operand.held, judgement.case
+    ignored = [field for field, (same, count) in judgement.without.items() if count and same == count]
     return saved.CaseCounts(
-        held.name,
-        held.slot_bits,
+        factor.name,
+        factor.slot_bits,
         case.major,
         case.swizzle,
         case.instruction.id,
         len(case.descriptors),
-        found.elements,
-        found.agree,
-        found.readings,
+        judgement.elements,
+        judgement.agree,
+        judgement.readings,
         ignored,
     )
 
@@ -120,8 +120,14 @@ class ProductExperiment(Dialogue):
         """ "products" and "wrong": how many there are, one number each."""
         row, seed = self.instruction, len(self.instruction.id)
         tables = tables_of(row, bench)
-        runs = [one for coded in ("b_smem", "a_smem") for one in random_products(row, coded, tables, self.count, seed)]
-        wrong = sum(one.wrong(tables["d"], bench.run([one.launch])[0].copy()) for one in runs)
+        runs = [
+            random_product
+            for coded in ("b_smem", "a_smem")
+            for random_product in random_products(row, coded, tables, self.count, seed)
+        ]
+        wrong = sum(
+            random_product.wrong(tables["d"], bench.run([random_product.launch])[0].copy()) for random_product in runs
+        )
         return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:

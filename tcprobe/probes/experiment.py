@@ -129,7 +129,7 @@ class Bench(Protocol):
     def shared_bytes(self) -> int:
         """Bytes of shared memory of an SM."""
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """The driver's answer to a tensor map; CUDA_SUCCESS if it is taken."""
 
 

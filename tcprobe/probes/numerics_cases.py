@@ -17,7 +17,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Bits
 
 Random = np.random.Generator
-MADE = 120  # how often styles draw, if there are many images
+DRAWS = 120  # how often styles draw, if there are many images
 NEAR = 4  # exponents of numbers of similar size differ by at most twice as much
 FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
 SPECIAL = 0.01  # share of infinities, in images that have them
@@ -43,7 +43,7 @@ class Images(NamedTuple):
     c: Bits
     scales: BlockScales | None = None
 
-    def at(self, some: Any) -> Images:
+    def select(self, some: Any) -> Images:
         """The images that an index or a slice selects."""
         scales = self.scales and BlockScales(self.scales.a[some], self.scales.b[some], self.scales.kind)
         return Images(self.a[some], self.b[some], self.c[some], scales)
@@ -55,11 +55,11 @@ def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Im
     If there are many, some consecutive images share what a style draws once.
     """
     rng = np.random.default_rng(seed)
-    batch = max(1, count // MADE)
+    batch = max(1, count // DRAWS)
     several = size._replace(products=size.products * batch)
-    made = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
+    images = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
     shapes = [(-1, size.products, *shape[1:]) for shape in _shapes(size)]
-    a, b, c = (np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3))
+    a, b, c = (np.concatenate([image[j].reshape(shapes[j]) for image in images])[:count] for j in range(3))
     return Images(a, b, c)
 
 
@@ -81,15 +81,15 @@ def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> 
 def scales(kind: str, size: MultiplySize, blocks: int, count: int) -> BlockScales:
     """Scales of `count` images, taking turns: all one, near one, any. In some of the last there is a NaN."""
     rng, shapes = np.random.default_rng(blocks), [(count, size.products, line, blocks) for line in (size.m, size.n)]
-    one, last = (127, 255) if kind == "ue8m0" else (0x38, 0x7F)
-    made = []
+    unit, last = (127, 255) if kind == "ue8m0" else (0x38, 0x7F)
+    factor_scales = []
     for shape in shapes:
-        bits = np.full(shape, one)
+        bits = np.full(shape, unit)
         bits[1::3] += rng.integers(-9, 10, bits[1::3].shape)
         bits[2::3] = rng.integers(0, last, bits[2::3].shape)
         bits[5::12][rng.random(bits[5::12].shape) < SPECIAL / 8] = last
-        made.append(bits.astype(np.uint8))
-    return BlockScales(made[0], made[1], kind)
+        factor_scales.append(bits.astype(np.uint8))
+    return BlockScales(factor_scales[0], factor_scales[1], kind)
 
 
 def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
@@ -184,7 +184,7 @@ def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
 
 def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Subnormals, least exponents and zeros; every other line has any exponents, and some rows of A are zero."""
-    made = []
+    matrices = []
     for form, shape in zip(_forms(types), _shapes(size), strict=True):
         top = (1 << form.bits - 1 - form.fraction) - 2
         exponents = rng.integers(0, 3, shape)
@@ -192,9 +192,9 @@ def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
         bits = _numbers(form, shape, rng, exponents)
         bits[rng.random(shape) < 0.2] = 0
         bits[rng.random(shape) < 0.05] = 1 << form.bits - 1
-        made.append(bits)
-    made[0][rng.random(_shapes(size)[0][:-1]) < 0.2] = 0
-    return made
+        matrices.append(bits)
+    matrices[0][rng.random(_shapes(size)[0][:-1]) < 0.2] = 0
+    return matrices
 
 
 def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
@@ -206,15 +206,15 @@ def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[
     low = FORMATS[types.d].least - FORMATS[types.d].fraction + a.bias + b.bias
     sa, sb, sc = _shapes(size)
     i, j = rng.choice(size.k, 2, replace=False)
-    made = [np.zeros(sa, a.word), np.zeros(sb, b.word)]
+    factors = [np.zeros(sa, a.word), np.zeros(sb, b.word)]
     depths = np.broadcast_to(FIRST_BELOW + np.arange(size.m) % 8, sa[:-1])
     for k, below in ((i, 0 * depths), (j, depths)):
-        made[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
-        made[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
-    made = [_power(form, bits) for form, bits in zip((a, b), made, strict=True)]
+        factors[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
+        factors[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
+    factors = [_power(form, bits) for form, bits in zip((a, b), factors, strict=True)]
     own = _numbers(c, sc, rng, np.zeros(sc)) & c.word((1 << c.bits - 1) | 3)
     own[rng.random(sc) < 0.8] = 0
-    return [*made, own]
+    return [*factors, own]
 
 
 def _power(floats: FloatFormat, bits: Bits) -> Bits:
@@ -225,14 +225,14 @@ def _power(floats: FloatFormat, bits: Bits) -> Bits:
 
 def _special(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     """Infinities, NaN and the largest patterns among others."""
-    made = _any(types, size, rng)
-    for bits, form in zip(made, _forms(types), strict=True):
+    matrices = _any(types, size, rng)
+    for bits, form in zip(matrices, _forms(types), strict=True):
         if form.special == "ieee":
             bits[rng.random(bits.shape) < SPECIAL] = form.infinity
             bits[rng.random(bits.shape) < SPECIAL / 2] = form.infinity | 1 << form.bits - 1
         if form.special != "none":
             bits[rng.random(bits.shape) < SPECIAL / 8] = (1 << form.bits - 1) - 1
-    return made
+    return matrices
 
 
 STYLES = (_any, _like, _cancelling, _beside, _small, _low_products, _special, _beside, _small, _low_products)

@@ -16,7 +16,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits
 
 Dots = Callable[[Bits, Bits, Bits], Bits]
-Asked = tuple[dict[int, "Power"], "Power | int"]  # products by k, and C
+DotTerms = tuple[dict[int, "Power"], "Power | int"]  # products by k, and C
 HIGHEST, DEEPEST = 100, 200  # the exponent of x if the types allow it; how far below x a small term may be
 
 
@@ -30,7 +30,7 @@ class Power(NamedTuple):
 
 @dataclass
 class Directed:
-    """A form's answers; `asked` counts the cases.
+    """A form's answers; `cases_asked` counts the cases.
 
     If the form has scales, `scaled_dots(shift)` multiplies under scales whose product is 2^shift.
     """
@@ -40,7 +40,7 @@ class Directed:
     dots: Dots
     scaled_dots: Callable[[int], Dots | None] | None = None
     shift: int = 0
-    asked: int = field(default=0, init=False)
+    cases_asked: int = field(default=0, init=False)
     unread: int = field(default=0, init=False)
 
     @property
@@ -83,7 +83,7 @@ class Directed:
         """How far below x the smallest term is."""
         return min(self.x - max(self.least, self.d.least, self.c.least), DEEPEST)
 
-    def ask(self, cases: Sequence[Asked]) -> Bits:
+    def ask(self, cases: Sequence[DotTerms]) -> Bits:
         """D of cases: products by k, the others zero, and C as a Power or as bits."""
         a, b = (np.zeros((len(cases), self.products), form.word) for form in (self.a, self.b))
         c = np.zeros(len(cases), self.c.word)
@@ -95,7 +95,7 @@ class Directed:
 
     def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
         """D of dot products, all as bits."""
-        self.asked += len(c)
+        self.cases_asked += len(c)
         return self.dots(a, b, c)
 
     def shifted(self, by: int) -> Directed | None:

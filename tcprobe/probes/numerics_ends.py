@@ -17,7 +17,7 @@ from tcprobe.arithmetic.parameters import (
     Subnormals,
 )
 from tcprobe.errors import ProbeError
-from tcprobe.probes.numerics_dots import Asked, Directed, Power, largest, magnitude_bits, number
+from tcprobe.probes.numerics_dots import Directed, DotTerms, Power, largest, magnitude_bits, number
 
 QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
 HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that quarters round to
@@ -42,31 +42,33 @@ def rounded_result(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[int, Rounding]:
     """(bits of a result below its leading one, how it is rounded); ProbeError if sums are too small to tell."""
-    exact, group, known = kept is None, groups[-1], 60 if kept is None else kept
+    exact, group, kept_or_60 = kept is None, groups[-1], 60 if kept is None else kept
     for m in range(1 if exact else 4):
         base = _base(group, directed.x - 3, m, exact)
         if not base.left:
             break
-        bits = _result_bits(directed, base, known)
-        if bits == m + known:
+        bits = _result_bits(directed, base, kept_or_60)
+        if bits == m + kept_or_60:
             continue
         rest = [_rest(directed, base, bits, quarters) for quarters in QUARTERS]
-        if all(rest) and bits + 2 - m <= known:
+        if all(rest) and bits + 2 - m <= kept_or_60:
             up, down = ([_with(base, part, sign) for part in rest] for sign in (1, -1))
             return bits, _rounding(directed, (up, down), base.m, bits)
-        by_c = None if c == AFTER else _in_c(directed, group, known, bits)
+        by_c = None if c == AFTER else _in_c(directed, group, kept_or_60, bits)
         if by_c:
             return bits, _rounding(directed, *by_c, bits)
     raise ProbeError("a sum is too small to tell how its result is rounded.")
 
 
-def _with(base: SumBase, part: dict[int, Power] | None, sign: int) -> Asked:
+def _with(base: SumBase, part: dict[int, Power] | None, sign: int) -> DotTerms:
     """A base with more products, all of one sign."""
     products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
     return products, _signed(base.c, sign) if isinstance(base.c, Power) else base.c
 
 
-def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tuple[tuple[list[Asked], ...], int] | None:
+def _in_c(
+    directed: Directed, group: Sequence[int], kept: int, bits: int
+) -> tuple[tuple[list[DotTerms], ...], int] | None:
     """(cases by sign, m): 2^m copies of x, one of them C, whose low bits are the quarters. None if C has too few bits.
 
     The copies make room below x.
@@ -98,12 +100,12 @@ def _result_bits(directed: Directed, base: SumBase, kept: int) -> int:
 def _rest(directed: Directed, base: SumBase, bits: int, quarters: int) -> dict[int, Power] | None:
     """Products that sum to so many quarters of the last place; None if too few are left, or they cannot be so small."""
     x, places = directed.x - 3 + base.m, [(4, bits), (2, bits + 1), (1, bits + 2)]
-    chosen = [place for weight, place in places if quarters & weight]
-    if base.c != 0 and len(chosen) > len(base.left):
+    used_places = [place for weight, place in places if quarters & weight]
+    if base.c != 0 and len(used_places) > len(base.left):
         return _one_term(base, x, quarters, bits)
-    if len(chosen) > len(base.left) or x - max(chosen) < directed.least:
+    if len(used_places) > len(base.left) or x - max(used_places) < directed.least:
         return None
-    return {k: Power(x - place) for k, place in zip(base.left, chosen, strict=False)}
+    return {k: Power(x - place) for k, place in zip(base.left, used_places, strict=False)}
 
 
 def _one_term(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
@@ -112,16 +114,16 @@ def _one_term(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Powe
     return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
 
 
-def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: int) -> Rounding:
+def _rounding(directed: Directed, cases: tuple[list[DotTerms], ...], m: int, bits: int) -> Rounding:
     """The rounding, from the ulps that quarters of an ulp become, with both signs; ProbeError if it is unknown."""
     answers = directed.ask([case for part in cases for case in part]).reshape(2, -1)
-    one, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
-    ulps = [[((int(v) & magnitude_bits(directed.d)) - one) / step for v in line] for line in answers]
+    unit, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
+    ulps = [[((int(v) & magnitude_bits(directed.d)) - unit) / step for v in line] for line in answers]
     for mode, expected in HALVES.items():
-        wanted = list(expected)
+        rounded = list(expected)
         if directed.types.d == "f64":
-            wanted[3] = wanted[5] = 1  # `_one_term` has 4 quarters for 5 and 7
-        if ulps == [wanted, wanted]:
+            rounded[3] = rounded[5] = 1  # `_one_term` has 4 quarters for 5 and 7
+        if ulps == [rounded, rounded]:
             return mode
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
@@ -140,10 +142,10 @@ def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None)
         return None
     depths = range(1, min(least - directed.least, 60))
     d = directed.ask([({group[0]: Power(least), group[1]: Power(least - s, -1)}, 0) for s in depths])
-    taken = np.flatnonzero(d == 0)  # kept: the difference is below the smallest number, and becomes zero
-    if not len(taken) or len(taken) != taken[-1] + 1 or (d[len(taken) :] != 1).any():
+    cut = np.flatnonzero(d == 0)  # kept: the difference is below the smallest number, and becomes zero
+    if not len(cut) or len(cut) != cut[-1] + 1 or (d[len(cut) :] != 1).any():
         return None
-    unit = least - depths[int(taken[-1])]
+    unit = least - depths[int(cut[-1])]
     return None if unit == least - kept else unit + kept
 
 
@@ -195,11 +197,11 @@ def normalized(
         return ()
     factors: list[tuple[Literal["a", "b"], FloatFormat, FloatFormat]]
     factors = [("a", directed.a, directed.b), ("b", directed.b, directed.a)]
-    told: dict[Literal["a", "b", "c"], bool] = {
+    survives: dict[Literal["a", "b", "c"], bool] = {
         name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors
     }
-    told["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
-    return tuple(name for name, normal in told.items() if normal)
+    survives["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
+    return tuple(name for name, normal in survives.items() if normal)
 
 
 def _survives(

@@ -80,12 +80,12 @@ def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
     values = unpack(raw, e.slot_bits).astype(np.int64) >> (
         3 if rule.fields == 1 else 0
     )  # the top bit tells 0xE from 0x4
-    chosen = np.zeros((len(raw), e.rows * e.cols), np.int64)
-    chosen[:, index] = values[:, used]
+    index_fields = np.zeros((len(raw), e.rows * e.cols), np.int64)
+    index_fields[:, index] = values[:, used]
     stored = np.arange(e.cols)
-    chosen = chosen.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
+    index_fields = index_fields.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
     unit = stored // (rule.fields * rule.span) * rule.positions
-    k: Ints = (unit + chosen) * rule.span + stored % rule.span
+    k: Ints = (unit + index_fields) * rule.span + stored % rule.span
     return k
 
 

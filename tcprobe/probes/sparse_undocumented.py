@@ -45,14 +45,14 @@ def undocumented_selectors(instruction: Instruction) -> list[int]:
 def nibble_launch(instruction: Instruction) -> Launch:
     """Every A slot alone under each of the 16 values of four bits, the same everywhere; selector 0."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
-    given = (
+    inputs = (
         one_hot(a.slots, a.slot_bits, a.one),
         codes(b.slots, b.slot_bits, b.one),
         one_hot(c.slots, c.slot_bits, c.one)[:1],
         pack(np.arange(NIBBLES)[:, None].repeat(PLACES, axis=1), 4),
     )
     size = NIBBLES * (1 + a.slots) * WARP * 8
-    return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), given, 0, size)
+    return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), inputs, 0, size)
 
 
 def selector_launch(instruction: Instruction, selector: int) -> Launch:
@@ -84,10 +84,10 @@ def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: 
     (of_d, _, _), e = elements(tables["d"]), instruction.fragment("e")
     if (of_d[d] != row[:, None]).any():
         raise ProbeError(f"{instruction.name}, selector {selector}: D adds other rows of A.")
-    for one in e.selectors:
-        of_field, first, _ = elements(tables["e"].selection(one))
+    for documented in e.selectors:
+        of_field, first, _ = elements(tables["e"].selection(documented))
         if (of_field[field] == row).all() and (first[field] == stored - stored % e.span).all():
-            return one
+            return documented
     return None
 
 

@@ -59,9 +59,9 @@ def _deep() -> Iterator[BoxCase]:
 def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
     """A box that starts a few elements into each dimension of a tensor with gaps after its rows."""
     size = DATA_TYPES[kind][1]
-    at = (16 // size, *(1 for _ in box[1:]))
+    coordinates = (16 // size, *(1 for _ in box[1:]))
     dims = (box[0] + 32 // size, *(side + 2 for side in box[1:]))
-    return BoxCase(packed(kind, dims, box, swizzle, PADDING - dims[0] * size % 16), at, base)
+    return BoxCase(packed(kind, dims, box, swizzle, PADDING - dims[0] * size % 16), coordinates, base)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Encoding:
 
 def encodings() -> list[Encoding]:
     """All calls that are tried, in order."""
-    return [Encoding(argument, _plain(value), made) for argument, value, made in _varied()]
+    return [Encoding(argument, _plain(value), tensor_map) for argument, value, tensor_map in _varied()]
 
 
 def _plain(value: Any) -> Any:
@@ -112,14 +112,18 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
     yield from (("swizzle", n, FLAT._replace(swizzle=n, box=(16, 8))) for n in (*range(8), -1))
     yield from (("interleave", n, FLAT._replace(interleave=n, box=(16, 8))) for n in (0, 1, 2, 3, -1))
     for interleave, swizzle in product((1, 2, 3), range(4)):
-        made = DEEP._replace(interleave=interleave, swizzle=swizzle, box=(16, 8, 2))
-        yield f"interleave, swizzle {swizzle}", interleave, made
-        yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, made._replace(address=16)
-        yield f"interleave, swizzle {swizzle}, globalStrides 528", interleave, made._replace(strides=(528, 1 << 16))
+        interleaved = DEEP._replace(interleave=interleave, swizzle=swizzle, box=(16, 8, 2))
+        yield f"interleave, swizzle {swizzle}", interleave, interleaved
+        yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, interleaved._replace(address=16)
+        yield (
+            f"interleave, swizzle {swizzle}, globalStrides 528",
+            interleave,
+            interleaved._replace(strides=(528, 1 << 16)),
+        )
     for width, swizzle in product((4, 8, 12, 16, 24, 32, 40, 64, 256), (0, 1)):
-        made = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
+        interleaved = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
         yield from (
-            (f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, made._replace(interleave=n)) for n in (1, 2)
+            (f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, interleaved._replace(interleave=n)) for n in (1, 2)
         )
     yield from (("l2Promotion", n, FLAT._replace(promotion=n)) for n in (*range(5), -1))
     yield from (("oobFill", n, FLAT._replace(fill=n)) for n in (0, 1, 2, -1))

@@ -38,7 +38,7 @@ from tcprobe.store.kinds.tensor_maps import (
 )
 
 KIND = "tensor_maps"
-TAKEN = "CUDA_SUCCESS"
+ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
 Placed = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
@@ -75,19 +75,19 @@ class ModeExperiment(OfTensorMaps):
         """ "maps": the driver's answer to each map; "load", "store": where boxes are; "wrong": copies that could not be
         followed.
         """
-        answers = [bench.encoded(case.map) for case in self.cases]
-        taken = {n: case for n, case in enumerate(self.cases) if answers[n] == TAKEN}
-        return {"maps": of_lines(answers), **_copy_boxes(bench, taken)}
+        answers = [bench.map_result(case.map) for case in self.cases]
+        accepted = {n: case for n, case in enumerate(self.cases) if answers[n] == ACCEPTED}
+        return {"maps": of_lines(answers), **_copy_boxes(bench, accepted)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
         answers = lines_of(reading["maps"])
-        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == TAKEN) == bool(refusing_rules(case.map))]
-        taken = answers.count(TAKEN)
-        maps = MapCounts(taken, len(answers) - taken, [_box(self.cases[n], result=answers[n]) for n in unlike])
+        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == ACCEPTED) == bool(refusing_rules(case.map))]
+        accepted = answers.count(ACCEPTED)
+        maps = MapCounts(accepted, len(answers) - accepted, [_box(self.cases[n], result=answers[n]) for n in unlike])
         mode = self._mode(reading)
-        if taken and mode is None:
-            raise ProbeError(f"no box of {taken} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
+        if accepted and mode is None:
+            raise ProbeError(f"no box of {accepted} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
         return Body(mode=mode, maps=maps)
 
     def _mode(self, reading: Reading) -> ModeRule | None:
@@ -158,7 +158,7 @@ class EncodingsExperiment(OfTensorMaps):
 
     def measure(self, bench: Bench) -> Reading:
         """ "maps": the driver's answer to each map."""
-        return {"maps": of_lines([bench.encoded(one.map) for one in encodings()])}
+        return {"maps": of_lines([bench.map_result(encoding.map) for encoding in encodings()])}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Each call, and the rules that it breaks."""
@@ -166,13 +166,13 @@ class EncodingsExperiment(OfTensorMaps):
         return Body(
             calls=[
                 EncodeCall(
-                    one.argument,
-                    list(one.value) if isinstance(one.value, tuple) else one.value,
+                    encoding.argument,
+                    list(encoding.value) if isinstance(encoding.value, tuple) else encoding.value,
                     words,
-                    [rule.name for rule in broken_rules(one.map)],
-                    (words == TAKEN) != bool(refusing_rules(one.map)),
+                    [rule.name for rule in broken_rules(encoding.map)],
+                    (words == ACCEPTED) != bool(refusing_rules(encoding.map)),
                 )
-                for one, words in zip(encodings(), answers, strict=True)
+                for encoding, words in zip(encodings(), answers, strict=True)
             ]
         )
 
@@ -203,14 +203,14 @@ def _copy_boxes(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
 
 def _boxes_of(flat: Array, cases: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
     """(number, box) from an array of: number, start of shared memory, rows, bytes of a row, addresses."""
-    at = 0
-    while at < len(flat):
-        number, window, rows, width = (int(n) for n in flat[at : at + 4])
-        addresses = flat[at + 4 : at + 4 + rows * width].reshape(rows, width).astype(np.int64)
+    start = 0
+    while start < len(flat):
+        number, window, rows, width = (int(n) for n in flat[start : start + 4])
+        addresses = flat[start + 4 : start + 4 + rows * width].reshape(rows, width).astype(np.int64)
         if not 0 <= number < len(cases):
             raise ProbeError(f"there is no box {number}.")
         yield number, PlacedBox(window + cases[number].base, addresses)
-        at += 4 + rows * width
+        start += 4 + rows * width
 
 
 def _rule(fitted: BoxFit) -> Rule:

@@ -187,9 +187,9 @@ def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
     return np.asarray(each.ravel(), np.int64)
 
 
-def _byte_numbers(pieces: Sequence[Bytes], known: Bools) -> Ints:
+def _byte_numbers(pieces: Sequence[Bytes], copied_bits: Bools) -> Ints:
     low, high, not_low, not_high = pieces
-    copied = known & (low == ~not_low) & (high == ~not_high)
+    copied = copied_bits & (low == ~not_low) & (high == ~not_high)
     return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)
 
 
@@ -226,11 +226,11 @@ def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch
 
 def offsets(case: BoxCase) -> Ints:
     """Where the box's bytes are in global memory, from the tensor's first byte: (rows, bytes of a row)."""
-    made = case.map
-    outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(made.box[1:])))])
-    start = case.at[0] * made.size
-    rows = ((outer + np.array(case.at[1:], np.int64)) * np.array(made.strides, np.int64)).sum(axis=1)
-    return np.asarray(rows.astype(np.int64)[:, None] + start + np.arange(made.row_bytes)[None, :], np.int64)
+    tensor_map = case.map
+    outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(tensor_map.box[1:])))])
+    start = case.at[0] * tensor_map.size
+    rows = ((outer + np.array(case.at[1:], np.int64)) * np.array(tensor_map.strides, np.int64)).sum(axis=1)
+    return np.asarray(rows.astype(np.int64)[:, None] + start + np.arange(tensor_map.row_bytes)[None, :], np.int64)
 
 
 def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
@@ -241,8 +241,8 @@ def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], wind
     """
     each = HEADER + AREA if direction == "load" else TENSOR
     blocks = [raw.reshape(len(cases), each) for raw in read]
-    one = _loaded if direction == "load" else _stored
-    return [one(case, [block[n] for block in blocks], window) for n, case in enumerate(cases)]
+    decode_case = _decode_load if direction == "load" else _decode_store
+    return [decode_case(case, [block[n] for block in blocks], window) for n, case in enumerate(cases)]
 
 
 def window_of(read: Sequence[Bytes]) -> int:
@@ -250,25 +250,25 @@ def window_of(read: Sequence[Bytes]) -> int:
     return int(read[0][:HEADER].view(np.uint32)[1])
 
 
-def _loaded(case: BoxCase, read: Sequence[Bytes], _: int) -> Ints | str:
+def _decode_load(case: BoxCase, read: Sequence[Bytes], _: int) -> Ints | str:
     came, window = (int(word) for word in read[0][:HEADER].view(np.uint32)[:2])
     if not came:
         return "the box never came"
-    held = numbers([raw[HEADER:] for raw in read], is_rounded(case))
-    return _matched(case, window + np.flatnonzero(held != NOWHERE), held[held != NOWHERE])
+    sources = numbers([raw[HEADER:] for raw in read], is_rounded(case))
+    return _match(case, window + np.flatnonzero(sources != NOWHERE), sources[sources != NOWHERE])
 
 
-def _stored(case: BoxCase, read: Sequence[Bytes], window: int) -> Ints | str:
-    held = numbers(read, is_rounded(case))
-    return _matched(case, window + held[held != NOWHERE], np.flatnonzero(held != NOWHERE))
+def _decode_store(case: BoxCase, read: Sequence[Bytes], window: int) -> Ints | str:
+    sources = numbers(read, is_rounded(case))
+    return _match(case, window + sources[sources != NOWHERE], np.flatnonzero(sources != NOWHERE))
 
 
-def _matched(case: BoxCase, shared: Ints, tensor: Ints) -> Ints | str:
+def _match(case: BoxCase, shared: Ints, tensor: Ints) -> Ints | str:
     """Shared addresses of the box's bytes, from pairs of shared address and byte of the tensor; or what is wrong."""
-    wanted = offsets(case)
+    box_bytes = offsets(case)
     where = np.full(TENSOR, NOWHERE, np.int64)
     where[tensor] = shared
-    if len(np.unique(tensor)) < len(tensor) or len(tensor) != wanted.size:
-        return f"{len(tensor)} bytes were copied, of a box of {wanted.size}"
-    addresses: Ints = where[wanted]
+    if len(np.unique(tensor)) < len(tensor) or len(tensor) != box_bytes.size:
+        return f"{len(tensor)} bytes were copied, of a box of {box_bytes.size}"
+    addresses: Ints = where[box_bytes]
     return "bytes from outside the box were copied" if (addresses == NOWHERE).any() else addresses

@@ -94,15 +94,15 @@ class TensorMove(OfInstruction):
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The cell of every slot; ProbeError if a register has no cell's number, or a slot is in no cell."""
         slots, width = self.moved.slots, columns(self.instruction)
-        found = outputs[0].view(np.uint32).astype(np.int64) - 1
+        numbers_read = outputs[0].view(np.uint32).astype(np.int64) - 1
         if self.loads:
-            numbers = found
+            numbers = numbers_read
         else:
-            cells = np.flatnonzero(found >= 0)
-            if sorted(found[cells].tolist()) != list(range(slots)):
+            cells = np.flatnonzero(numbers_read >= 0)
+            if sorted(numbers_read[cells].tolist()) != list(range(slots)):
                 raise ProbeError(f"{self.instruction.name}: {len(cells)} cells are written, by {slots} registers.")
             numbers = np.empty(slots, np.int64)
-            numbers[found[cells]] = cells
+            numbers[numbers_read[cells]] = cells
         strange = int(((numbers < 0) | (numbers >= WARP * width)).sum())
         if strange:
             raise ProbeError(f"{self.instruction.name}: {strange} registers hold no cell's number.")
@@ -110,23 +110,23 @@ class TensorMove(OfInstruction):
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers; ProbeError unless the cells are all those of the access, each once."""
-        held = self.moved
+        moved = self.moved
         cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
-        if set(cells) != {(row, col) for row in range(held.rows) for col in range(held.cols)}:
+        if set(cells) != {(row, col) for row in range(moved.rows) for col in range(moved.cols)}:
             raise ProbeError(
-                f"{self.instruction.name}: its {len(set(cells))} cells are not the {held.rows} lanes x {held.cols} "
+                f"{self.instruction.name}: its {len(set(cells))} cells are not the {moved.rows} lanes x {moved.cols} "
                 "columns from the address on."
             )
         values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
-        return Conclusion({held.operand: slot_table(WARP, held.elements, values)}, NUMBERING)
+        return Conclusion({moved.operand: slot_table(WARP, moved.elements, values)}, NUMBERING)
 
 
 def kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
-    held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
-    work = _loading(instruction, held) if held.operand == "d" else _storing(instruction, held)
+    registers, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
+    work = _loading(instruction, registers) if registers.operand == "d" else _storing(instruction, registers)
     body = [*_prologue(instruction), *work, *_epilogue(instruction)]
-    op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
+    op = LoadCells(instruction) if registers.operand == "d" else StoreCells(instruction)
     text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
@@ -250,15 +250,15 @@ class TensorReduction(TensorMove):
 
         ProbeError unless each thread's cells are such a part, all parts having the same number of columns.
         """
-        found, kept = super().conclude(reading, context), self.instruction.fragment(REDUCED)
-        width = self.moved.cols // kept.cols
-        parts = reading["marked"].reshape(kept.rows, kept.cols, width, WARP)
+        moved, reduced = super().conclude(reading, context), self.instruction.fragment(REDUCED)
+        width = self.moved.cols // reduced.cols
+        parts = reading["marked"].reshape(reduced.rows, reduced.cols, width, WARP)
         if (parts != parts[:, :, :1]).any() or (parts[:, :, 0].sum(axis=(0, 1)) != 1).any():
             beside = f"{width} next to each other in one lane"
             raise ProbeError(f"{self.instruction.name}: the cells that feed a thread's {REDUCED} are not {beside}.")
         numbers = parts[:, :, 0].reshape(-1, WARP).argmax(axis=0)
-        values = {"row": tuple((numbers // kept.cols).tolist()), "col": tuple((numbers % kept.cols).tolist())}
-        return Conclusion({**found.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)
+        values = {"row": tuple((numbers // reduced.cols).tolist()), "col": tuple((numbers % reduced.cols).tolist())}
+        return Conclusion({**moved.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)
 
 
 def marked_kernel(instruction: Instruction) -> Kernel:

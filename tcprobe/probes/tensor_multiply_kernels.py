@@ -48,8 +48,8 @@ def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector:
 @cache
 def copy_kernel(instruction: Instruction, multicast: str = "") -> Kernel:
     """The probe of a copy; the source is where A is."""
-    known = instruction.stated.get("multicast", ("",))
-    text = tensor_memory.instruction_text(instruction).replace(str(known[0]), multicast)
+    multicasts = instruction.stated.get("multicast", ("",))
+    text = tensor_memory.instruction_text(instruction).replace(str(multicasts[0]), multicast)
     return _kernel(f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, ptx.ALIGNED))
 
 
@@ -122,8 +122,8 @@ def _issue(instruction: str, paired: bool) -> list[str]:
     rank = ["mov.u32 %rank, %cluster_ctarank;", "setp.eq.and.u32 %first, %rank, 0, %first;"] if paired else []
     return [
         *(
-            f"add.u32 %{name}, %taddr, {REGIONS[of]};"
-            for name, of in zip(("ta", "meta", "sa", "sb"), REGIONS, strict=True)
+            f"add.u32 %{name}, %taddr, {REGIONS[region]};"
+            for name, region in zip(("ta", "meta", "sa", "sb"), REGIONS, strict=True)
         ),
         *(
             line

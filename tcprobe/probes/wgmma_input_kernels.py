@@ -6,10 +6,10 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 
 
-def descriptors(coded: str, other: str, at: str) -> list[str]:
+def descriptors(coded: str, other: str, offset: str) -> list[str]:
     """Load two descriptors; their start addresses count from the coded matrix, and from the other one."""
     return [
-        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
+        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{offset}];",
         *(
             line
             for name, where in ((coded, "%base"), (other, "%there"))

@@ -60,9 +60,9 @@ def kernel(
     instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
 ) -> Kernel:
     """`coded` is the operand that is coded, "b_smem" or "a_smem"; `majors` are those of A and B."""
-    turned = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
-    chosen = f".selector{selector}" if instruction.metadata else ""
-    name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{turned}{chosen}")
+    major_suffix = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
+    selector_suffix = f".selector{selector}" if instruction.metadata else ""
+    name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{major_suffix}{selector_suffix}")
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     pointers = POINTERS[:3] + (("e",) if instruction.metadata else ()) + POINTERS[3:]
     op = Warpgroup(instruction, kind, coded, majors, selector)
@@ -136,12 +136,12 @@ def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
     transposable = len(instruction.described[0].held.majors) > 1
-    turned = ["1" if major == "mn" else "0" for major in op.majors] if transposable else []
+    transposed = ["1" if major == "mn" else "0" for major in op.majors] if transposable else []
     sparse = ["%meta", str(op.selector)] if instruction.metadata else []
-    given = [a, "%db", *sparse, "%never", *scales, *(turned if by_descriptor else turned[1:])]
+    operands = [a, "%db", *sparse, "%never", *scales, *(transposed if by_descriptor else transposed[1:])]
     return [
         "wgmma.fence.sync.aligned;",
-        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(given)};",
+        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(operands)};",
         "wgmma.commit_group.sync.aligned;",
         "wgmma.wait_group.sync.aligned 0;",
     ]

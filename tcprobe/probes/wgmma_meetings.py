@@ -47,8 +47,8 @@ def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) ->
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
     for part in chunks(len(words)):
         reached[part], k[part] = _by_column(instruction, words[part], numbers)
-    _, shown, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
-    lines = reached[shown].astype(np.int64)
+    _, first_slots, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
+    lines = reached[first_slots].astype(np.int64)
     same = all((reached[part] == lines[line[part]]).all() for part in chunks(len(words)))
     if not same or lines.size != slots or not np.bincount(lines.reshape(-1), minlength=slots).all():
         raise _no_product(instruction)

@@ -94,12 +94,12 @@ class _Run:
         return out
 
     def _codes(self) -> Bits:
-        images, others, wanted = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
-        wanted = wanted[1:] if self.op.kind == "registers" else wanted
+        images, others, descriptors = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
+        descriptors = descriptors[1:] if self.op.kind == "registers" else descriptors
         out = np.zeros((self.launch.grid[1], self.launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
         for y, other in enumerate(others):
             columns = self._columns(y)
-            for x, (first, second) in enumerate(wanted):
+            for x, (first, second) in enumerate(descriptors):
                 still = self._still(other, second)
                 for number, image in enumerate(images):
                     product = self._product(self._shared(self.coded, image, first), still, columns)
@@ -135,9 +135,9 @@ class _Run:
         fields = unpack(self.launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
             3 if rule.fields == 1 else 0
         )
-        chosen = np.zeros(e.rows * e.cols, np.int64)
-        chosen[index] = fields[used]
-        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
+        index_fields = np.zeros(e.rows * e.cols, np.int64)
+        index_fields[index] = fields[used]
+        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(e.rows, e.cols)
         return columns
 
     def _still(self, image: Bytes, descriptor: int) -> Ints:
@@ -152,10 +152,10 @@ class _Run:
 
     def _shared(self, name: str, image: Bytes, descriptor: int) -> Ints:
         """The matrix behind a descriptor."""
-        one = behind(self.instruction, name)
+        operand = behind(self.instruction, name)
         major = self.op.majors[name == "b_smem"]
-        bits = self.tables.behind(one, decode(int(descriptor)), major)
-        return values(one.held.type, unpack(image[None], one.held.slot_bits)[0])[bits // one.held.slot_bits]
+        bits = self.tables.behind(operand, decode(int(descriptor)), major)
+        return values(operand.held.type, unpack(image[None], operand.held.slot_bits)[0])[bits // operand.held.slot_bits]
 
     def _slots(self, matrix: Ints) -> Ints:
         d: Fragment = self.instruction.fragment("d")
@@ -167,17 +167,17 @@ class _Run:
 
 def behind(instruction: Instruction, name: str) -> SharedOperand:
     """The operand `name`, "a_smem" or "b_smem"."""
-    return next(one for one in instruction.described if one.held.name == name)
+    return next(operand for operand in instruction.described if operand.held.name == name)
 
 
 def values(kind: str, raw: Array) -> Ints:
     """Bit patterns as whole numbers; 99 if the number is not in VALUES."""
     row = dtype(kind)
-    known = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
-    patterns = np.array(sorted(known))
-    at = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
-    numbers = np.array([known[p] for p in patterns.tolist()])
-    return np.where(patterns[at] == raw, numbers[at], 99)
+    value_of_bits = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
+    patterns = np.array(sorted(value_of_bits))
+    places = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
+    numbers = np.array([value_of_bits[p] for p in patterns.tolist()])
+    return np.where(patterns[places] == raw, numbers[places], 99)
 
 
 def _holds(kind: str, value: int) -> bool:

@@ -127,13 +127,13 @@ def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
     a failed probe. A GPU where it is not so must be examined before anything is published.
     """
     rows, cols = fragment.rows, fragment.cols
-    held = Counter(numbers)
-    wrong = [n for n in range(rows * cols) if held[n] != fragment.copies]
+    holders = Counter(numbers)
+    wrong = [n for n in range(rows * cols) if holders[n] != fragment.copies]
     if wrong:
         row, col = divmod(wrong[0], cols)
         raise ProbeError(
             f"{fragment.id}: {len(wrong)} elements are not held {fragment.copies} times, "
-            f"first row {row} col {col}: {held[wrong[0]]} times."
+            f"first row {row} col {col}: {holders[wrong[0]]} times."
         )
     values = {
         "row": tuple(None if n < 0 else n // cols for n in numbers),

@@ -75,5 +75,5 @@ class Backend(Protocol):
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """What the driver says of a tensor map: CUDA_SUCCESS."""

@@ -63,20 +63,24 @@ def new_words(device: Arch) -> str:
     from tcprobe.store.kinds.tensor_memory import KIND
     from tcprobe.store.results import published
 
-    known = {one.experiment for one in published().measurements(device.name, "live") if one.status == "measured"}
+    measured = {
+        finding.experiment for finding in published().measurements(device.name, "live") if finding.status == "measured"
+    }
     counts = Counter(
         probe.group
         for probe in experiments().values()
-        if "live" in probe.methods and probe.id not in known and all(f.target.on(device) for f in probe.fragments)
+        if "live" in probe.methods and probe.id not in measured and all(f.target.on(device) for f in probe.fragments)
     )
-    places = {one.subject for one in findings.every(published(), KIND, device.name) if one.status == "measured"}
-    unknown = [id_ for id_, one in dialogues(KIND).items() if one.target.on(device) and id_ not in places]
+    placed = {
+        finding.subject for finding in findings.every(published(), KIND, device.name) if finding.status == "measured"
+    }
+    unknown = [id_ for id_, finding in dialogues(KIND).items() if finding.target.on(device) and id_ not in placed]
     if not counts and not unknown:
         return f"nothing: every table of {device.name} is published, measured live; a run would confirm it"
     families = ", ".join(f"{name} {count}" for name, count in counts.items())
-    beside = f" and {len(unknown)} places of operands in tensor memory" if unknown else ""
+    and_places = f" and {len(unknown)} places of operands in tensor memory" if unknown else ""
     return (
-        f"{counts.total()} tables ({families}){beside} that nobody measured live on {device.name}; `tcprobe run` "
+        f"{counts.total()} tables ({families}){and_places} that nobody measured live on {device.name}; `tcprobe run` "
         "measures them"
     )
 
@@ -89,9 +93,9 @@ def _tools(cuda: Path | None) -> Iterator[Part]:
         return
     yield Part("ptxas", True, f"{tools.ptxas_version} ({tools.ptxas})")
     yield Part("nvdisasm", True, f"{tools.nvdisasm_version} ({tools.nvdisasm})")
-    known = [row.name for row in tools.archs]
-    yield Part("archs from machine code", True, ", ".join(known))
-    missing = [row for row in ARCHS if row.name not in known]
+    arch_names = [row.name for row in tools.archs]
+    yield Part("archs from machine code", True, ", ".join(arch_names))
+    missing = [row for row in ARCHS if row.name not in arch_names]
     if missing:
         names = ", ".join(row.name for row in missing)
         hint = "ptxas below 13" if all(row.number < 75 for row in missing) else "ptxas 13 or later"

@@ -37,7 +37,7 @@ def wake() -> None:
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 
 
-def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
+def assemble(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
     """The cubin of a PTX module for the current context, and the compiler's error log; empty bytes where it refuses.
 
     By the driver's linker (CUDA driver API, cuLinkAddData): threads compile side by side there, while cuModuleLoadData
@@ -49,7 +49,7 @@ def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
     options = (ctypes.c_int * 3)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL)
     values = (ctypes.c_void_p * 3)(ctypes.addressof(log), LOG_BYTES, level)
     if failed := driver.cuLinkCreate_v2(3, options, values, ctypes.byref(state)):
-        return b"", f"cuLinkCreate: {_blamed(driver, failed)}"
+        return b"", f"cuLinkCreate: {_blame(driver, failed)}"
     try:
         cubin, size = ctypes.c_void_p(), ctypes.c_size_t()
         length = ctypes.c_size_t(len(text) + 1)
@@ -57,13 +57,13 @@ def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
             state, JIT_INPUT_PTX, ctypes.c_char_p(text), length, b"probes", 0, None, None
         ) or driver.cuLinkComplete(state, ctypes.byref(cubin), ctypes.byref(size))
         if failed:
-            return b"", log.value.decode(errors="replace") or _blamed(driver, failed)
+            return b"", log.value.decode(errors="replace") or _blame(driver, failed)
         return ctypes.string_at(cubin, size.value), ""
     finally:
         driver.cuLinkDestroy(state)
 
 
-def _blamed(driver: ctypes.CDLL, code: int) -> str:
+def _blame(driver: ctypes.CDLL, code: int) -> str:
     """What the driver says of a module; EnvironmentUnfitError where it cannot compile at all."""
     if code in UNABLE:
         raise EnvironmentUnfitError(f"the driver cannot compile: {_words(driver, code)}.")
@@ -77,40 +77,40 @@ def _words(driver: ctypes.CDLL, code: int) -> str:
     return f"{(text.value or b'an unknown error').decode(errors='replace')} (CUresult {code})"
 
 
-def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
+def encode_map(tensor_map: TensorMap, address: int) -> tuple[int, bytes]:
     """(CUresult, the bytes of the map) of cuTensorMapEncodeTiled, for a tensor at `address` + made.address.
 
     AttributeError where the driver has no such function, OSError where there is no driver.
     """
-    held = (ctypes.c_byte * (MAP_BYTES + 2 * MAP_ALIGNMENT))()
-    start = -(-ctypes.addressof(held) // MAP_ALIGNMENT) * MAP_ALIGNMENT + made.place
+    buffer = (ctypes.c_byte * (MAP_BYTES + 2 * MAP_ALIGNMENT))()
+    start = -(-ctypes.addressof(buffer) // MAP_ALIGNMENT) * MAP_ALIGNMENT + tensor_map.place
     code = _library("libcuda.so.1", "nvcuda.dll").cuTensorMapEncodeTiled(
         ctypes.c_void_p(start),
-        ctypes.c_int(made.type),
-        ctypes.c_uint32(made.rank),
-        ctypes.c_void_p(address + made.address),
-        _numbers(ctypes.c_uint64, made.dims),
-        _numbers(ctypes.c_uint64, made.strides),
-        _numbers(ctypes.c_uint32, made.box),
-        _numbers(ctypes.c_uint32, made.steps),
-        ctypes.c_int(made.interleave),
-        ctypes.c_int(made.swizzle),
-        ctypes.c_int(made.promotion),
-        ctypes.c_int(made.fill),
+        ctypes.c_int(tensor_map.type),
+        ctypes.c_uint32(tensor_map.rank),
+        ctypes.c_void_p(address + tensor_map.address),
+        _numbers(ctypes.c_uint64, tensor_map.dims),
+        _numbers(ctypes.c_uint64, tensor_map.strides),
+        _numbers(ctypes.c_uint32, tensor_map.box),
+        _numbers(ctypes.c_uint32, tensor_map.steps),
+        ctypes.c_int(tensor_map.interleave),
+        ctypes.c_int(tensor_map.swizzle),
+        ctypes.c_int(tensor_map.promotion),
+        ctypes.c_int(tensor_map.fill),
     )
     return code, ctypes.string_at(start, MAP_BYTES)
 
 
 def maps(launch: Launch, address: int) -> bytes:
     """The launch's tensor maps, of tensors from `address` on; ProbeError where the driver refuses one."""
-    written = [encoded(made, address) for made in launch.maps]
-    for made, (code, _) in zip(launch.maps, written, strict=True):
+    encoded_maps = [encode_map(tensor_map, address) for tensor_map in launch.maps]
+    for tensor_map, (code, _) in zip(launch.maps, encoded_maps, strict=True):
         if code:
-            raise ProbeError(f"{launch.kernel.name}: {result_name(code)} for {made}.")
-    return b"".join(raw for _, raw in written)
+            raise ProbeError(f"{launch.kernel.name}: {result_name(code)} for {tensor_map}.")
+    return b"".join(raw for _, raw in encoded_maps)
 
 
-def launched(
+def launch_kernel(
     function: int, grid: tuple[int, int, int], block_sides: tuple[int, int, int], shared: int, passed: Sequence[Any]
 ) -> int:
     """The CUresult of cuLaunchKernel on the default stream; `passed` are of ctypes, by value as they stand."""
@@ -124,8 +124,8 @@ def launched(
 def result_name(code: int) -> str:
     """What the driver calls a CUresult: CUDA_ERROR_INVALID_VALUE."""
     name = ctypes.c_char_p()
-    known = _library("libcuda.so.1", "nvcuda.dll").cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) == 0
-    return name.value.decode(errors="replace") if known and name.value else f"CUresult {code}"
+    succeeded = _library("libcuda.so.1", "nvcuda.dll").cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) == 0
+    return name.value.decode(errors="replace") if succeeded and name.value else f"CUresult {code}"
 
 
 def _numbers(

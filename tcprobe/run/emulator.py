@@ -63,9 +63,9 @@ class Emulator:
         """As sm_90 has."""
         return SHARED_BYTES
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """A driver that refuses what the rules refuse."""
-        return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(made) else "CUDA_SUCCESS"
+        return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(tensor_map) else "CUDA_SUCCESS"
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """What the kernels would leave in their outputs."""
@@ -81,31 +81,32 @@ class Emulator:
 
     def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
         """As the descriptor says; a test may know better."""
-        held = operand.held
-        row, col = np.indices((held.rows, held.cols))
-        line, k = (row, col) if held.name == "a_smem" else (col, row)
-        byte = offsets(descriptor, major, line, k, held.slot_bits) + descriptor.start
-        bit: Ints = byte * 8 + k * held.slot_bits % 8
+        fragment = operand.held
+        row, col = np.indices((fragment.rows, fragment.cols))
+        line, k = (row, col) if fragment.name == "a_smem" else (col, row)
+        byte = offsets(descriptor, major, line, k, fragment.slot_bits) + descriptor.start
+        bit: Ints = byte * 8 + k * fragment.slot_bits % 8
         return bit
 
     def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
         """As it is documented; a test may know better."""
         if operand == "memory":
-            of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
-            held = [
-                [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)] for lanes in of_rows
+            lanes_of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
+            cells = [
+                [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)]
+                for lanes in lanes_of_rows
             ]
-            return np.array(held)
-        stated = memory_operand.statements(
+            return np.array(cells)
+        statements = memory_operand.statements(
             instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
         )
-        assert not isinstance(stated, str), stated
-        holding = stated[0].holding
-        held = [
+        assert not isinstance(statements, str), statements
+        places = statements[0].holding
+        cells = [
             [
-                [(at.cta, at.lane, CELL * at.column + at.bit) for at in holding(row, col)]
-                for col in range(stated[0].cols)
+                [(cell.cta, cell.lane, CELL * cell.column + cell.bit) for cell in places(row, col)]
+                for col in range(statements[0].cols)
             ]
-            for row in range(stated[0].rows)
+            for row in range(statements[0].rows)
         ]
-        return np.array(held)
+        return np.array(cells)

@@ -27,7 +27,7 @@ from tcprobe.store.results import Results
 MOST_OFFER = 1 << 20  # characters of an offer
 MOST_ANSWER = 3 * (64 << 20)  # characters of an answer, whose report stands in it as a text
 MOST_PARTS = 1000  # GPUs of a machine, toolkits, archs
-Stated = TypeVar("Stated", Offer, RunAnswer)
+Answer = TypeVar("Answer", Offer, RunAnswer)
 METHODS = {"live": ("live",), "sass": FROM_CODE}  # of findings, by method of a run
 
 
@@ -35,11 +35,11 @@ class JobKey(NamedTuple):
     """What is measured once: by which method, of what (a GPU, or a compiler in a folder), on which arch."""
 
     method: str
-    of: str
+    maker: str
     arch: str
 
     def __str__(self) -> str:
-        return f"{self.arch} {'of' if self.method == 'live' else 'by'} {self.of}"
+        return f"{self.arch} {'of' if self.method == 'live' else 'by'} {self.maker}"
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class FleetJob:
     able: Mapping[str, tuple[tuple[str, ...], Device]]
 
 
-def decoded(reply: object, statement: type[Stated]) -> Stated:
+def decode(reply: object, statement: type[Answer]) -> Answer:
     """What a machine answered; DataError where it is not such a `statement`."""
     most = MOST_OFFER if statement is Offer else MOST_ANSWER
     if not isinstance(reply, str) or len(reply) > most:
         raise DataError(f"no answer, or one of more than {most} characters.")
     try:
-        found = msgspec.json.decode(reply, type=statement)
+        answer = msgspec.json.decode(reply, type=statement)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
         raise DataError(f"not an answer of tcprobe: {error}.") from None
-    if isinstance(found, Offer):
-        _check_offer(found)
-    return found
+    if isinstance(answer, Offer):
+        _check_offer(answer)
+    return answer
 
 
 def _check_offer(offered: Offer) -> None:
@@ -95,11 +95,11 @@ def jobs(request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, 
 def _live(request: Request, offers: Mapping[str, Offer]) -> Iterator[tuple[JobKey, FleetJob]]:
     """Each kind of GPU of a known arch, with the machines that have one."""
     kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
-    known = {row.name for row in arch.ARCHS}
-    wanted = known if request.name in (None, "all") else {arch.arch(request.name or "").name}
+    known_archs = {row.name for row in arch.ARCHS}
+    archs = known_archs if request.name in (None, "all") else {arch.arch(request.name or "").name}
     for address, offered in offers.items():
         for device in offered.devices:
-            if device.arch in wanted & known:
+            if device.arch in archs & known_archs:
                 cuda = ("--cuda", str(request.cuda)) if request.cuda else ()
                 words = _words(request, "--method", "live", "--device", str(device.index), *cuda)
                 kinds.setdefault(JobKey("live", device.name, device.arch), {}).setdefault(address, (words, device))
@@ -111,16 +111,16 @@ def _from_code(
     request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]
 ) -> Iterator[tuple[JobKey, FleetJob]]:
     """Each compiler and arch, the compilers in the order in which they were named."""
-    wanted = None if request.name in (None, "all") else arch.arch(request.name or "").name
+    only = None if request.name in (None, "all") else arch.arch(request.name or "").name
     for folder in toolkit_folders:
         kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
         for address, offered in offers.items():
-            for tools in (one for one in offered.compilers if one.cuda == folder):
-                for name in (name for name in tools.archs if wanted in (None, name)):
+            for tools in (compiler for compiler in offered.compilers if compiler.cuda == folder):
+                for name in (name for name in tools.archs if only in (None, name)):
                     cuda = ("--cuda", folder) if folder else ()
                     words = _words(request, "--method", "sass", "--arch", name, *cuda)
-                    made = Device(0, "machine code", name, "none", "none", tools.name, "sass")
-                    kinds.setdefault(JobKey("sass", tools.name, name), {})[address] = (words, made)
+                    device = Device(0, "machine code", name, "none", "none", tools.name, "sass")
+                    kinds.setdefault(JobKey("sass", tools.name, name), {})[address] = (words, device)
         for key, able in sorted(kinds.items()):
             yield key, FleetJob(key, able)
 
@@ -131,7 +131,7 @@ def _words(request: Request, *options: str) -> tuple[str, ...]:
     return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
 
 
-def continued(job: FleetJob, machine: str, saved_findings: Iterable[merge.Known]) -> list[merge.Known]:
+def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[merge.Known]) -> list[merge.Known]:
     """Of findings, those that a machine's run of a job need not make again, or rests on: of its device, up to date."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
@@ -150,11 +150,11 @@ def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.Known]:
         path = Path(folder, "report.json")
         path.write_bytes(text.encode(errors="replace"))
         try:
-            found = merge.accepted(path, Results(Path(folder, "none")))
+            findings = merge.accepted(path, Results(Path(folder, "none")))
         except (DataError, UsageError) as error:
             raise DataError(str(error).replace(f"{path}", "its report")) from None
-    asked = (job.key.arch, _maker(device))
-    for finding in found:
-        if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != asked:
+    arch_and_maker = (job.key.arch, _maker(device))
+    for finding in findings:
+        if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != arch_and_maker:
             raise DataError(f"its report has {finding.key.subject} of a different run than the one it was asked for.")
-    return found
+    return findings

@@ -84,10 +84,10 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
             if known_report:
                 _continue(known_report, path, Results(folder))
             places = ["--results", str(folder), "--report", str(path)]
-            done = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
+            completed = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
             raw = files.read(path, MOST_BYTES)
-        said = one_line(done.stderr.strip().rpartition("\n")[2])
-        answer = RunAnswer(None if raw is None else raw.decode(), done.returncode, said)
+        last_line = one_line(completed.stderr.strip().rpartition("\n")[2])
+        answer = RunAnswer(None if raw is None else raw.decode(), completed.returncode, last_line)
     except Exception as error:
         answer = RunAnswer(None, 70, one_line(str(understood(error))))
     return msgspec.json.encode(answer).decode()

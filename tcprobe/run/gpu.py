@@ -103,15 +103,15 @@ class Gpu:
         if not 0 <= index < len(devices):
             visible = ", ".join(f"{device.index} ({device.name})" for device in devices)
             raise UsageError(f"there is no device {index}; visible: {visible}.")
-        chosen = devices[index]
-        self._arch, self._index = arch.arch(chosen.arch), index
+        opened = devices[index]
+        self._arch, self._index = arch.arch(opened.arch), index
         if self._ptxas:
             self._ptxas.require(self._arch)
         try:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
-            raise EnvironmentUnfitError(f"GPU {index} ({chosen.name}) cannot create a context: {error}.") from None
+            raise EnvironmentUnfitError(f"GPU {index} ({opened.name}) cannot create a context: {error}.") from None
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
@@ -121,9 +121,9 @@ class Gpu:
         """What is timed in a loaded kernel, from the cubin that was loaded."""
         return self._timed_code[kernel.name]
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """What the driver says of a tensor map, at an address where nobody goes."""
-        return driver.result_name(driver.encoded(made, NOWHERE)[0])
+        return driver.result_name(driver.encode_map(tensor_map, NOWHERE)[0])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; the refused ones, and why, by name.
@@ -207,7 +207,7 @@ class Gpu:
         module.load(machine_code)
         return module
 
-    def compiled(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
+    def compile(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
         """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
         self.compile_cuda(text, [name], target, flags)
         function = self._functions[name]
@@ -228,12 +228,12 @@ class Gpu:
         """
         runtime, (threads, shared) = self._cupy.cuda.runtime, each
         try:
-            given = [self._cupy.asarray(array) for array in inputs]
-            made = self._cupy.zeros_like(self._cupy.asarray(output))
+            arrays = [self._cupy.asarray(array) for array in inputs]
+            result = self._cupy.zeros_like(self._cupy.asarray(output))
             if shared > SHARED_UNASKED:
                 self._cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
-            self._functions[name]((blocks,), (threads,), (*given, made), shared_mem=shared)
-            output[...] = made.get()
+            self._functions[name]((blocks,), (threads,), (*arrays, result), shared_mem=shared)
+            output[...] = result.get()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
 
@@ -263,7 +263,7 @@ class Gpu:
         """The cubin of a module and the error log of whichever compiler it is."""
         if self._ptxas and self._arch:
             return self._ptxas.assembled(self._arch, text, optimised)
-        return driver.assembled(text.encode(), driver.BEST if optimised else driver.QUICK)
+        return driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """All launches in order on one stream; outputs lie side by side in one pinned buffer."""

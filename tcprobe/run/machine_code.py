@@ -61,9 +61,9 @@ class Sass:
         """ProbeError: code does not say what an SM has."""
         raise ProbeError("machine code does not show how much shared memory an SM has.")
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """ProbeError: there is no driver."""
-        raise ProbeError(f"machine code does not show what a driver says about {made}.")
+        raise ProbeError(f"machine code does not show what a driver says about {tensor_map}.")
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The output images of the launches."""

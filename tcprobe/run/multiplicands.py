@@ -44,19 +44,19 @@ class Multiplicands:
 
 def matrix(instruction: Instruction, name: str) -> Operand:
     """The operand that matrix a, b or c is, in registers or in shared memory: a wgmma adds to its D."""
-    known = {o.name: o for o in instruction.operands}
-    return next(known[one] for one in (name, f"{name}_smem", "d") if one in known)
+    operands = {o.name: o for o in instruction.operands}
+    return next(operands[candidate] for candidate in (name, f"{name}_smem", "d") if candidate in operands)
 
 
 def draw(instruction: Instruction, rng: np.random.Generator, steps: int = 1) -> Multiplicands:
     """Random whole numbers for `steps` multiplies along k that the types hold exactly, as do all sums; bits for b1."""
 
     def numbers(name: str, most: int, down: int = 1, across: int = 1) -> Ints:
-        held = matrix(instruction, name)
-        shape = (instruction.products, held.rows * down, held.cols * across)
-        if held.type == "b1":
+        operand = matrix(instruction, name)
+        shape = (instruction.products, operand.rows * down, operand.cols * across)
+        if operand.type == "b1":
             return rng.integers(0, 2, shape)
-        signed = held.type not in ("u8", "u4")
+        signed = operand.type not in ("u8", "u4")
         return rng.integers(1, most + 1, shape) * (rng.choice([-1, 1], shape) if signed else 1)
 
     drawn = Multiplicands(numbers("a", 3, across=steps), numbers("b", 3, down=steps), numbers("c", 9))
@@ -95,10 +95,10 @@ def product(instruction: Instruction, multiplicands: Multiplicands) -> Ints:
 def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
     """The bits of every number in the operand's type."""
     kind = dtype(operand.type)
-    cell = {value: kind.pattern(value, operand.slot_bits) for value in np.unique(values).tolist()}
-    low = min(cell)
-    known = np.array([cell.get(value, 0) for value in range(low, max(cell) + 1)], np.uint64)
-    return np.asarray(known[values - low])
+    bits_of_value = {value: kind.pattern(value, operand.slot_bits) for value in np.unique(values).tolist()}
+    low = min(bits_of_value)
+    bits_by_value = np.array([bits_of_value.get(value, 0) for value in range(low, max(bits_of_value) + 1)], np.uint64)
+    return np.asarray(bits_by_value[values - low])
 
 
 def decoded(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:

@@ -92,7 +92,7 @@ class Verified:
             "wrong_layout_noticed": self.noticed,
             "source": self.source,
             "selector": case.selector,
-            "shared": {one.operand.held.name: one.major for one in case.shared},
+            "shared": {placed.operand.held.name: placed.major for placed in case.shared},
             "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else [],
         }
 
@@ -129,8 +129,8 @@ def verify(
             future.result()
             for case in chunk:
                 rule = modelled_by(case.instruction, case.operands["d"].arch, layers)
-                found = check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
-                yield replace(found, floats=_floats(device, case, rule, seed)) if rule else found
+                verified = check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
+                yield replace(verified, floats=_floats(device, case, rule, seed)) if rule else verified
 
 
 def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
@@ -148,41 +148,44 @@ def _target(case: VerifyCase) -> str | None:
 
 def check(device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Verified:
     """Verify one case whose functions are compiled."""
-    spoilt = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
+    spoilt_slots = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
     wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
-    variants = [variant(), *(variant(*one) for one in spoilt), *(variant(wrong=operand) for operand in wrong)]
+    variants = [variant(), *(variant(*image) for image in spoilt_slots), *(variant(wrong=operand) for operand in wrong)]
     output = _run(device, case, multiplicands, variants)
-    wanted, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
+    expected, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
     first = next(
         (
             words
             for swizzle, bits in zip(case.swizzles, output[0], strict=True)
-            if (words := _difference(case, swizzle, decoded(bits, d), wanted))
+            if (words := _difference(case, swizzle, decoded(bits, d), expected))
         ),
         "",
     )
-    same = [bool((one == output[0]).all()) for one in output[1 : 1 + len(spoilt)]]
-    unread = {o: tuple(i for (operand, i), s in zip(spoilt, same, strict=True) if s and operand == o) for o in "abc"}
-    noticed = all((decoded(bits, d) != wanted).any() for one in output[1 + len(spoilt) :] for bits in one)
+    same = [bool((image == output[0]).all()) for image in output[1 : 1 + len(spoilt_slots)]]
+    unread = {
+        o: tuple(i for (operand, i), s in zip(spoilt_slots, same, strict=True) if s and operand == o) for o in "abc"
+    }
+    noticed = all((decoded(bits, d) != expected).any() for image in output[1 + len(spoilt_slots) :] for bits in image)
     return Verified(
         case,
         not first,
         first,
         {o: i for o, i in unread.items() if i},
-        _expected(case),
+        _expected_unread(case),
         noticed,
         sources(case.operands.values()),
     )
 
 
-def _difference(case: VerifyCase, swizzle: int, made: Array, wanted: Array) -> str:
+def _difference(case: VerifyCase, swizzle: int, bits: Array, expected: Array) -> str:
     """How many elements differ and the first, "" where none does."""
-    differs = np.argwhere(made != wanted)
+    differs = np.argwhere(bits != expected)
     if not len(differs):
         return ""
-    at = tuple(differs[0].tolist())
+    place = tuple(differs[0].tolist())
     where = f"swizzle {swizzle or 'none'}: " if case.shared else ""
-    return f"{where}{len(differs)} of {wanted.size} elements, first D{list(at[1:])}: {made[at]}, NumPy {wanted[at]}"
+    first = f"first D{list(place[1:])}: {bits[place]}, NumPy {expected[place]}"
+    return f"{where}{len(differs)} of {expected.size} elements, {first}"
 
 
 def _run(
@@ -190,10 +193,10 @@ def _run(
 ) -> NDArray[np.uint64]:
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
     bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in "abc"]
-    return _launched(device, case, bits, variants, multiplicands.index)
+    return _run_case(device, case, bits, variants, multiplicands.index)
 
 
-def _launched(
+def _run_case(
     device: CudaRunner,
     case: VerifyCase,
     bits_of_operands: list[NDArray[np.uint64]],
@@ -214,26 +217,26 @@ def _launched(
 
 def _floats(device: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
-    given = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
-    got = _launched(device, case, in_slots(case.instruction, given), [variant()], given.index)[0]
-    wanted = _by_model(case.instruction, arithmetic, seed, case.steps)
-    differs = np.argwhere(got != wanted)
+    random_floats = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
+    got = _run_case(device, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
+    modelled = _modelled_bits(case.instruction, arithmetic, seed, case.steps)
+    differs = np.argwhere(got != modelled)
     first = ""
     if len(differs):
-        at = tuple(differs[0].tolist())
-        where = f"swizzle {case.swizzles[at[0]] or 'none'}: " if case.shared else ""
-        first = f"{where}D{list(at[2:])} of random floats: {got[at]:#x}, the model {wanted[at[1:]]:#x}"
+        place = tuple(differs[0].tolist())
+        where = f"swizzle {case.swizzles[place[0]] or 'none'}: " if case.shared else ""
+        first = f"{where}D{list(place[2:])} of random floats: {got[place]:#x}, the model {modelled[place[1:]]:#x}"
     return FloatResults(got.size, len(differs), first)
 
 
 @lru_cache(maxsize=4)
-def _by_model(instruction: Instruction, arithmetic: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
+def _modelled_bits(instruction: Instruction, arithmetic: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
     """The model's bits of the same floats: one product for all places of a form's factors."""
-    given = draw_floats(instruction, np.random.default_rng(seed), steps)
-    return modelled_bits(instruction, arithmetic, given).astype(np.uint64)
+    random_floats = draw_floats(instruction, np.random.default_rng(seed), steps)
+    return modelled_bits(instruction, arithmetic, random_floats).astype(np.uint64)
 
 
-def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
+def _expected_unread(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
     """The i that are unread in every lane, as the multiply's measurement has it; None where there is none."""
     row, operands = case.instruction, case.operands
     if case.shared or trace.measured_multiply(row, operands) is None:

@@ -47,16 +47,16 @@ class Placed:
     @property
     def extent(self) -> tuple[int, int]:
         """Lines, and k of all steps."""
-        held = self.operand.held
-        lines, k = (held.rows, held.cols) if self.matrix == "a" else (held.cols, held.rows)
+        operand = self.operand.held
+        lines, k = (operand.rows, operand.cols) if self.matrix == "a" else (operand.cols, operand.rows)
         return lines, STEPS * k
 
     def tile(self, swizzle: int) -> SharedTile:
         """The least tile that holds it: with lines contiguous whole rows of the pattern, of which it is the first."""
-        (lines, k), held = self.extent, self.operand.held
-        whole = max(8, swizzle * 8 // held.slot_bits) if self.major == "mn" else 8
-        padded = -(-lines // whole) * whole
-        return tile((padded, k), held.type, self.major, swizzle, (padded, k // STEPS * held.slot_bits // 8))
+        (lines, k), operand = self.extent, self.operand.held
+        multiple = max(8, swizzle * 8 // operand.slot_bits) if self.major == "mn" else 8
+        padded = -(-lines // multiple) * multiple
+        return tile((padded, k), operand.type, self.major, swizzle, (padded, k // STEPS * operand.slot_bits // 8))
 
     @cached_property
     def bytes(self) -> int:
@@ -90,9 +90,9 @@ class VerifyCase:
     @property
     def factors(self) -> dict[str, Cell]:
         """Tables of the factors in registers, by matrix."""
-        behind = {one.matrix for one in self.shared}
+        in_shared = {placed.matrix for placed in self.shared}
         roles = {o: cell.fragment.role for o, cell in self.operands.items()}
-        return {o: self.operands[o] for o in "ab" if roles.get(o) is Role.FACTOR and o not in behind}
+        return {o: self.operands[o] for o in "ab" if roles.get(o) is Role.FACTOR and o not in in_shared}
 
     @property
     def sums(self) -> Cell:
@@ -102,19 +102,19 @@ class VerifyCase:
     @property
     def copied(self) -> list[tuple[str, Fragment]]:
         """The matrices with several holders of an element: some may never be read."""
-        given = {**self.factors, "c": self.sums}
-        return [(name, cell.fragment) for name, cell in given.items() if cell.fragment.copies > 1]
+        matrices = {**self.factors, "c": self.sums}
+        return [(name, cell.fragment) for name, cell in matrices.items() if cell.fragment.copies > 1]
 
     @property
     def shared_bytes(self) -> int:
         """Bytes of shared memory, with what aligning to a whole pattern takes."""
-        return sum(one.bytes for one in self.shared) + PERIOD if self.shared else 0
+        return sum(placed.bytes for placed in self.shared) + PERIOD if self.shared else 0
 
     def __str__(self) -> str:
         if not self.shared:
             return ""
-        lying = {one.matrix: one.major for one in self.shared}
-        return ", ".join(f"{o.upper()} {lying.get(o, 'in registers')}" for o in "ab")
+        majors = {placed.matrix: placed.major for placed in self.shared}
+        return ", ".join(f"{o.upper()} {majors.get(o, 'in registers')}" for o in "ab")
 
 
 def verifiable(*patterns: str) -> list[Instruction]:
@@ -122,10 +122,10 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
     UsageError where there is none.
     """
-    meant = select_instructions(*patterns)
-    multiplies = [row for row in meant if row.multiplies]
+    instructions = select_instructions(*patterns)
+    multiplies = [row for row in instructions if row.multiplies]
     if not multiplies:
-        raise wrong.no_multiply(meant[0])
+        raise wrong.no_multiply(instructions[0])
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"
@@ -136,16 +136,20 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
 def cases(instruction: Instruction, operands: Operands) -> Iterator[VerifyCase]:
     """What there is to verify of a multiply: under each selector, with its factors wherever they can lie."""
-    chosen = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
-    for tables in chosen:
+    operands_by_selector = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
+    for tables in operands_by_selector:
         yield from (VerifyCase(instruction, tables, shared) for shared in _places(instruction))
 
 
 def _places(instruction: Instruction) -> Iterator[tuple[Placed, ...]]:
     """Every way in which factors are in shared memory; the empty one where all are in registers."""
-    behind = instruction.described
-    held = {fragment.operand for fragment in instruction.factors}
-    only = [one for one in behind if one.held.name[0] not in held]  # whose matrix cannot be in registers
-    for chosen in (only, list(behind)) if len(only) < len(behind) else (only,):
-        for majors in product(*(one.held.majors for one in chosen)):
-            yield tuple(Placed(one, major) for one, major in zip(chosen, majors, strict=True))
+    descriptors = instruction.described
+    in_registers = {fragment.operand for fragment in instruction.factors}
+    must_be_shared = [
+        operand for operand in descriptors if operand.held.name[0] not in in_registers
+    ]  # whose matrix cannot be in registers
+    for in_shared in (
+        (must_be_shared, list(descriptors)) if len(must_be_shared) < len(descriptors) else (must_be_shared,)
+    ):
+        for majors in product(*(operand.held.majors for operand in in_shared)):
+            yield tuple(Placed(operand, major) for operand, major in zip(in_shared, majors, strict=True))

@@ -68,31 +68,31 @@ def _normal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], scale: 
 
 def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.uint64]]:
     """A, B and C as slots hold them: numbers of fewer bits where their containers have them."""
-    kept = []
+    slots = []
     for name, bits in zip("abc", (random.a, random.b, random.c), strict=True):
-        held = matrix(instruction, name)
-        kind = dtype(held.type)
-        shift = kind.container_shift if held.slot_bits > kind.bits else 0
-        kept.append(bits.astype(np.uint64) << np.uint64(shift))
-    return kept
+        operand = matrix(instruction, name)
+        kind = dtype(operand.type)
+        shift = kind.container_shift if operand.slot_bits > kind.bits else 0
+        slots.append(bits.astype(np.uint64) << np.uint64(shift))
+    return slots
 
 
 def modelled_bits(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
     """D's bits (products, m, n): multiply after multiply along k, D of one being C of the next."""
-    kinds, d, at = types(instruction), random.c, 0
+    kinds, d, first = types(instruction), random.c, 0
     stored, k = arithmetic.products, matrix(instruction, "b").rows
     for step in range(random.a.shape[2] // stored):
-        a = random.a[:, :, None, at : at + stored]
-        met = _met(instruction, random.index, step)
+        a = random.a[:, :, None, first : first + stored]
+        b_rows = _b_rows(instruction, random.index, step)
         lines = random.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
-        b = lines[:, None] if met is None else lines[:, :, met].swapaxes(1, 2)
+        b = lines[:, None] if b_rows is None else lines[:, :, b_rows].swapaxes(1, 2)
         shape = (*d.shape, stored)
         d = dot(kinds, arithmetic, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
-        at += stored
+        first += stored
     return d
 
 
-def _met(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
+def _b_rows(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
     """(m, stored k): the row of B that an element of a sparse A meets in a step; None of a dense one."""
     if instruction.metadata is None or units_of_rows is None:
         return None

@@ -105,9 +105,9 @@ def source(todo: Sequence[VerifyCase]) -> str:
 
 def name(case: VerifyCase) -> str:
     """The kernel's."""
-    chosen = f"_selector{case.selector}" if case.selector is not None else ""
-    places = "".join(f"_{one.operand.held.name}_{one.major}" for one in case.shared)
-    return f"verify_{identifier(case.instruction.id)}{places}{chosen}"
+    selector = f"_selector{case.selector}" if case.selector is not None else ""
+    places = "".join(f"_{placed.operand.held.name}_{placed.major}" for placed in case.shared)
+    return f"verify_{identifier(case.instruction.id)}{places}{selector}"
 
 
 def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
@@ -118,7 +118,7 @@ def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
 def _kernel(case: VerifyCase) -> str:
     inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
     inputs += ["const unsigned char* index"] if "e" in case.operands else []
-    body = [*_declared(case), *_filled(case), *_multiplied(case)]
+    body = [*_declarations(case), *_fill_shared(case), *_multiply_steps(case)]
     return KERNEL.format(
         name=name(case),
         inputs=", ".join(inputs),
@@ -135,14 +135,14 @@ def _word(cell: Cell) -> str:
     return "u64" if cell.fragment.register_bits == 64 else "unsigned"
 
 
-def _declared(case: VerifyCase) -> Iterator[str]:
+def _declarations(case: VerifyCase) -> Iterator[str]:
     """The registers of every fragment, C in them; a descriptor of each other factor."""
-    kept = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
-    yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in kept)
+    cells = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
+    yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
     to = "rd" if _adds(case) else "rc"
-    yield _gathered("c", case.sums, "c", case.sums.fragment.cols, to)
-    for one in case.shared:
-        yield f"uint64_t d{one.matrix} = 0; int next_{one.matrix}[{STEPS}] = {{}};"
+    yield _gather_call("c", case.sums, "c", case.sums.fragment.cols, to)
+    for placed in case.shared:
+        yield f"uint64_t d{placed.matrix} = 0; int next_{placed.matrix}[{STEPS}] = {{}};"
 
 
 def _adds(case: VerifyCase) -> bool:
@@ -150,7 +150,7 @@ def _adds(case: VerifyCase) -> bool:
     return "c" not in case.operands
 
 
-def _gathered(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
+def _gather_call(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
     nan = str(dtype(cell.fragment.type).has_nan).lower()
     return f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, {to});"
 
@@ -159,17 +159,17 @@ def _lane(matrix: str) -> str:
     return f"lane_of(variant[3] == {WRONG.index(matrix)})" if matrix in WRONG else "threadIdx.x"
 
 
-def _filled(case: VerifyCase) -> Iterator[str]:
+def _fill_shared(case: VerifyCase) -> Iterator[str]:
     """Shared memory, by swizzle."""
     if not case.shared:
         return
-    starts = [0, *accumulate(one.bytes for one in case.shared)]
+    starts = [0, *accumulate(placed.bytes for placed in case.shared)]
     yield MEMORY.replace("BYTES", str(starts[-1]))
     yield "switch (placed) {"
     for number, swizzle in enumerate(case.swizzles):
         yield f"case {number}:  // swizzle {swizzle or 'none'}"
-        for one, start in zip(case.shared, starts, strict=False):
-            yield from (f"  {line}" for line in _tile(one, swizzle, start))
+        for placed, start in zip(case.shared, starts, strict=False):
+            yield from (f"  {line}" for line in _tile(placed, swizzle, start))
         yield "  break;"
     yield from ("}", *FENCE)
 
@@ -193,7 +193,7 @@ def _tile(tile_place: Placed, swizzle: int, start: int) -> Iterator[str]:
     yield "}"
 
 
-def _multiplied(case: VerifyCase) -> Iterator[str]:
+def _multiply_steps(case: VerifyCase) -> Iterator[str]:
     """Every step along k, and D out."""
     d = case.operands["d"]
     yield "#pragma unroll 1"
@@ -201,40 +201,43 @@ def _multiplied(case: VerifyCase) -> Iterator[str]:
     for o, cell in case.factors.items():
         across = cell.fragment.cols
         by_step = f" + step * {across}" if case.steps > 1 else ""
-        yield "  " + _gathered(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
+        yield "  " + _gather_call(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
     if "e" in case.operands:
         e = case.operands["e"].fragment
         yield (
             f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
             f"index + step * {e.rows * e.cols // e.span});"
         )
-    yield from (f"  {line}" for line in _called(case))
-    yield from (f"  d{one.matrix} += next_{one.matrix}[step];" for one in case.shared)
+    yield from (f"  {line}" for line in _multiply_call(case))
+    yield from (f"  d{placed.matrix} += next_{placed.matrix}[step];" for placed in case.shared)
     yield "}"
     size = f"{_struct(d)}::products * {_struct(d)}::rows * {_struct(d)}::cols"
     yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
 
 
-def _called(case: VerifyCase) -> Iterator[str]:
+def _multiply_call(case: VerifyCase) -> Iterator[str]:
     """The emitted function of the multiply, given its operands in registers; waited for where it is asynchronous."""
-    name, held = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
-    held |= {} if _adds(case) else {"c": case.sums}
-    for operand, cell in held.items():
+    name, in_registers = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
+    in_registers |= {} if _adds(case) else {"c": case.sums}
+    for operand, cell in in_registers.items():
         yield f"typename {_struct(cell)}::word p{operand}[{_struct(cell)}::registers]; copied(p{operand}, r{operand});"
-    places = {one.matrix for one in case.shared}
+    places = {placed.matrix for placed in case.shared}
     arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in "ab"), *([] if _adds(case) else ["pc"])]
     arguments += ["re"] if "e" in case.operands else []
     statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
-    kept = "".join(f"{name}::fence_operand(p{operand}); " for operand in held)
-    around = (f"{kept}{name}::fence();", f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);")
-    yield from (around[0], statement, around[1]) if case.shared else (statement,)
+    fences = "".join(f"{name}::fence_operand(p{operand}); " for operand in in_registers)
+    before_and_after = (
+        f"{fences}{name}::fence();",
+        f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);",
+    )
+    yield from (before_and_after[0], statement, before_and_after[1]) if case.shared else (statement,)
     yield "copied(rd, pd);"
 
 
 def _template(case: VerifyCase) -> str:
     """The template arguments: the selector, signs, and what is transposed."""
     selector = [] if case.selector is None else [str(case.selector)]
-    majors = {one.matrix: one.major for one in case.shared if len(one.operand.held.majors) > 1}
+    majors = {placed.matrix: placed.major for placed in case.shared if len(placed.operand.held.majors) > 1}
     transposed = [str(int(majors.get(o) == "mn")) for o in "ab"] if majors else []
     arguments = [*selector, *(["1", "1", *transposed] if transposed else [])]
     return f"<{', '.join(arguments)}>" if arguments else ""

@@ -68,8 +68,8 @@ class Desk:
 
     def known(self, fragment: Fragment) -> Table | None:
         """The table of a fragment on the device: from the folder over what is published."""
-        found = self._layers.choose(fragment, [self.device.name])
-        return found.table(fragment) if found else None
+        measurement = self._layers.choose(fragment, [self.device.name])
+        return measurement.table(fragment) if measurement else None
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
         """What is timed in a kernel, from its machine code."""
@@ -79,9 +79,9 @@ class Desk:
         """Bytes of shared memory that an SM has."""
         return self._backend.shared_bytes()
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """What the driver says of a tensor map."""
-        return self._backend.encoded(made)
+        return self._backend.map_result(tensor_map)
 
     @cached_property
     def _layers(self) -> Layers:
@@ -96,7 +96,7 @@ class Job:
         self.stages: dict[str, float] = {}
         self._decoders = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
         self._decoding: deque[Future[Message]] = deque()
-        self._wanted: Counter[str] = Counter()  # kernels of chunks that have not run yet
+        self._waiting_kernels: Counter[str] = Counter()  # kernels of chunks that have not run yet
         self._counting = threading.Lock()
 
     @contextmanager
@@ -131,14 +131,14 @@ class Job:
     def _load(self, chunk: Sequence[Planned]) -> dict[str, str]:
         """Compile a chunk; its refused kernels by name."""
         with self._counting:
-            self._wanted.update(names(chunk))
+            self._waiting_kernels.update(names(chunk))
         return self.backend.load(kernels(chunk))
 
     def _unload(self, chunk: Sequence[Planned]) -> None:
         """Forget a chunk's kernels that no other chunk, compiled or being compiled, has too."""
         with self._counting:
-            self._wanted.subtract(names(chunk))
-            self.backend.unload(name for name in names(chunk) if not self._wanted[name])
+            self._waiting_kernels.subtract(names(chunk))
+            self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
 
     def _measure(self, plan: Planned, refused: Mapping[str, str], bench: Desk) -> None:
         """Run one experiment and leave its outputs to the decoders."""
@@ -173,10 +173,10 @@ class Job:
 
 def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
     """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
-    asked: Queue[tuple[Json, Arrays]] = Queue()
+    jobs: Queue[tuple[Json, Arrays]] = Queue()
     begun = threading.Event()
     try:
-        threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
+        threading.Thread(target=_listen, args=(source, jobs), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
         _KEPT.append(job)
@@ -185,44 +185,44 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
             threading.Thread(target=_plan, args=(method, begun), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
-        header, _ = asked.get()
+        header, _ = jobs.get()
         with job.clock("context"):
             job.backend.open(header["device"])
         begun.set()
         with job.clock("plan"):
-            todo = deque(chunks([planned(header["kind"], id_) for id_ in header["experiments"]]))
+            plans = deque(chunks([planned(header["kind"], id_) for id_ in header["experiments"]]))
         folder = header["folder"] and Path(header["folder"])
-        job.work(todo, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
+        job.work(plans, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": error.event, "words": str(error)})
     except BrokenPipeError:
         raise
     except Exception as error:
-        meant = _meant(error)
-        send(sink, {"event": "unfit", "words": str(meant), "error": type(meant).__name__})
+        reported = _reported(error)
+        send(sink, {"event": "unfit", "words": str(reported), "error": type(reported).__name__})
 
 
-def _meant(error: Exception) -> TcprobeError:
+def _reported(error: Exception) -> TcprobeError:
     """An error that is not expected, to be reported; itself if somebody is debugging."""
-    meant = understood(error)
-    if debugging() and isinstance(meant, InternalError):
+    reported = understood(error)
+    if debugging() and isinstance(reported, InternalError):
         raise error
-    return meant
+    return reported
 
 
 def _fault(error: Exception) -> TcprobeError:
-    """As `_meant`, of an error that an experiment is to blame for; StarvedError is raised, which no experiment is."""
-    meant = _meant(error)
-    if isinstance(meant, StarvedError):
-        raise meant
-    return meant
+    """As `_reported`, for an error of an experiment; raises StarvedError, for which no experiment is to blame."""
+    reported = _reported(error)
+    if isinstance(reported, StarvedError):
+        raise reported
+    return reported
 
 
-def _listen(source: IO[bytes], asked: Queue[tuple[Json, Arrays]]) -> None:
+def _listen(source: IO[bytes], jobs: Queue[tuple[Json, Arrays]]) -> None:
     """Take the job, and end with the process that gives it, even while a kernel hangs or before there is a job."""
     job = receive(source)
     if job:
-        asked.put(job)
+        jobs.put(job)
         source.read()
     os._exit(1)
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from tcprobe.audit.statement import Statement
 from tcprobe.plugins import found, load
 
-NAMES = ("PACKAGE", "REPORTED", "stated")
+NAMES = ("PACKAGE", "REPORTED", "statements")
 
 
 class Adapter(Protocol):
@@ -23,7 +23,7 @@ class Adapter(Protocol):
     PACKAGE: str
     REPORTED: Mapping[str, str]
 
-    def stated(self) -> Iterator[Statement]:
+    def statements(self) -> Iterator[Statement]:
         """All layouts that the package states."""
 
 
