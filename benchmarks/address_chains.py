@@ -24,7 +24,7 @@ from tcprobe.probes.proof import working_opcodes
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.run import driver
-from tcprobe.sass.cubin import assemble, printed
+from tcprobe.sass.cubin import assemble, listing
 from tcprobe.sass.elf import code_by_kernel
 from tcprobe.sass.toolchain import disassembler
 from tcprobe.system.children import Scratch
@@ -104,7 +104,7 @@ def stalled(raw: bytes, lines: Sequence[str], stall: int) -> bytes:
 def printed_lines(raw: bytes) -> list[str]:
     """The text of machine code."""
     with Scratch() as scratch:
-        return [text for _, text in printed(disassembler(), arch("sm_90"), scratch, raw)]
+        return [text for _, text in listing(disassembler(), arch("sm_90"), scratch, raw)]
 
 
 def by_stall(gpu: Gpu, move: TimedMove) -> list[float]:
@@ -132,7 +132,7 @@ def timed_cycles(gpu: Gpu, move: TimedMove, kernel: Kernel) -> float:
 def check() -> None:
     """Every loop holds as many loads as were written."""
     from tcprobe.sass import toolchain
-    from tcprobe.sass.loops import timed
+    from tcprobe.sass.loops import timed_code
 
     for name in MOVES:
         move = dialogues("cost")[name].move
@@ -140,7 +140,7 @@ def check() -> None:
             codes, refused = assemble(toolchain.find(), [loop.kernel()], arch("sm_90"))
             if refused:
                 raise SystemExit(f"{name}, {step}: {refused}")
-            code = timed([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
+            code = timed_code([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
             counts = working_opcodes(Counter(code.loop))
             loads = sum(n for opcode, n in counts.items() if opcode.split(".")[0] in (move.opcode, "LD"))
             if loads != COPIES:

@@ -74,7 +74,7 @@ def compiled(gpu: Any, texts: list[str], threads: int) -> list[bytes]:
 
     def one(text: str) -> bytes:
         if tools:
-            return tools.assembled(arch("sm_90"), text, True)[0]
+            return tools.assemble(arch("sm_90"), text, True)[0]
         gpu.cupy.cuda.Device(0).use()
         return driver.assemble(text.encode(), driver.BEST)[0]
 

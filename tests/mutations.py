@@ -74,8 +74,8 @@ class Run:
         self.before = self.conclude(self.tables, self.traces)
         self.layouts = {opcode: found.tables for opcode, found in self.before.opcodes.items()}
         codes_of_mma = {i: code for i, code in self.multiplies.values() if i.family == "mma"}
-        shown = derive.show(codes_of_mma, row, self.before, {})
-        self.emulated = {i.id: (i, code) for i, code in codes_of_mma.items() if i.id in shown.made}
+        shown = derive.conclude_forms(codes_of_mma, row, self.before, {})
+        self.emulated = {i.id: (i, code) for i, code in codes_of_mma.items() if i.id in shown.contents}
 
     def read(self, experiment, code):
         """The table of an experiment; what changed is run first."""
@@ -340,7 +340,7 @@ KINDS = {
 def states(conclusion):
     """What a conclusion states, by (subject, operand): layouts, and elements that are not read."""
     layouts = {(o, operand): t for o, a in conclusion.opcodes.items() for operand, t in a.tables.items()}
-    for id_, made in conclusion.made.items():
+    for id_, made in conclusion.contents.items():
         layouts |= {(id_, operand): table for operand, table in made["tables"].items()}
         layouts[id_, "unread"] = made.get("unread")
     return layouts

@@ -26,7 +26,7 @@ from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.conclude import conclude
-from tcprobe.sass.loops import timed
+from tcprobe.sass.loops import timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.kinds.cost import FULL_LOAD
@@ -242,9 +242,9 @@ def test_a_loop_is_found_between_the_clocks():
         (48, "CS2R R2, SR_CLOCKLO"),
         (64, "@P1 BRA 0x0"),
     ]
-    assert timed(lines) == TimedCode(("HMMA.16816.F32", "BRA"), ())
-    assert timed(lines[1:3]) == TimedCode((), ())
-    assert Counter(timed([lines[0], lines[1], lines[3]]).beside) == {"HMMA.16816.F32": 1}
+    assert timed_code(lines) == TimedCode(("HMMA.16816.F32", "BRA"), ())
+    assert timed_code(lines[1:3]) == TimedCode((), ())
+    assert Counter(timed_code([lines[0], lines[1], lines[3]]).beside) == {"HMMA.16816.F32": 1}
 
 
 def test_the_difference_of_counts_is_the_loop():

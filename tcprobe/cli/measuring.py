@@ -188,8 +188,8 @@ def _print(done: Report, folder: Path, as_json: bool, show_stages: bool) -> None
         click.echo(json.dumps(done.to_json() | {"results": str(folder)}))
         return
     printing.run_summary(done, Results(folder))
-    if show_stages and done.done:
-        printing.stages(done.done)
+    if show_stages and done.job_end:
+        printing.stages(done.job_end)
 
 
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:

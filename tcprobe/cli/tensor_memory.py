@@ -213,7 +213,7 @@ def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None
         answer["copies"] = [other._asdict() for other in others]
     if load:
         landing = accumulator.Landing(first.cta, first.lane, first.column)
-        answer |= accumulator.loaded_slot(landing, *load_named(load))._asdict()
+        answer |= accumulator.slot_of_load(landing, *load_named(load))._asdict()
     return answer | _tail(held_there, (row, col))
 
 

@@ -38,7 +38,7 @@ PRODUCT_N = (8, 24, 64, 128, 256)
 
 def tables_of(instruction: Instruction, bench: Bench) -> Tables:
     """The tables of a form's fragments; UnmeasuredError if one is unknown."""
-    tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
+    tables = {fragment.operand: bench.known_table(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise UnmeasuredError(
             f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run 'wgmma*'` makes it."

@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 Reading = dict[str, Array]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
+KnownTable = Callable[[Fragment], Table | None]  # of a fragment on the device in question
 EVENTS = ("refused", "fault", "hangs", "unsound")  # that can be findings without a reading
 OWN_RULE = "own rule: lowest slot first"
 
 
 @dataclass(frozen=True)
 class Context:
-    """The device that a reading comes from; `known` gives the table of a fragment that was measured there before."""
+    """The device that a reading comes from; `known_table` gives tables measured there before."""
 
     device: Arch
-    known: Callable[[Fragment], Table | None]
+    known_table: KnownTable
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Bench(Protocol):
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The outputs of all launches."""
 
-    def known(self, fragment: Fragment) -> Table | None:
+    def known_table(self, fragment: Fragment) -> Table | None:
         """The table of a fragment on the device, measured or published; None if there is none."""
 
     def timed_code(self, kernel: Kernel) -> TimedCode:

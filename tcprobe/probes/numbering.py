@@ -44,7 +44,7 @@ def number_by_anchor_or_reference(instruction: Instruction, meetings: Meetings, 
 
 
 def _by_anchors(instruction: Instruction, meetings: Meetings, context: Context) -> Tables:
-    known_tables = {f.operand: context.known(f) for f in instruction.fragments}
+    known_tables = {f.operand: context.known_table(f) for f in instruction.fragments}
     tables = {operand: table for operand, table in known_tables.items() if table is not None}
     missing = [f.id for f in instruction.fragments if f.operand not in tables]
     if missing:

@@ -246,7 +246,7 @@ def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Image
 
 
 def _tabled(instruction: Instruction, bench: Bench) -> TabledForm:
-    tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
+    tables = {fragment.operand: bench.known_table(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise ProbeError(
             f"{instruction.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it."

@@ -62,7 +62,7 @@ def stem(opcode: str) -> str:
 
 
 def prove(variant: str, code: Seen, loop_opcodes: Mapping[str, int], around: Mapping[str, int] | None = None) -> None:
-    """Raises ProbeError unless the loop has exactly `loop_opcodes` and `around`, and none of `loop_opcodes` is beside it.
+    """Raises ProbeError unless the loop has exactly `loop_opcodes` and `around`, and none of the first is beside it.
 
     `around`: what the loop needs besides, such as waits; it may also occur beside the loop.
     """

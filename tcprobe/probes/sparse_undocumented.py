@@ -197,7 +197,7 @@ class SelectorExperiment(Dialogue):
 
 
 def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
-    tables = {fragment.operand: context.known(fragment) for fragment in instruction.fragments}
+    tables = {fragment.operand: context.known_table(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise UnmeasuredError(
             f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run` makes it."

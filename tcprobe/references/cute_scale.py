@@ -24,7 +24,9 @@ TEXT = "lanes of thread-id and bytes of byte-id as in PTX ISA section 9.7.14.3"
 def claim(fragment: Fragment, layout: L, header: str) -> Claim:
     """The map of scales under every pair of thread-id and byte-id."""
     share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # of four lanes, how many are read together
-    picked = tuple((one["thread_id"], one["byte_id"]) for one in map(fragment.held.picked, fragment.selectors))
+    picked = tuple(
+        (selector["thread_id"], selector["byte_id"]) for selector in map(fragment.held.picked, fragment.selectors)
+    )
     table = _tables(layout, (fragment.rows, fragment.cols), fragment.elements, share, picked)
     return Claim(table, f"{header}, {TEXT}", None, table)
 

@@ -21,7 +21,7 @@ from tcprobe.run import report
 from tcprobe.run.campaign import Request
 from tcprobe.run.fleet_jobs import FleetJob, JobKey, decode, findings_of, jobs, known_findings
 from tcprobe.run.fleet_worker import Offer, RunAnswer, offer, single_run
-from tcprobe.run.merge import Conflict, Known, measured, take
+from tcprobe.run.merge import Conflict, measured_findings, take
 from tcprobe.run.selection import in_words, select
 from tcprobe.store.results import Results
 from tcprobe.values import Json
@@ -56,9 +56,9 @@ class JobOutcome:
 
     key: JobKey
     machine: str | None = None
-    findings: list[Known] = field(default_factory=list)
+    findings: list[report.SavedFinding] = field(default_factory=list)
     kept: int = 0
-    new: list[Known] = field(default_factory=list)  # of what was found, once it is merged
+    new: list[report.SavedFinding] = field(default_factory=list)  # of what was found, once it is merged
     complaints: list[str] = field(default_factory=list)
     refused_by: set[str] = field(default_factory=set)
     words: str | None = None  # why it is given up
@@ -100,7 +100,7 @@ class Fleet:
     distrusted: set[str] = field(default_factory=set)
     outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
     _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
-    _findings_before: list[Known] = field(
+    _findings_before: list[report.SavedFinding] = field(
         default_factory=list
     )  # what the folder has, unless all is to be measured again
     _in_progress: dict[str, tuple[str, JobKey | None]] = field(
@@ -117,7 +117,7 @@ class Fleet:
         files that cannot be trusted.
         """
         self.request = _with_method(self.request)
-        before = list(measured(results))
+        before = list(measured_findings(results))
         self._findings_before = [] if self.request.force else before
         try:
             while True:

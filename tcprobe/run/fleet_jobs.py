@@ -131,7 +131,9 @@ def _words(request: Request, *options: str) -> tuple[str, ...]:
     return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
 
 
-def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[merge.Known]) -> list[merge.Known]:
+def known_findings(
+    job: FleetJob, machine: str, saved_findings: Iterable[report.SavedFinding]
+) -> list[report.SavedFinding]:
     """Of findings, those that a machine's run of a job need not make again, or rests on: of its device, up to date."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
@@ -143,14 +145,14 @@ def _maker(device: Device) -> tuple[str, ...]:
     return device.name, device.driver, device.cuda, device.compiler
 
 
-def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.Known]:
+def findings_of(job: FleetJob, machine: str, text: str) -> list[report.SavedFinding]:
     """What a machine's report says, accepted as a stranger's, and of what was asked for; DataError otherwise."""
     device = job.able[machine][1]
     with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
         path = Path(folder, "report.json")
         path.write_bytes(text.encode(errors="replace"))
         try:
-            findings = merge.accepted(path, Results(Path(folder, "none")))
+            findings = merge.accept(path, Results(Path(folder, "none")))
         except (DataError, UsageError) as error:
             raise DataError(str(error).replace(f"{path}", "its report")) from None
     arch_and_maker = (job.key.arch, _maker(device))

@@ -241,7 +241,7 @@ class Gpu:
         """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        cubin, log = self._assembled(module(kernels, self._arch), kernels[0].optimised)
+        cubin, log = self._assemble(module(kernels, self._arch), kernels[0].optimised)
         if not cubin:
             return log
         loaded = self._cupy.cuda.function.Module()
@@ -259,10 +259,10 @@ class Gpu:
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
 
-    def _assembled(self, text: str, optimised: bool) -> tuple[bytes, str]:
+    def _assemble(self, text: str, optimised: bool) -> tuple[bytes, str]:
         """The cubin of a module and the error log of whichever compiler it is."""
         if self._ptxas and self._arch:
-            return self._ptxas.assembled(self._arch, text, optimised)
+            return self._ptxas.assemble(self._arch, text, optimised)
         return driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:

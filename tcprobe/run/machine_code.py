@@ -99,4 +99,4 @@ def run(code: Code, launch: Launch) -> Bytes:
 if __name__ == "__main__":
     from tcprobe.run.worker import main
 
-    main(lambda: Sass(sys.argv[1], toolchain.of(sys.argv[2], sys.argv[3], float(sys.argv[4]))), method="sass")
+    main(lambda: Sass(sys.argv[1], toolchain.toolchain_of(sys.argv[2], sys.argv[3], float(sys.argv[4]))), method="sass")

@@ -7,12 +7,10 @@ them has a compiler of its own. The version of tcprobe does not count: its probe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tcprobe import __version__
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import Dialogue, Experiment, kernels, ptx_hash
+from tcprobe.probes.experiment import Dialogue, Experiment, KnownTable, kernels, ptx_hash
 from tcprobe.run.backend import Device
 from tcprobe.store.finding import AnyFinding, Key
 from tcprobe.store.measurement import TABLE
@@ -49,7 +47,7 @@ def up_to_date(experiment: Probe, saved: AnyFinding | None, device: Device) -> b
     return saved.provenance["ptx"] == ptx_hash(kernels(experiment))
 
 
-def known(results: Results, device: Device) -> Callable[[Fragment], Table | None]:
+def saved_tables(results: Results, device: Device) -> KnownTable:
     """The saved tables that conclusions about `device` may rest on."""
 
     def table(fragment: Fragment) -> Table | None:

@@ -30,18 +30,18 @@ MOST_BYTES = 64 << 20
 MOST_FILES = 20_000
 # layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json
 _PLACE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json")
-Known = Measurement | Finding
+SavedFinding = Measurement | Finding
 
 
-def write(path: Path, known: Sequence[Known]) -> None:
+def write(path: Path, reported: Sequence[SavedFinding]) -> None:
     """Write findings into a report; the same ones give the same bytes."""
-    files.write(path, text(known).encode())
+    files.write(path, text(reported).encode())
 
 
-def text(known: Sequence[Known]) -> str:
+def text(reported: Sequence[SavedFinding]) -> str:
     """A report of findings."""
     with _folder() as folder:
-        findings.save_all(Results(folder), known)
+        findings.save_all(Results(folder), reported)
         content = {p.relative_to(folder).as_posix(): _document(p) for p in sorted(folder.rglob("*.json"))}
     return documents.seal(KIND, {"tcprobe": __version__, "files": content})
 
@@ -82,7 +82,7 @@ def _lay_out(body: Json, folder: Path) -> None:
         files.write(folder / name, sealed.encode(), parents=True)
 
 
-def check(finding: Known) -> None:
+def check(finding: SavedFinding) -> None:
     """DataError where a live table claims a probe of this tcprobe's version that it does not have."""
     if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
         raise DataError(
@@ -91,7 +91,7 @@ def check(finding: Known) -> None:
         )
 
 
-def made_by_probe(finding: Known) -> bool:
+def made_by_probe(finding: SavedFinding) -> bool:
     """Whether a live table's probe is the one that there is; of what is no live table nobody can tell."""
     probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
     return probe is None or finding.method != "live" or finding.provenance["ptx"] == ptx_hash(kernels(probe))

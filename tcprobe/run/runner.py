@@ -34,7 +34,7 @@ from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, ker
 from tcprobe.references import claim_of, references
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
-from tcprobe.run.origin import Probe, key_of, kind_of, known, provenance, up_to_date
+from tcprobe.run.origin import Probe, key_of, kind_of, provenance, saved_tables, up_to_date
 from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import over_published
@@ -50,7 +50,7 @@ Received = tuple[Json, Arrays]  # a message of the worker
 
 
 @dataclass(frozen=True)
-class Done:
+class JobEnd:
     """What a worker says at the end of a job: seconds by stage, and its peak memory in MB if it knows."""
 
     stages: dict[str, float]
@@ -74,14 +74,14 @@ class Session:
         self._process = process or worker.start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._devices: list[Device] | None = None
-        self._done = False
+        self._ended = False
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
         children.end(self._process)
-        if not self._done:
+        if not self._ended:
             self._process.wait()
 
     @property
@@ -98,12 +98,12 @@ class Session:
         try:
             send(self._process.stdin, dict(job))
         except OSError:
-            raise self._lost() from None
+            raise self._lost_error() from None
         while True:
             message = self._next()
-            self._done = message[0]["event"] == "done"
+            self._ended = message[0]["event"] == "done"
             yield message
-            if self._done:
+            if self._ended:
                 return
 
     def _listen(self) -> None:
@@ -122,7 +122,7 @@ class Session:
         except Empty:
             raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
-            raise self._lost()
+            raise self._lost_error()
         if isinstance(message, Exception):
             raise message
         if message[0]["event"] in ("fault", "bug"):
@@ -131,7 +131,7 @@ class Session:
             raise named(message[0]["error"])(message[0]["words"])
         return message
 
-    def _lost(self) -> Exception:
+    def _lost_error(self) -> Exception:
         """Why no message comes: the worker's own end, or this program's; StarvedError as `children.lived`."""
         try:
             code = self._process.wait(LAST_BREATH)
@@ -145,14 +145,14 @@ class Session:
 
 def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
     """The device of arch `name` or number `index`, the first without either; UsageError if there is none."""
-    wanted = name and arch.arch(name).name
-    matching = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
+    arch_name = name and arch.arch(name).name
+    matching = [d for d in devices if arch_name in (None, d.arch) and index in (None, d.index)]
     if not matching:
-        asked = " and ".join(
-            part for part in (wanted and f"of arch {wanted}", index is not None and f"number {index}") if part
+        asked_words = " and ".join(
+            part for part in (arch_name and f"of arch {arch_name}", index is not None and f"number {index}") if part
         )
         raise UsageError(
-            f"no visible GPU {asked}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
+            f"no visible GPU {asked_words}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
         )
     device = matching[0]
     if device.arch not in {a.name for a in arch.ARCHS}:
@@ -181,7 +181,7 @@ def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[li
 
 def measure(
     session: Session, device: Device, todo: Sequence[Probe], results: Results
-) -> Iterator[Measurement | Finding | Done]:
+) -> Iterator[Measurement | Finding | JobEnd]:
     """Measure `todo` on `device`, saving and yielding each measurement, and what the worker says at the end of a job.
 
     The first job goes to `session`; what a lost worker leaves undone goes to new ones, as careful jobs.
@@ -222,7 +222,7 @@ class Attempt:
             "careful": self._careful,
         }
 
-    def measure(self, session: Session) -> Iterator[Measurement | Finding | Done]:
+    def measure(self, session: Session) -> Iterator[Measurement | Finding | JobEnd]:
         """Save and yield findings as they come; if the worker is lost, find out what it was lost over."""
         try:
             for message in session.work(self._job):
@@ -232,14 +232,14 @@ class Attempt:
                 elif header["event"] == "compiled":
                     self._compiled = True
                 elif header["event"] == "done":
-                    yield Done(header["stages"], header["peak_mb"])
+                    yield JobEnd(header["stages"], header["peak_mb"])
                 else:
                     yield self._save(message)
         except WorkerLostError as error:
             culprit = self._culprit()
             if culprit:
                 yield self._save(({"event": error.event, "experiment": culprit, "words": str(error), "ptx": ""}, {}))
-            self.rest = self._split(known=culprit is not None)
+            self.rest = self._split(culprit_known=culprit is not None)
 
     def _culprit(self) -> str | None:
         """The experiment that lost the worker, where that is certain.
@@ -250,17 +250,17 @@ class Attempt:
             return self._begun
         return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
 
-    def _split(self, known: bool) -> list[list[Probe]]:
+    def _split(self, culprit_known: bool) -> list[list[Probe]]:
         """What is left as one job, or as halves if a careful job was lost over something unknown in it."""
-        left = list(self._left.values())
-        half = len(left) // 2 if self._careful and not known else len(left)
-        return [part for part in (left[:half], left[half:]) if part]
+        remaining = list(self._left.values())
+        half = len(remaining) // 2 if self._careful and not culprit_known else len(remaining)
+        return [part for part in (remaining[:half], remaining[half:]) if part]
 
     def _save(self, message: Received) -> Measurement | Finding:
         """Conclude, save and return one finding."""
         header, _ = message
         experiment = self._left.pop(header["experiment"])
-        finding = self._concluded(experiment, message)
+        finding = self._conclude(experiment, message)
         if finding.status == "refused" and _taken_before(experiment, self._device, self._results):
             words = f"refused, though this compiler took it before: {finding.words}"
             finding = replace(finding, status="failed", words=words)
@@ -271,16 +271,16 @@ class Attempt:
         """What conclusions may rest on: tables by the same maker; of dialogues any that would answer."""
         row = arch.arch(self._device.arch)
         if not isinstance(experiment, Dialogue):
-            return Context(row, known(self._results, self._device))
+            return Context(row, saved_tables(self._results, self._device))
         layers = over_published(self._results.root)
 
         def table(fragment: Fragment) -> Table | None:
-            found = layers.choose(fragment, [row.name])
-            return found.table(fragment) if found else None
+            measurement = layers.choose(fragment, [row.name])
+            return measurement.table(fragment) if measurement else None
 
         return Context(row, table)
 
-    def _concluded(self, experiment: Probe, message: Received) -> Measurement | Finding:
+    def _conclude(self, experiment: Probe, message: Received) -> Measurement | Finding:
         (header, arrays), device = message, self._device
         origin = provenance(device, header["ptx"] or ptx_hash(kernels(experiment)))
         event, words = header["event"], header.get("words")
@@ -295,8 +295,10 @@ class Attempt:
         if not isinstance(experiment, Dialogue):
             return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
         body = experiment.instead(event, words) if event in EVENTS else None
-        status, said = (status, words) if body is None else ("measured", None)
-        return Finding(kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, said)
+        status, finding_words = (status, words) if body is None else ("measured", None)
+        return Finding(
+            kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, finding_words
+        )
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:

@@ -66,7 +66,7 @@ class Desk:
         """The outputs of all launches."""
         return self._backend.run(launches)
 
-    def known(self, fragment: Fragment) -> Table | None:
+    def known_table(self, fragment: Fragment) -> Table | None:
         """The table of a fragment on the device: from the folder over what is published."""
         measurement = self._layers.choose(fragment, [self.device.name])
         return measurement.table(fragment) if measurement else None

@@ -82,8 +82,8 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
 def from_body(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     """The lowering of an instruction on an arch, from a finding's body."""
     lowering = Lowering(**body)
-    taken = lowering.refused in (None, UNREADABLE)
-    return replace(lowering, target=instruction.target.own(arch)) if taken else lowering
+    accepted = lowering.refused in (None, UNREADABLE)
+    return replace(lowering, target=instruction.target.own(arch)) if accepted else lowering
 
 
 def _compiled(
@@ -123,10 +123,10 @@ def count(instructions_read: Sequence[str], instruction: Instruction, routines: 
     """The lowering from the opcodes of an instruction's kernel, and the routines in it."""
     if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
-    counts, wanted = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES
-    named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
+    counts, stems = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES
+    counted = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in stems}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(named, len(instructions_read) - sum(named.values()) - filling, routines=routines)
+    return Lowering(counted, len(instructions_read) - sum(counted.values()) - filling, routines=routines)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:

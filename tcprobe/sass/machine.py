@@ -103,8 +103,8 @@ class Machine:
         if index >= ZERO:
             raise UnreadError(f"{kind}{index} is not a register")
         if self.active is not self._all:
-            old, known = self._values[kind].get(index, (self._zero, ~self._all))
-            self._values[kind][index] = np.where(self.active, value, old), known | self.active
+            old, written = self._values[kind].get(index, (self._zero, ~self._all))
+            self._values[kind][index] = np.where(self.active, value, old), written | self.active
         else:
             self._values[kind][index] = value, self._all
 
@@ -116,17 +116,17 @@ class Machine:
             self._values[argument.kind].pop(argument.index + word, None)
 
     def _register(self, kind: str, index: int) -> U32:
-        value, known = self._values[kind].get(index, (self._zero, None))
-        if known is None or (known is not self._all and not (known | ~self.active).all()):
+        value, written = self._values[kind].get(index, (self._zero, None))
+        if written is None or (written is not self._all and not (written | ~self.active).all()):
             raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
         return value
 
-    def known(self, argument: Argument) -> bool:
+    def is_written(self, argument: Argument) -> bool:
         """Whether 32 bits can be read there; a register must be written in all active lanes."""
         if argument.kind not in self._values:
             return True
-        _, known = self._values[argument.kind].get(argument.index, (self._zero, None))
-        return known is not None and bool((known | ~self.active).all())
+        _, written = self._values[argument.kind].get(argument.index, (self._zero, None))
+        return written is not None and bool((written | ~self.active).all())
 
     def word(self, kind: str, index: int) -> U32:
         """Register `index`, which may be one of a group."""
@@ -154,8 +154,8 @@ class Machine:
     def _predicate(self, argument: Argument) -> Bools:
         if argument.kind not in ("P", "UP") or argument.negative not in ("", "!"):
             raise UnreadError(f"operand {argument} where a predicate is needed")
-        value, known = self._predicates.get((argument.kind, argument.index), (~self._all, ~self._all))
-        if not (known | ~self.active).all():
+        value, written = self._predicates.get((argument.kind, argument.index), (~self._all, ~self._all))
+        if not (written | ~self.active).all():
             raise UnreadError(f"{argument} is read, but nobody wrote it")
         return ~value if argument.negative else value
 
@@ -169,8 +169,8 @@ class Machine:
         other = self._pairs.pop(place, None)
         if other:
             del self._pairs[other], self._predicates[other], self._predicates[place]
-        old, known = self._predicates.get(place, (~self._all, ~self._all))
-        self._predicates[place] = np.where(self.active, value, old), known | self.active
+        old, written = self._predicates.get(place, (~self._all, ~self._all))
+        self._predicates[place] = np.where(self.active, value, old), written | self.active
 
     def pair(self, first: Argument, second: Argument, count: U64) -> None:
         """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
@@ -217,11 +217,13 @@ class Machine:
             raise UnreadError("two lanes write different values to the same address")
 
     def _places(self, addresses: U64, size: int) -> tuple[Image, Ints]:
-        wanted = addresses[self.active]
-        if (wanted % np.uint64(size)).any():
+        active_addresses = addresses[self.active]
+        if (active_addresses % np.uint64(size)).any():
             raise UnreadError(f"an access of {size} bytes at an address that is not a multiple of {size}")
         for image in self.images:
-            inside = (wanted >= image.base) & (wanted + np.uint64(size) <= image.base + len(image.data))
+            inside = (active_addresses >= image.base) & (
+                active_addresses + np.uint64(size) <= image.base + len(image.data)
+            )
             if inside.all():
                 start = np.where(self.active, addresses - np.uint64(image.base), 0).astype(np.int64)
                 return image, start[:, None] + np.arange(size)
@@ -240,18 +242,18 @@ class Machine:
             step = code.get(self.next)
             if step is None:
                 raise UnreadError(f"no instruction at {self.next:#x}")
-            self.next = step.at + 16
+            self.next = step.address + 16
             self._step(step, opcodes)
 
     def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        taken = self.test(step.guard) if step.guard else self._all
-        whole = taken is self._all or bool(taken.all())
-        if not (whole or taken.any()):
+        guarded = self.test(step.guard) if step.guard else self._all
+        whole = guarded is self._all or bool(guarded.all())
+        if not (whole or guarded.any()):
             return
         function = opcodes.get(step.opcode)
         if function is None:
             raise UnreadError(f"opcode {step.opcode} is not modelled")
-        self.active = self._all if whole else taken
+        self.active = self._all if whole else guarded
         try:
             _check_kinds(step)
             function(self, *step.operands)

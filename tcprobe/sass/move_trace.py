@@ -40,7 +40,7 @@ class Moved:
     """One LDSM or MOVM: what lanes pass to it (an address or a word), and how many words it gives."""
 
     opcode: str
-    given: Words
+    passed: Words
     words: int
 
 
@@ -85,22 +85,22 @@ def input_fragment(instruction: Instruction) -> Fragment | None:
 
 def form_kernel(instruction: Instruction) -> Kernel:
     """The form alone: inputs are loaded from memory, registers are stored raw."""
-    source, made = input_fragment(instruction), instruction.fragment("d")
+    source, result = input_fragment(instruction), instruction.fragment("d")
     assert source is not None
     loads = source.role is Role.ADDRESS
-    operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
+    operands = f"{ptx.braces('d', result)}, [%g0]" if loads else "%d0, %g0"
     body = [
         *ptx.point("in", "%x", source),
         *ptx.load("in", "g", source),
         f"{instruction.name} {operands};",
-        *ptx.point("out", "%x", made),
-        *ptx.store("out", "d", made),
+        *ptx.point("out", "%x", result),
+        *ptx.store("out", "d", result),
     ]
     name, op = (
         f"alone_{ptx.identifier(instruction.id)}",
         LoadMatrices(instruction) if loads else ExchangeMatrix(instruction),
     )
-    text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", made)), body)
+    text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", result)), body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -119,7 +119,7 @@ def opcode_of(instruction: Instruction, code: Code) -> str | None:
     except UnreadError:
         return None
     in_order = [followed.places(0, word) for word in range(words)] == [[word] for word in range(words)]
-    alone = len(followed.moves) == 1 and followed.moves[0].words == words and (followed.moves[0].given == values).all()
+    alone = len(followed.moves) == 1 and followed.moves[0].words == words and (followed.moves[0].passed == values).all()
     return followed.moves[0].opcode if in_order and alone else None
 
 

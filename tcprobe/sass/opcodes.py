@@ -39,9 +39,9 @@ def imad_mov(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> 
 def s2r(m: Machine, d: Argument, a: Argument) -> None:
     """d = special register."""
     lane = np.arange(m.lanes) % WARP
-    known = {"SR_TID.X": lane, "SR_LANEID": lane, "SR_CTAID.X": np.arange(m.lanes) // WARP}
-    must(str(a) in known, f"special register {a} is not modelled")
-    m.write(d, known[str(a)])
+    by_name = {"SR_TID.X": lane, "SR_LANEID": lane, "SR_CTAID.X": np.arange(m.lanes) // WARP}
+    must(str(a) in by_name, f"special register {a} is not modelled")
+    m.write(d, by_name[str(a)])
 
 
 @named("HFMA2", "HFMA2.MMA")

@@ -82,7 +82,7 @@ def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layou
     return decode(output, d.type)
 
 
-def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
+def predicted_d(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
     """D by the layouts of all four operands, (trials, slots); unused slots are zero."""
     a, b, c, d = (holder(tables[f.operand], (f.products, f.rows, f.cols)) for f in instruction.fragments)
     left, right = numbers["a"][:, a].astype(np.float64), numbers["b"][:, b].astype(np.float64)
@@ -94,11 +94,11 @@ def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapp
     return products
 
 
-def misfit(fragment: Fragment, made: Array, wanted: Ints) -> str | None:
+def misfit(fragment: Fragment, computed: Array, predicted: Ints) -> str | None:
     """The first D slot that differs from what the layouts predict, in words; None if there is none."""
-    wrong = np.argwhere(made != wanted)
+    wrong = np.argwhere(computed != predicted)
     if not len(wrong):
         return None
     trial, slot = wrong[0]
     lane, i = divmod(int(slot), fragment.elements)
-    return f"D lane {lane} i {i} is {made[trial, slot]:g}, not {wanted[trial, slot]}"
+    return f"D lane {lane} i {i} is {computed[trial, slot]:g}, not {predicted[trial, slot]}"

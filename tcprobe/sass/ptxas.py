@@ -44,15 +44,15 @@ class Ptxas:
         if arch.name not in known_targets(self.program, self.limit):
             raise EnvironmentUnfitError(f"{self.program} ({self.name}) does not know {arch.name}: name another --cuda.")
 
-    def assembled(self, arch: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
+    def assemble(self, arch: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
         """(cubin, ""), or (b"", why there is none); EnvironmentUnfitError if ptxas cannot be run."""
         try:
             with Scratch() as scratch:
                 cubin = scratch.folder / "probes.cubin"
                 command = call(self.program, arch, text, cubin)
-                done = attempt(scratch, [*command, f"-O{LEVELS[optimised]}"], self.limit)
-                made = cubin.read_bytes() if done.returncode == 0 and cubin.is_file() else b""
-                return made, "" if made else done.stderr.strip() or _words(done)
+                completed = attempt(scratch, [*command, f"-O{LEVELS[optimised]}"], self.limit)
+                cubin_bytes = cubin.read_bytes() if completed.returncode == 0 and cubin.is_file() else b""
+                return cubin_bytes, "" if cubin_bytes else completed.stderr.strip() or _words(completed)
         except OSError as error:
             raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}.") from None
 
@@ -91,15 +91,15 @@ class Assembler:
 
     def assemble_nothing(self) -> bool:
         """Whether ptxas assembles a kernel that does nothing."""
-        done = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
-        return done.returncode == 0 and self.cubin.is_file()
+        completed = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
+        return completed.returncode == 0 and self.cubin.is_file()
 
     def _refused(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Assemble; the kernels that are refused, empty if it worked."""
-        done = self._ptxas(module(kernels, self.row))
-        if done.returncode == 0 and self.cubin.is_file():
+        completed = self._ptxas(module(kernels, self.row))
+        if completed.returncode == 0 and self.cubin.is_file():
             return {}
-        return blame(done.stderr, kernels) or self._stumbled(kernels, _words(done))
+        return blame(completed.stderr, kernels) or self._stumbled(kernels, _words(completed))
 
     def _ptxas(self, text: str) -> CompletedProcess[str]:
         self.cubin.unlink(missing_ok=True)
@@ -122,7 +122,9 @@ class Assembler:
         return EnvironmentUnfitError(f"{self.tools.ptxas} cannot assemble the probes for {self.row.name}: {words}.")
 
 
-def _words(done: CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"ptxas ended by signal {-done.returncode}"
-    return one_line(done.stderr) or (f"ptxas ended with code {done.returncode}" if done.returncode else "no cubin came")
+def _words(completed: CompletedProcess[str]) -> str:
+    if completed.returncode < 0:
+        return f"ptxas ended by signal {-completed.returncode}"
+    return one_line(completed.stderr) or (
+        f"ptxas ended with code {completed.returncode}" if completed.returncode else "no cubin came"
+    )

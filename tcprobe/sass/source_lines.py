@@ -35,10 +35,10 @@ def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLi
             done = attempt(scratch, [tools.nvdisasm, "-c", "-gi", str(image)], min(LIMIT, tools.limit))
     except EnvironmentUnfitError:
         return {}
-    return _parsed(done.stdout) if done.returncode == 0 else {}
+    return _parse(done.stdout) if done.returncode == 0 else {}
 
 
-def _parsed(text: str) -> dict[str, dict[int, SourceLine]]:
+def _parse(text: str) -> dict[str, dict[int, SourceLine]]:
     """Of several lines above an instruction, the last is that of the compiled file."""
     by_function: dict[str, dict[int, SourceLine]] = {}
     places: dict[int, SourceLine] = {}

@@ -165,10 +165,10 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     steps: list[Step] = []
     names = [name for name in code.opcodes if name.split(".")[0] in TENSOR]
     opcodes = OPCODES | {name: _multiply(name, steps) for name in names} | dict.fromkeys(CONVERSIONS, _convert)
-    done = None
+    stored = None
     try:
         machine.run(code.instructions, code.start, opcodes)
-        done = [_word(output[:, j]) for j in range(words[3])]
+        stored = [_word(output[:, j]) for j in range(words[3])]
     except UnreadError:  # after the last tensor-core instruction, results may be converted
         if sum(form(step.opcode).parts for step in steps) < len(names):
             raise
@@ -177,7 +177,7 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     shapes = [form(step.opcode) for step in steps]
     if any(len(step.c) != shape.d and (step.c or shape.parts > 1) for step, shape in zip(steps, shapes, strict=True)):
         raise UnreadError("a tensor-core instruction lacks a step")
-    return Traced(tuple(steps), tuple(done) if done and None not in done else None)  # type: ignore[arg-type]
+    return Traced(tuple(steps), tuple(stored) if stored and None not in stored else None)  # type: ignore[arg-type]
 
 
 def _tags(operand: int, count: int, first: int = 0) -> np.ndarray:

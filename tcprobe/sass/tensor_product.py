@@ -112,9 +112,9 @@ class _Held(NamedTuple):
     size: tuple[int, int]
 
 
-def _matrix(m: Machine, argument: Argument, held: _Held) -> Numbers:
+def _matrix(m: Machine, argument: Argument, operand_layout: _Held) -> Numbers:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
-    words, kind, table, size = held
+    words, kind, table, size = operand_layout
     is_operand = argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative
     must(is_operand, f"{argument} is not an operand of a multiply")
     if argument.index == ZERO:

@@ -279,14 +279,14 @@ def rules_on(number: int) -> list[MapRule]:
     return [rule for rule in RULES if rule.since <= number < rule.until]
 
 
-def broken_rules(made: TensorMap, number: int = 90) -> list[MapRule]:
+def broken_rules(tensor_map: TensorMap, number: int = 90) -> list[MapRule]:
     """The rules of an arch that a map breaks; if the driver checks none of these, it accepts the map."""
-    return [rule for rule in rules_on(number) if rule.breaks(made)]
+    return [rule for rule in rules_on(number) if rule.breaks(tensor_map)]
 
 
-def refusing_rules(made: TensorMap) -> list[MapRule]:
+def refusing_rules(tensor_map: TensorMap) -> list[MapRule]:
     """The broken rules that the driver checks, on sm_90; it refuses the map if there are any."""
-    return [rule for rule in broken_rules(made) if rule.checked]
+    return [rule for rule in broken_rules(tensor_map) if rule.checked]
 
 
 def packed(
