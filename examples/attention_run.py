@@ -17,7 +17,7 @@ from attention import Attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tcprobe.ask import descriptor
-from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import CXX, Gpu
 
@@ -73,7 +73,7 @@ def tensor_map(tile: descriptor.SharedTile, matrix: torch.Tensor):
     box = descriptor.tma(tile)
     kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
     sizes = (matrix.shape[-1], matrix.numel() // matrix.shape[-1])
-    code, raw = driver.encode_map(packed(kind, sizes, tuple(box["box"]), mode), matrix.data_ptr())
+    code, raw = driver.encode_map(packed_map(kind, sizes, tuple(box["box"]), mode), matrix.data_ptr())
     if code:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
     return cupy.asarray(np.frombuffer(raw, np.uint8))

@@ -252,14 +252,14 @@ def test_what_another_arch_knows_counts_where_the_encoding_is_the_same(monkeypat
     assert (found.contents, found.contradicted) == (None, False)
     assert found.words == f"no layout is known of a tensor-core opcode: {opcode}"
 
-    before = same_opcode._anchored
+    before = same_opcode._anchored_layouts
 
     def spoilt(layers, arch_name, wanted):
         for bits, layout in before(layers, arch_name, wanted):
             tables = dict(layout.tables) | {"a": exchanged(layout.tables["a"], 0, 9)}
             yield bits, layout._replace(tables=tables) if arch_name == "sm_75" else layout
 
-    monkeypatch.setattr(same_opcode, "_anchored", spoilt)
+    monkeypatch.setattr(same_opcode, "_anchored_layouts", spoilt)
     (found,) = same_opcode.conclude([form], row, {}, encoded(name), layers)
     assert (found.contents, found.contradicted) == (None, True)
     assert found.words.startswith(

@@ -131,7 +131,7 @@ def test_what_is_known_is_no_mistake(tmp_path):
 def opened(path, text):
     """The findings of a report."""
     path.write_text(text)
-    with report.opened(path) as source:
+    with report.open_report(path) as source:
         return merge.own(source)
 
 

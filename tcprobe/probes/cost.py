@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats
 from tcprobe.probes import timing
-from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
+from tcprobe.probes.experiment import Bench, Dialogue, Reading, array_of_text, text_lines
 from tcprobe.probes.proof import Counts, Seen, lines, parse_lines, prove, working_opcodes
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import RUNS, TimedBlock
@@ -68,7 +68,7 @@ class Costs(Dialogue):
             for (variant, launch), output in zip(launches.items(), outputs, strict=True)
         }
         codes = {variant: bench.timed_code(run.kernel) for variant, run in runs.items()}
-        return {**reading, "code": of_lines(lines(codes))}
+        return {**reading, "code": array_of_text(lines(codes))}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ProvedNumbers:
     reading: Reading
 
     def __post_init__(self) -> None:
-        self._code = parse_lines(lines_of(self.reading["code"]))
+        self._code = parse_lines(text_lines(self.reading["code"]))
         self.refused: dict[str, str] = {}
         self._spreads: list[float] = []
 

@@ -21,7 +21,7 @@ from tcprobe.probes import timing
 from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
 from tcprobe.probes.cost_multiplies import Chained, round_of
 from tcprobe.probes.cost_warpgroups import Flown
-from tcprobe.probes.experiment import Bench, Context, Reading, of_lines
+from tcprobe.probes.experiment import Bench, Context, Reading, array_of_text
 from tcprobe.probes.proof import lines, stem
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Loop, TimedBlock
@@ -75,7 +75,7 @@ class FullLoad(OfRow):
             for image in IMAGES.values()
         ]
         times = [timing.pass_times(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
-        code = of_lines(lines({FULL_LOAD: bench.timed_code(kernel)}))
+        code = array_of_text(lines({FULL_LOAD: bench.timed_code(kernel)}))
         return {**dict(zip(IMAGES, times, strict=True)), "code": code}
 
     def block(self, image: int) -> TimedBlock:

@@ -105,28 +105,28 @@ class TensorMemoryCosts(Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
-        numbers = ProvedNumbers(reading)
+        proved = ProvedNumbers(reading)
         intervals: list[Flight] = []
         trips: list[Trip] = []
         each: Counts = {}
         for a_place, issued in self.loops:
-            each, around = split_opcodes(numbers.each(issued.variant), MMA)
-            cycles = numbers.cycles_of_copy(issued.variant, COPIES, each, around)
+            each, around = split_opcodes(proved.each(issued.variant), MMA)
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, each, around)
             if cycles is not None and issued.trip:
                 trips.append(Trip(float(cycles[0]) * issued.count, None, a_place, 1, issued.count))
             elif cycles is not None:
                 intervals.append(Flight(float(cycles[0]), a_place, 1, issued.count))
         if not intervals:
-            raise ProbeError(next(iter(numbers.refused.values())))
+            raise ProbeError(next(iter(proved.refused.values())))
         macs = self.row.shape.m * self.n * self.row.shape.k // self.group
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=intervals,
             round_trip=trips,
             macs_per_cycle=round(macs / min(flight.cycles for flight in intervals), 1),
-            mhz=numbers.mhz,
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            refused=proved.refused,
         )
 
 

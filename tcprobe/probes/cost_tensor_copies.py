@@ -57,24 +57,24 @@ class TensorCopyCosts(OfRow, Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
-        numbers, trips = ProvedNumbers(reading), []
-        each, around = split_opcodes(numbers.each(self.loops[0].variant), STEMS)
-        interval = numbers.cycles_of_copy(self.loops[0].variant, COPIES, each, around)
+        proved, trips = ProvedNumbers(reading), []
+        each, around = split_opcodes(proved.each(self.loops[0].variant), STEMS)
+        interval = proved.cycles_of_copy(self.loops[0].variant, COPIES, each, around)
         if interval is None:
-            raise ProbeError(numbers.refused[self.loops[0].variant])
+            raise ProbeError(proved.refused[self.loops[0].variant])
         for issued in self.loops[1:]:
-            cycles = numbers.cycles_of_copy(issued.variant, COPIES, *split_opcodes(numbers.each(issued.variant), STEMS))
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, *split_opcodes(proved.each(issued.variant), STEMS))
             if cycles is not None:
                 trips.append(Trip(float(cycles[0]) * issued.count, issued.count * self._bytes))
         point = Point(float(interval[0]), 1)
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=point,
             one_warp=point.cycles,
             round_trip=trips,
-            mhz=numbers.mhz,
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            refused=proved.refused,
         )
 
     @property

@@ -85,24 +85,26 @@ class TensorMoveCosts(OfRow, Costs):
             [self._wait],
             threads=threads_for(len(registers)),
             shared=True,
-            ended=self._ended(),
+            ended=self._epilogue(),
         )
 
     def many(self) -> Loop:
         """Independent copies and one wait."""
         copies = range(self.copies)
-        return self._loop("many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._joined(c))])
+        return self._loop(
+            "many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._consume(c))]
+        )
 
     def trip(self) -> Loop:
         """A wait after each copy."""
         copies = range(self.copies)
-        return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._joined(c))])
+        return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._consume(c))])
 
     @property
     def _loads(self) -> bool:
         return self._op != "st"
 
-    def _joined(self, copy: int) -> list[str]:
+    def _consume(self, copy: int) -> list[str]:
         """Consume the first and the last register that a copy loads."""
         names = self._names(copy)
         parts = dict.fromkeys((names[0], names[-1]))
@@ -134,7 +136,7 @@ class TensorMoveCosts(OfRow, Costs):
         registers = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
         return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(registers) if j >= IMAGE_WORDS // WARP]
 
-    def _ended(self) -> list[str]:
+    def _epilogue(self) -> list[str]:
         return [
             "bar.sync 0, %warps;",
             f"setp.ge.u32 %one, %lane, {WARP};",
@@ -156,28 +158,28 @@ class TensorMoveCosts(OfRow, Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
-        numbers = ProvedNumbers(reading)
-        each, around = self._parted(numbers.each("many"))
-        cycles = numbers.cycles_of_copy("many", self.copies, each, around)
+        proved = ProvedNumbers(reading)
+        each, around = self._own_and_other_opcodes(proved.each("many"))
+        cycles = proved.cycles_of_copy("many", self.copies, each, around)
         if cycles is None:
-            raise ProbeError(numbers.refused["many"])
-        trip = numbers.cycles_of_copy("trip", self.copies, *self._parted(numbers.each("trip")))
+            raise ProbeError(proved.refused["many"])
+        trip = proved.cycles_of_copy("trip", self.copies, *self._own_and_other_opcodes(proved.each("trip")))
         points = [
             Point(round(value / warps, DECIMALS), warps)
             for warps, value in zip(self.warps, cycles.tolist(), strict=True)
         ]
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=interval(points),
             one_warp=points[0].cycles,
             curve=points,
             round_trip=[] if trip is None else [Trip(float(trip[0]), 4 * WARP * self.row.fragments[0].registers)],
-            mhz=numbers.mhz,
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            refused=proved.refused,
         )
 
-    def _parted(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
+    def _own_and_other_opcodes(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
         """(the move's own opcode, once; all other opcodes of the loop, with their counts)."""
         each = {o: 1 for o in loop_opcodes if stem(o) == OPS[self._op]}
         return each, {o: n for o, n in loop_opcodes.items() if o not in each}

@@ -160,10 +160,10 @@ class Flown:
         others = [self._block(1, swizzle) for swizzle in SWIZZLES]
         return [*usual, *others, self._block(1, USUAL_SWIZZLE, RANDOM)]
 
-    def _block(self, groups: int, swizzle: int, image: int = 0) -> TimedBlock:
+    def _block(self, warpgroups: int, swizzle: int, image: int = 0) -> TimedBlock:
         a, b = (canonical(self.major, swizzle, start) for start in (0, A_BYTES))
         words = tuple(n >> shift & 0xFFFFFFFF for n in (a.encode(), b.encode()) for shift in (0, 32))
-        return TimedBlock(groups * WARPGROUP, image, words)
+        return TimedBlock(warpgroups * WARPGROUP, image, words)
 
 
 def canonical(major: str, swizzle: int, start: int) -> Descriptor:
@@ -211,26 +211,26 @@ class WarpgroupCosts(OfRow, Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
-        numbers, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
+        proved, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
         for flown in flown_loops(self.row):
-            cycles = numbers.cycles_of_copy(flown.variant, flown.copies, opcode_counts(numbers, flown), flown.beside)
+            cycles = proved.cycles_of_copy(flown.variant, flown.copies, opcode_counts(proved, flown), flown.beside)
             for block, value in zip(flown.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
                 form_numbers.add(flown, block, value)
         if not form_numbers.intervals:
-            raise ProbeError(next(iter(numbers.refused.values())))
+            raise ProbeError(next(iter(proved.refused.values())))
         best = min(flight.cycles for flight in form_numbers.intervals)
-        opcode, usual = opcode_counts(numbers, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
+        opcode, usual = opcode_counts(proved, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
         return Body(
             opcodes=dict.fromkeys(opcode, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=form_numbers.intervals,
             round_trip=form_numbers.trips,
             forms=form_numbers.forms,
             macs_per_cycle=round(self.row.triples / best, 1),
             random=form_numbers.random,
-            mhz=numbers.mhz,
-            overlap=cost_overlap.overlaps(self.row, numbers, opcode, usual.beside),
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            overlap=cost_overlap.overlaps(self.row, proved, opcode, usual.beside),
+            refused=proved.refused,
         )
 
 
@@ -247,11 +247,11 @@ class FormNumbers(NamedTuple):
         """The first of `randoms`."""
         return next(iter(self.randoms), None)
 
-    def add(self, flown: Flown, block: TimedBlock, value: float) -> None:
+    def add(self, flown: Flown, timed_block: TimedBlock, value: float) -> None:
         """Add the cycles of one copy, `value`, that a block measured."""
-        groups, place, swizzle = block.threads // WARPGROUP, flown.place, swizzle_of(block)
+        groups, place, swizzle = timed_block.threads // WARPGROUP, flown.place, swizzle_of(timed_block)
         usual = flown.major == "k" and swizzle == USUAL_SWIZZLE
-        if block.image == RANDOM:
+        if timed_block.image == RANDOM:
             base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, flown.major)]
             self.randoms.append(round(value / base[0], 3))
         elif flown.trip:
@@ -263,22 +263,20 @@ class FormNumbers(NamedTuple):
             self.forms.append(ByLayout(value, place, swizzle, flown.major))
 
 
-def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool:
-    return any((f.a, f.warpgroups, f.in_flight) == (place, groups, count) for f in flights)
+def _has(flights: Sequence[Flight], place: str, warpgroups: int, count: int) -> bool:
+    return any((f.a, f.warpgroups, f.in_flight) == (place, warpgroups, count) for f in flights)
 
 
-def swizzle_of(block: TimedBlock) -> int:
+def swizzle_of(timed_block: TimedBlock) -> int:
     """The swizzle of a block's descriptors, in bytes."""
-    return {0: 0, 1: 128, 2: 64, 3: 32}[block.words[1] >> 30]
+    return {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]
 
 
-def opcode_counts(numbers: ProvedNumbers, flown: Flown) -> Counts:
+def opcode_counts(proved: ProvedNumbers, flown: Flown) -> Counts:
     """The tensor opcode, counted once, that has the form's shape; empty if the loop has none."""
     m, n, k = flown.row.shape
     shape = f".{m}x{n}x{k}."
-    opcodes = [
-        o for o in numbers.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o
-    ]
+    opcodes = [o for o in proved.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
     return dict.fromkeys(opcodes, 1)
 
 

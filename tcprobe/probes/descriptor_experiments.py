@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcprobe.errors import UnmeasuredError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
@@ -26,7 +25,7 @@ from tcprobe.probes.descriptors import (
     numbers_in_memory,
 )
 from tcprobe.probes.descriptors import products as random_products
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, known_tables
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.store.kinds import descriptors as saved
@@ -36,14 +35,8 @@ PRODUCTS = 12  # for each form, place of A and pair of majors
 PRODUCT_N = (8, 24, 64, 128, 256)
 
 
-def tables_of(instruction: Instruction, bench: Bench) -> Tables:
-    """The tables of a form's fragments; UnmeasuredError if one is unknown."""
-    tables = {fragment.operand: bench.known_table(fragment) for fragment in instruction.fragments}
-    if missing := [operand for operand, table in tables.items() if table is None]:
-        raise UnmeasuredError(
-            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run 'wgmma*'` makes it."
-        )
-    return {operand: table for operand, table in tables.items() if table is not None}
+def _tables(instruction: Instruction, bench: Bench) -> Tables:
+    return known_tables(instruction, bench.known_table, "tcprobe run 'wgmma*'")
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class DescriptorExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Reading:
         """ "seen": by descriptor, the number in memory of every element."""
-        tables = tables_of(self.case.instruction, bench)
+        tables = _tables(self.case.instruction, bench)
         return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:
@@ -119,7 +112,7 @@ class ProductExperiment(Dialogue):
     def measure(self, bench: Bench) -> Reading:
         """ "products" and "wrong": how many there are, one number each."""
         row, seed = self.instruction, len(self.instruction.id)
-        tables = tables_of(row, bench)
+        tables = _tables(row, bench)
         runs = [
             random_product
             for coded in ("b_smem", "a_smem")

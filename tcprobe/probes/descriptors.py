@@ -33,7 +33,7 @@ from tcprobe.probes.wgmma import (
     CodedRun,
     coded_images,
     decode_answers,
-    held_bytes,
+    k_bytes,
     ones_by_k,
     uniform,
 )
@@ -119,18 +119,18 @@ def launch(case: Case, tables: Tables) -> Launch:
     row, factor = case.instruction, case.operand.held
     by_b = factor.name == "a_smem"
     others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
-    still = packed(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
+    still = packed(k_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
     pairs = [(descriptor.encode(), still) for descriptor in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     run = CodedRun(row, "codes", factor.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
     return run.launch((coded_images(factor, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
 
 
-def _metadata(case: Case, images: int) -> list[int]:
+def _metadata(case: Case, image_count: int) -> list[int]:
     """The metadata value (4 bits) for each image of the other factor: it selects one half of B, then the other."""
     if case.operand.held.name == "a_smem" or case.instruction.metadata is None:
-        return [NIBBLE] * images
-    return [NIBBLE] * (images // 2) + [LAST] * (images // 2)
+        return [NIBBLE] * image_count
+    return [NIBBLE] * (image_count // 2) + [LAST] * (image_count // 2)
 
 
 def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
@@ -349,13 +349,13 @@ def image(operand: SharedOperand, matrix: Ints, descriptor: Descriptor, major: s
     return raw
 
 
-def patterns(operand: SharedOperand, numbers: Ints) -> Any:
+def patterns(operand: SharedOperand, integers: Ints) -> Any:
     """The bit patterns of whole numbers in the operand's type."""
-    low = int(numbers.min())
+    low = int(integers.min())
     bits_by_value = [
-        dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(numbers.max()) + 1)
+        dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(integers.max()) + 1)
     ]
-    return np.array(bits_by_value, np.uint64)[numbers - low]
+    return np.array(bits_by_value, np.uint64)[integers - low]
 
 
 def _registers(instruction: Instruction, matrices: Ints, table: Table) -> Bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from tcprobe.errors import UnmeasuredError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -172,13 +173,23 @@ class Dialogue(ABC):
         return None
 
 
-def of_lines(lines: Sequence[str]) -> Array:
+def known_tables(instruction: Instruction, known_table: KnownTable, run_command: str) -> dict[str, Table]:
+    """The tables of all fragments by operand; UnmeasuredError if one is unknown: `run_command` measures it."""
+    tables = {fragment.operand: known_table(fragment) for fragment in instruction.fragments}
+    if missing := [operand for operand, table in tables.items() if table is None]:
+        raise UnmeasuredError(
+            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `{run_command}` makes it."
+        )
+    return {operand: table for operand, table in tables.items() if table is not None}
+
+
+def array_of_text(lines: Sequence[str]) -> Array:
     """Lines of text as an array for a reading."""
     return np.frombuffer("\n".join(lines).encode(), np.uint8)
 
 
-def lines_of(array: Array) -> list[str]:
-    """The inverse of `of_lines`."""
+def text_lines(array: Array) -> list[str]:
+    """The inverse of `array_of_text`."""
     return array.tobytes().decode().split("\n") if array.size else []
 
 

@@ -37,7 +37,7 @@ class LoadMatrices:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Bits of a slot above its element are zero; for s8 they repeat the sign."""
         images, patterns = launch.inputs
-        slots, places = _emulated(self.instruction, patterns, tables)
+        slots, places = _moved_bits(self.instruction, patterns, tables)
         d = self.instruction.fragment("d")
         out = np.zeros((len(patterns), len(images), d.slots, d.slot_bits), np.uint8)
         elements = unpack_bits(images)[:, places].swapaxes(0, 1)
@@ -57,7 +57,7 @@ class StoreMatrices:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Memory that no slot is stored to keeps POISON."""
         images, patterns = launch.inputs
-        slots, places = _emulated(self.instruction, patterns, tables)
+        slots, places = _moved_bits(self.instruction, patterns, tables)
         a = self.instruction.fragment("a")
         memory = np.tile(unpack_bits(np.full((1, SIZE), POISON, np.uint8)), (len(patterns), len(images), 1))
         for pattern, where in zip(memory, places, strict=True):
@@ -80,13 +80,13 @@ class ExchangeMatrix:
         return pack_bits(slot_bits[:, [holders[cell][0] for cell in tables.table(d).cells if cell is not None]])
 
 
-def _emulated(instruction: Instruction, patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
+def _moved_bits(instruction: Instruction, address_patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
     """(used slots; the memory bits of each: (patterns, slots, bits of an element))."""
     cells = {slot: cell for slot, cell in enumerate(tables.table(in_registers(instruction)).cells) if cell is not None}
     lane_of = {row: lanes[0] for (row,), lanes in tables.table(instruction.fragment("address")).inverse.items()}
     lanes, cols = [lane_of[row] for row, _ in cells.values()], np.array([col for _, col in cells.values()])
     width = in_memory(instruction).slot_bits
-    starts = 8 * patterns.view(np.uint32).astype(np.int64)[:, lanes] + width * cols
+    starts = 8 * address_patterns.view(np.uint32).astype(np.int64)[:, lanes] + width * cols
     return np.array(list(cells)), starts[..., None] + np.arange(width)
 
 
@@ -107,13 +107,13 @@ def patterns(size: int = ROW_BYTES) -> Words:
     return np.array([*regular, *scattered], np.uint32) * np.uint32(size)
 
 
-def launch(instruction: Instruction, addresses: Words) -> Launch:
+def launch(instruction: Instruction, lane_addresses: Words) -> Launch:
     """ldmatrix or stmatrix with address patterns of shape (patterns, lanes); blocks are (image, pattern)."""
     text, registers_fragment = kernel(instruction), in_registers(instruction)
     registers, loads = WARP * ptx.thread_bytes(registers_fragment), isinstance(text.op, LoadMatrices)
     images = bit_codes(8 * (SIZE if loads else registers))
-    grid, size = (len(images), len(addresses), 1), registers if loads else SIZE
-    return Launch(text, grid, (images, addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
+    grid, size = (len(images), len(lane_addresses), 1), registers if loads else SIZE
+    return Launch(text, grid, (images, lane_addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
 
 
 # kernels
@@ -214,9 +214,9 @@ def bit_codes(count: int) -> Bytes:
     return np.packbits(np.concatenate([digits, digits ^ 1]).astype(np.uint8), axis=1, bitorder="little")
 
 
-def numbers(images: Bits) -> Ints:
+def numbers(bit_images: Bits) -> Ints:
     """The number that each bit encodes, NOT_MOVED if none; from images of shape (..., images, bits)."""
-    plain, inverted = np.split(images, 2, axis=-2)
+    plain, inverted = np.split(bit_images, 2, axis=-2)
     moved = (plain ^ inverted).all(axis=-2)
     digits = np.arange(plain.shape[-2])[:, None]
     return np.where(moved, (plain.astype(np.int64) << digits).sum(axis=-2), NOT_MOVED)

@@ -144,14 +144,14 @@ def _sources_of_load(instruction: Instruction, registers: Bits) -> Ints:
     return sources
 
 
-def _sources_of_store(instruction: Instruction, memory: Bits) -> Ints:
+def _sources_of_store(instruction: Instruction, memory_bits: Bits) -> Ints:
     """As `_sources_of_load`, from the bits of memory after each pattern.
 
     ProbeError if anything else was written, or a bit was written twice.
     """
-    sources = numbers(memory)
+    sources = numbers(memory_bits)
     poison = unpack_bits(np.full(SIZE, POISON, np.uint8))
-    strayed = int(((sources == NOT_MOVED)[:, None] & (memory != poison)).sum())
+    strayed = int(((sources == NOT_MOVED)[:, None] & (memory_bits != poison)).sum())
     count = 8 * WARP * ptx.thread_bytes(in_registers(instruction))
     if strayed or sources.max() >= count:
         raise ProbeError(f"{instruction.name}: {strayed} bits of memory hold something that is in no register.")
@@ -164,11 +164,11 @@ def _sources_of_store(instruction: Instruction, memory: Bits) -> Ints:
     return places
 
 
-def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
+def _rows(instruction: Instruction, places: Ints, lane_addresses: Words) -> Ints:
     """(2, bits): the lane whose row has each memory bit, and its number in that row; ProbeError if a bit is in none."""
     size = row_bytes(instruction)
     owners = np.full(SIZE // size, NOT_MOVED)
-    owners[addresses // size] = np.arange(WARP)
+    owners[lane_addresses // size] = np.arange(WARP)
     moved = places != NOT_MOVED
     lanes = np.where(moved, owners[places // (8 * size)], NOT_MOVED)
     wrong = np.flatnonzero(moved & (lanes == NOT_MOVED))

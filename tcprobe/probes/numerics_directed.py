@@ -21,7 +21,15 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.probes.numerics_dots import Directed, Power, largest, magnitude_bits, number
-from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
+from tcprobe.probes.numerics_ends import (
+    floor,
+    nan,
+    negative_zero,
+    normalized_operands,
+    overflow,
+    result_rounding,
+    subnormals,
+)
 from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
 from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
 
@@ -41,9 +49,9 @@ def parameters(directed: Directed) -> Arithmetic:
     kept = None if exact else _fraction(directed, groups, c)
     if kept is not None:
         _check_alignment(directed, groups, c, kept)
-    result, rounding = rounded_result(directed, groups, c, kept)
+    result, rounding = result_rounding(directed, groups, c, kept)
     small = subnormals(directed)
-    normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
+    normal = (name for name in normalized_operands(directed, groups, c, kept) if getattr(small, name) is not False)
     return Arithmetic(
         groups,
         kept,

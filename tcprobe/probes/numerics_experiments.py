@@ -176,17 +176,21 @@ class NumericsExperiment(Dialogue):
             rule = parameters(directed)
         except ProbeError as error:
             return self._unfit(form, batch, got, (directed.cases_asked, str(error)))
-        wrong, shown = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
+        wrong, first_wrong = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
         compared = self._compare_others(bench, form, batch, got)
-        return Body([row.id for row in self.rows], directed.cases_asked, got.size, wrong, compared, rule, None, shown)
+        return Body(
+            [row.id for row in self.rows], directed.cases_asked, got.size, wrong, compared, rule, None, first_wrong
+        )
 
     def _unfit(self, form: TabledForm, batch: Images, got: Bits, directed_and_why: tuple[int, str]) -> Body:
         """The finding on a form that the model does not describe: why, and cases from all its images."""
         directed, why = directed_and_why
         spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
         places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        shown = [msgspec.structs.replace(case, model=None) for case in _wrong(form.types, batch, (got, got), places)]
-        return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
+        sample_cases = [
+            msgspec.structs.replace(case, model=None) for case in _wrong(form.types, batch, (got, got), places)
+        ]
+        return Body([self.first.id], directed, got.size, got.size, 0, None, None, sample_cases, why)
 
     def _integers(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
         ends = _overflow_rule(bench, form)
@@ -194,17 +198,17 @@ class NumericsExperiment(Dialogue):
             ends, _overflow_rule(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None
         )
         got = _run(bench, form, batch)
-        wrong, shown = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
+        wrong, first_wrong = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
         tried = got.size
         if self._clampable:
             clamped = _run(bench, TabledForm(form.row, form.tables, True), batch)
             more, others = wrong_cases(
                 form, rule, batch, (clamped, model_results_in_threads(self.first, rule, batch, satfinite=True))
             )
-            wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
+            wrong, first_wrong, tried = wrong + more, [*first_wrong, *others][:SHOWN], tried + clamped.size
         compared = self._compare_others(bench, form, batch, got)
         return Body(
-            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown
+            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, first_wrong
         )
 
     def _compare_others(self, bench: Bench, form: TabledForm, batch: Images, got: Bits) -> int:
@@ -218,13 +222,15 @@ class NumericsExperiment(Dialogue):
         return compared
 
 
-def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
+def _compare_form(
+    bench: Bench, other_form: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool
+) -> int:
     """How many results of another form were compared; it multiplies rows and columns of the first form's images.
 
     ProbeError unless all of D is the same.
     """
     form, batch, results = base
-    m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
+    m, n, products = (other_form.row.shape.m, other_form.row.shape.n, other_form.row.products)
     count = max(1, min(len(batch.a), OTHERS // (m * n * products)))
     rows, cols = (np.arange(needed) % available for needed, available in ((m, form.row.shape.m), (n, form.row.shape.n)))
     first_images = batch.select(slice(count))
@@ -235,11 +241,11 @@ def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Image
         first_images.a[:, :, rows], first_images.b[:, :, cols], first_images.c[:, :, rows][..., cols], scale
     )
     expected = results[:count][:, :, rows][..., cols]
-    got = _run(bench, other, sub_batch, from_memory)
+    got = _run(bench, other_form, sub_batch, from_memory)
     if (got != expected).any():
         place = "A in shared memory" if from_memory else "A in registers"
         raise ProbeError(
-            f"{other.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
+            f"{other_form.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
             f"other bits than {form.row.id}'s."
         )
     return int(got.size)
@@ -280,16 +286,16 @@ def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
     return scaled_dots
 
 
-def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] | None = None) -> Bits:
+def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
     """D of dot products, as many per multiply as D's diagonal holds.
 
     `scale` has the bits of A's and of B's scales; all are one without it.
     """
     products, m, n, k = size_of(form.row)
-    each, count = min(m, n), len(lines.c)
+    each, count = min(m, n), len(batch.c)
     padded = -(-count // (each * products)) * each * products
-    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in lines[:3])
-    a[:count], b[:count], c[:count] = lines[:3]
+    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in batch[:3])
+    a[:count], b[:count], c[:count] = batch[:3]
     diagonal = np.arange(each)
     image_a, image_b = (
         np.zeros((padded // each // products, products, line, k), part.dtype) for line, part in ((m, a), (n, b))
@@ -314,16 +320,18 @@ def _uniform_scales(instruction: Instruction, image_a: Bits, scale: tuple[int, i
 
 
 def wrong_cases(
-    form: TabledForm, rule: Arithmetic | Integers, batch: Images, results: tuple[Bits, Bits]
+    form: TabledForm, rule: Arithmetic | Integers, batch: Images, got_and_expected: tuple[Bits, Bits]
 ) -> tuple[int, list[WrongCase]]:
     """(how many results differ from the model's, the first of them)."""
-    got, expected = results
+    got, expected = got_and_expected
     wrong = differences(form.types, rule, got, expected)
-    return int(np.count_nonzero(wrong)), list(_wrong(form.types, batch, results, np.argwhere(wrong)[:SHOWN]))
+    return int(np.count_nonzero(wrong)), list(_wrong(form.types, batch, got_and_expected, np.argwhere(wrong)[:SHOWN]))
 
 
-def _wrong(kinds: ElementTypes, batch: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
-    got, expected = results
+def _wrong(
+    kinds: ElementTypes, batch: Images, got_and_expected: tuple[Bits, Bits], places: Ints
+) -> Iterator[WrongCase]:
+    got, expected = got_and_expected
     for image, product, row, col in places:
         element = (image, product, row, col)
         a, b, batch_scales = batch.a[image, product, row], batch.b[image, product, col], batch.scales

@@ -27,7 +27,8 @@ from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.wgmma import held_bytes, places
+from tcprobe.probes.wgmma import k_bytes, places
+from tcprobe.probes.wgmma_input_kernels import copy_to_shared
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 from tcprobe.probes.wgmma_op import Warpgroup, behind
 
@@ -87,20 +88,22 @@ class TabledForm:
         text = kernel(self.row, self.satfinite)
         return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
 
-    def launch(self, image: Operands, from_memory: bool = False) -> Launch:
+    def launch(self, operand_bits: Operands, from_memory: bool = False) -> Launch:
         """One launch, with a block for each image."""
         c, d = "c" if "c" in self.tables else "d", self.row.fragment("d")
-        b = self._spread(image.b, image.metadata)
+        b = self._spread(operand_bits.b, operand_bits.metadata)
         warpgroup = "b" not in self.tables
         images = (
-            self._memory("a_smem", image.a) if warpgroup and from_memory else self.registers("a", image.a),
+            self._memory("a_smem", operand_bits.a)
+            if warpgroup and from_memory
+            else self.registers("a", operand_bits.a),
             self._memory("b_smem", b) if warpgroup else self.registers("b", b.swapaxes(2, 3)),
-            self.registers(c, image.c),
-            *([self._metadata(image)] if self.row.metadata else []),
-            *self._scales(image),
+            self.registers(c, operand_bits.c),
+            *([self._metadata(operand_bits)] if self.row.metadata else []),
+            *self._scales(operand_bits),
         )
-        size = len(image.a) * d.threads * ptx.thread_bytes(d)
-        return Launch(self.kernel, (len(image.a), 1, 1), images, int(from_memory), size, self.row.threads)
+        size = len(operand_bits.a) * d.threads * ptx.thread_bytes(d)
+        return Launch(self.kernel, (len(operand_bits.a), 1, 1), images, int(from_memory), size, self.row.threads)
 
     def results(self, raw: Bytes) -> Bits:
         """D: (images, products, m, n)."""
@@ -134,11 +137,11 @@ class TabledForm:
         matrices[:, index] = slots[:, used] >> _shift(fragment)
         return matrices.reshape(size)
 
-    def _memory(self, name: str, lines: Bits) -> Bytes:
+    def _memory(self, name: str, factor_lines: Bits) -> Bytes:
         """Lines along k, packed as a descriptor without swizzle needs them."""
         operand = behind(self.row, name).held
-        line, k = places(operand.slot_bits, *lines.shape[2:])
-        return pack(np.ascontiguousarray(lines[:, 0][:, line, k]), operand.slot_bits)
+        line, k = places(operand.slot_bits, *factor_lines.shape[2:])
+        return pack(np.ascontiguousarray(factor_lines[:, 0][:, line, k]), operand.slot_bits)
 
     def _from_memory(self, name: str, raw: Bytes) -> Bits:
         operand = behind(self.row, name).held
@@ -148,19 +151,21 @@ class TabledForm:
         lines[:, line, k] = unpack(raw, operand.slot_bits)
         return lines[:, None]
 
-    def _metadata(self, image: Operands) -> Bytes:
+    def _metadata(self, operand_bits: Operands) -> Bytes:
         e = self.row.fragment("e")
-        nibbles = np.full(len(image.a), LEGAL, np.uint8) if image.metadata is None else image.metadata
+        nibbles = (
+            np.full(len(operand_bits.a), LEGAL, np.uint8) if operand_bits.metadata is None else operand_bits.metadata
+        )
         return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)
 
-    def _scales(self, image: Operands) -> list[Bytes]:
+    def _scales(self, operand_bits: Operands) -> list[Bytes]:
         """The registers of scales; all one if none are given."""
         if not self.row.scales:
             return []
         of_a, of_b = self.row.scales
-        shapes = [(*image.a.shape[:2], *size) for size in ((of_a.rows, of_a.cols), (of_b.cols, of_b.rows))]
+        shapes = [(*operand_bits.a.shape[:2], *size) for size in ((of_a.rows, of_a.cols), (of_b.cols, of_b.rows))]
         ones = [np.full(shape, of_a.one, np.uint8) for shape in shapes]
-        lines = image.scales or BlockScales(ones[0], ones[1], of_a.type)
+        lines = operand_bits.scales or BlockScales(ones[0], ones[1], of_a.type)
         return [self.registers(of_a.operand, lines.a), self.registers(of_b.operand, lines.b.swapaxes(2, 3))]
 
     def _read_scales(self, inputs: Sequence[Array]) -> BlockScales | None:
@@ -244,7 +249,7 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         f"mov.u32 %base, {name}_memory;",
         f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
         f"mad.wide.u32 %b, %x, {sizes[1]}, %b;",
-        *_copy("%b", "%base", sizes[1], "B"),
+        *copy_to_shared("%b", "%base", sizes[1], "B_NEXT", "B_COPIED"),
         "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
         "@%memory bra.uni A_MEMORY;",
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
@@ -254,10 +259,10 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         "A_MEMORY:",
         f"mad.wide.u32 %place, %x, {sizes[0]}, %a_;",
         "mov.u64 %a_, %place;",
-        *_copy("%a_", "%there", sizes[0], "A"),
+        *copy_to_shared("%a_", "%there", sizes[0], "A_NEXT", "A_COPIED"),
         "A_DONE:",
-        *_descriptor("%db", "%base", packed(held_bytes(b)).encode()),
-        *_descriptor("%da", "%there", packed(held_bytes(a)).encode()),
+        *_descriptor("%db", "%base", packed(k_bytes(b)).encode()),
+        *_descriptor("%da", "%there", packed(k_bytes(a)).encode()),
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         f"mad.wide.u32 %c, %image, {ptx.thread_bytes(d)}, %c;",
         *ptx.load("c", "d", d),
@@ -290,21 +295,3 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
 
 def _descriptor(name: str, where: str, encoded: int) -> list[str]:
     return [f"shr.u32 %t, {where}, 4;", f"cvt.u64.u32 {name}, %t;", f"add.u64 {name}, {name}, {encoded:#x};"]
-
-
-def _copy(source: str, target: str, size: int, label: str) -> list[str]:
-    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
-    return [
-        "mul.lo.u32 %at, %lane, 16;",
-        f"{label}_NEXT:",
-        f"setp.ge.u32 %p, %at, {size};",
-        f"@%p bra {label}_COPIED;",
-        "cvt.u64.u32 %low, %at;",
-        f"add.u64 %place, {source}, %low;",
-        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
-        f"add.u32 %to, {target}, %at;",
-        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
-        "add.u32 %at, %at, 2048;",
-        f"bra {label}_NEXT;",
-        f"{label}_COPIED:",
-    ]

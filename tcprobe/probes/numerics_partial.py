@@ -30,7 +30,7 @@ def order(products: int, later: Later) -> Groups | None:
     after = {t: frozenset(j for j in ks if j != t and later[-1, j, t]) for t in ks}
     firsts = sorted(set(after.values()), key=len)
     groups = tuple(_in_order([t for t in ks if after[t] == first], later) for first in firsts)
-    if max(map(len, groups)) < 2 or any(later[case] != _expected(groups, case) for case in later):
+    if max(map(len, groups)) < 2 or any(later[case] != _survives_in(groups, case) for case in later):
         return None
     return groups
 
@@ -44,7 +44,7 @@ def _in_order(members: list[int], later: Later) -> tuple[int, ...]:
     return tuple(sorted(members, key=lambda t: (len(before[t]), t)))
 
 
-def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
+def _survives_in(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
     """Whether a small product at t survives beside x at i (in C if i is -1) and -x at j."""
     place = {k: (g, n) for g, group in enumerate(groups) for n, k in enumerate(group)}
     i, j, t = question

@@ -27,16 +27,16 @@ class Seen(NamedTuple):
     beside: Counts
 
     @classmethod
-    def from_code(cls, code: TimedCode) -> Seen:
+    def from_code(cls, timed_code: TimedCode) -> Seen:
         """The opcodes of timed code, counted."""
-        return cls(dict(Counter(code.loop)), dict(Counter(code.beside)))
+        return cls(dict(Counter(timed_code.loop)), dict(Counter(timed_code.beside)))
 
 
-def lines(codes: Mapping[str, TimedCode]) -> list[str]:
+def lines(timed_codes: Mapping[str, TimedCode]) -> list[str]:
     """Timed code by variant, as lines of text: "variant where opcode count"."""
     return [
         f"{variant} {where} {opcode} {count}"
-        for variant, code in codes.items()
+        for variant, code in timed_codes.items()
         for where, counts in Seen.from_code(code)._asdict().items()
         for opcode, count in counts.items()
     ]
@@ -61,21 +61,23 @@ def stem(opcode: str) -> str:
     return opcode.split(".", maxsplit=1)[0]
 
 
-def prove(variant: str, code: Seen, loop_opcodes: Mapping[str, int], around: Mapping[str, int] | None = None) -> None:
+def prove(
+    variant: str, counted: Seen, loop_opcodes: Mapping[str, int], around: Mapping[str, int] | None = None
+) -> None:
     """Raises ProbeError unless the loop has exactly `loop_opcodes` and `around`, and none of the first is beside it.
 
     `around`: what the loop needs besides, such as waits; it may also occur beside the loop.
     """
     if not loop_opcodes:
         raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
-    if any(stem(opcode) in SPILLED and opcode not in loop_opcodes for opcode in code.loop):
+    if any(stem(opcode) in SPILLED and opcode not in loop_opcodes for opcode in counted.loop):
         raise ProbeError(f"{variant}: the loop spills registers to memory.")
-    expected_loop, counts = {**loop_opcodes, **(around or {})}, working_opcodes(code.loop)
+    expected_loop, counts = {**loop_opcodes, **(around or {})}, working_opcodes(counted.loop)
     if counts != expected_loop:
         raise ProbeError(
             f"{variant}: the loop should hold {_words(expected_loop)}, and its machine code has {_words(counts)}."
         )
-    outside = {opcode for opcode in code.beside if opcode in loop_opcodes}
+    outside = {opcode for opcode in counted.beside if opcode in loop_opcodes}
     if outside:
         raise ProbeError(f"{variant}: {', '.join(sorted(outside))} also stands beside the loop.")
 

@@ -101,22 +101,22 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
     return d, b_slots
 
 
-def _parts(images: NDArray[np.generic]) -> Iterator[slice]:
+def _parts(answer_images: NDArray[np.generic]) -> Iterator[slice]:
     """Slices of consecutive images, of up to CACHED bytes each."""
-    count = max(1, CACHED // images[0].nbytes)
-    yield from (slice(start, start + count) for start in range(0, len(images), count))
+    count = max(1, CACHED // answer_images[0].nbytes)
+    yield from (slice(start, start + count) for start in range(0, len(answer_images), count))
 
 
-def _reached_slots(hit: Words, images: int) -> Bools:
+def _reached_slots(hit: Words, image_count: int) -> Bools:
     """By A image, which D slots answer to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
-    by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, images], np.uint32)[:, None] & np.uint32(1)
+    by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, image_count], np.uint32)[:, None] & np.uint32(1)
     return by_lane.reshape(len(hit), -1).astype(bool)
 
 
-def _wrong_answers(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
+def _wrong_answers(instruction: Instruction, answer_words: Words, hit: Words, name: str) -> ProbeError:
     """The error in the answers to some metadata images."""
-    _check_sign(instruction, answers)
-    if ((answers & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
+    _check_sign(instruction, answer_words)
+    if ((answer_words & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
         return ProbeError(f"{name}: not a sparse product: an A slot does not reach the same D slots throughout.")
     return ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
 

@@ -38,9 +38,9 @@ def metadata_images(sparsity: Sparsity, threads: int = WARP) -> Bytes:
     return np.stack(uniform + positional)
 
 
-def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
+def random_metadata(sparsity: Sparsity, image_count: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
     """Random legal metadata of all lanes: (images, bytes)."""
-    nibbles: Array = generator.choice(np.array(sparsity.legal, np.uint8), (images, threads * NIBBLES))
+    nibbles: Array = generator.choice(np.array(sparsity.legal, np.uint8), (image_count, threads * NIBBLES))
     return pack(nibbles, 4)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcprobe.errors import ProbeError, UnmeasuredError
+from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
@@ -20,7 +20,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, known_tables
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
@@ -197,12 +197,7 @@ class SelectorExperiment(Dialogue):
 
 
 def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
-    tables = {fragment.operand: context.known_table(fragment) for fragment in instruction.fragments}
-    if missing := [operand for operand, table in tables.items() if table is None]:
-        raise UnmeasuredError(
-            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run` makes it."
-        )
-    return {operand: table for operand, table in tables.items() if table is not None}
+    return known_tables(instruction, context.known_table, "tcprobe run")
 
 
 def experiments() -> list[Dialogue]:

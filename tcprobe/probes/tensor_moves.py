@@ -77,7 +77,7 @@ class TensorMove(OfInstruction):
     """A load or store of tensor memory. A reading has "lane" and "column" of every slot."""
 
     @property
-    def moved(self) -> Fragment:
+    def moved_fragment(self) -> Fragment:
         """The registers that are loaded or stored."""
         return next(f for f in self.instruction.fragments if f.operand != REDUCED)
 
@@ -88,12 +88,12 @@ class TensorMove(OfInstruction):
 
     def launches(self) -> Sequence[Launch]:
         """One launch of one warp."""
-        size = WARP * ptx.thread_bytes(self.moved) if self.loads else WARP * columns(self.instruction) * 4
+        size = WARP * ptx.thread_bytes(self.moved_fragment) if self.loads else WARP * columns(self.instruction) * 4
         return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The cell of every slot; ProbeError if a register has no cell's number, or a slot is in no cell."""
-        slots, width = self.moved.slots, columns(self.instruction)
+        slots, width = self.moved_fragment.slots, columns(self.instruction)
         numbers_read = outputs[0].view(np.uint32).astype(np.int64) - 1
         if self.loads:
             numbers = numbers_read
@@ -110,7 +110,7 @@ class TensorMove(OfInstruction):
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers; ProbeError unless the cells are all those of the access, each once."""
-        moved = self.moved
+        moved = self.moved_fragment
         cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
         if set(cells) != {(row, col) for row in range(moved.rows) for col in range(moved.cols)}:
             raise ProbeError(
@@ -127,7 +127,7 @@ def kernel(instruction: Instruction) -> Kernel:
     work = _loading(instruction, registers) if registers.operand == "d" else _storing(instruction, registers)
     body = [*_prologue(instruction), *work, *_epilogue(instruction)]
     op = LoadCells(instruction) if registers.operand == "d" else StoreCells(instruction)
-    text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
+    text = ptx.entry(name, ["out"], [*ALLOCATE, *_declarations(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -154,7 +154,7 @@ def _instruction_text(instruction: Instruction) -> str:
     return tensor_memory.instruction_text(instruction).replace(".min.f32", ".max.u32")
 
 
-def _declared(instruction: Instruction) -> list[str]:
+def _declarations(instruction: Instruction) -> list[str]:
     return [ptx.declare(f.operand, f) for f in instruction.fragments]
 
 
@@ -233,7 +233,7 @@ class TensorReduction(TensorMove):
 
     def launches(self) -> Sequence[Launch]:
         """The load's launch, then one with a block for each cell."""
-        count = self.moved.rows * self.moved.cols
+        count = self.moved_fragment.rows * self.moved_fragment.cols
         marked = Launch(marked_kernel(self.instruction), (count, 1, 1), (), 0, 4 * WARP * count)
         return [*super().launches(), marked]
 
@@ -251,7 +251,7 @@ class TensorReduction(TensorMove):
         ProbeError unless each thread's cells are such a part, all parts having the same number of columns.
         """
         moved, reduced = super().conclude(reading, context), self.instruction.fragment(REDUCED)
-        width = self.moved.cols // reduced.cols
+        width = self.moved_fragment.cols // reduced.cols
         parts = reading["marked"].reshape(reduced.rows, reduced.cols, width, WARP)
         if (parts != parts[:, :, :1]).any() or (parts[:, :, 0].sum(axis=(0, 1)) != 1).any():
             beside = f"{width} next to each other in one lane"
@@ -277,7 +277,7 @@ def marked_kernel(instruction: Instruction) -> Kernel:
         *ptx.store("out", kept.operand, kept),
         *_epilogue(instruction),
     ]
-    text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declared(instruction)], body)
+    text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declarations(instruction)], body)
     return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 

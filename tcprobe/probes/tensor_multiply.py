@@ -51,7 +51,7 @@ class Inputs(NamedTuple):
 def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
     """One launch of all runs."""
     a, b, words, numbers = multiply_inputs
-    shared = [images.in_shared(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
+    shared = [images.shared_images(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
     memory = np.ascontiguousarray(words, np.uint32).view(np.uint8).reshape(len(words), -1)
     plan, blocks = images.plan(sized, numbers, sized.n), len(numbers) * sized.ctas
     return Launch(
@@ -146,13 +146,13 @@ def _inputs_with_coded_a(sized: SizedMultiply) -> tuple[Inputs, int]:
     b = ones(sized.n, sized.stored, -(-sized.stored // sized.n))
     whole = np.zeros((len(b), sized.n, sized.k), np.int64)
     whole[:, :, sized.first_k] = b
-    return Inputs(a, whole, images.in_tensor(sized)[None], _each(len(b), len(a), a_coded=True)), len(b)
+    return Inputs(a, whole, images.tensor_image(sized)[None], _each(len(b), len(a), a_coded=True)), len(b)
 
 
 def _inputs_with_coded_b(sized: SizedMultiply) -> tuple[Inputs, int]:
     b = codes(sized.n * sized.k).reshape(-1, sized.n, sized.k)
     a = ones(sized.m, sized.stored, -(-sized.stored // sized.m))
-    return Inputs(a, b, images.in_tensor(sized)[None], _each(len(a), len(b), a_coded=False)), len(a)
+    return Inputs(a, b, images.tensor_image(sized)[None], _each(len(a), len(b), a_coded=False)), len(a)
 
 
 def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
@@ -209,7 +209,7 @@ def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     parts_of_d = element_parts(sized, bench)
     kept, whole, span, bits = sized.chunk
     coded = images.encode_parts(sized, "e", 4, FIRST_HALF, LAST_HALF)
-    apart = images.in_tensor(sized)
+    apart = images.tensor_image(sized)
     first = images.REGIONS["e"] - images.FIRST
     apart[..., first : first + images.REGION] = (FIELDS_APART if bits < 4 else FIRST_HALF) * 0x11111111
     memory = np.concatenate([coded, apart[None]])

@@ -130,7 +130,7 @@ def k_bytes(sized: SizedMultiply, operand: str) -> int:
     return (sized.stored if operand == "a" else sized.k) * sized.bits // 8
 
 
-def in_shared(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
+def shared_images(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
     """Images of A (count, M, stored) or B (count, N, k), of zeros and ones, packed: (count * CTAs, bytes)."""
     count, lines, k = matrices.shape
     parts = matrices.reshape(count * sized.ctas, lines // sized.ctas * k)
@@ -149,7 +149,7 @@ def numbers(bits: int, lines: int, k: int) -> Ints:
     return element_numbers
 
 
-def in_tensor(sized: SizedMultiply) -> Array:
+def tensor_image(sized: SizedMultiply) -> Array:
     """Tensor memory that does not change a product: scales of one, metadata that picks the first elements, A zero.
 
     Words of shape (CTAs, lanes, COLUMNS).
@@ -174,7 +174,7 @@ def encode_parts(sized: SizedMultiply, operand: str, bits: int, high: int, low: 
     planes = [parts >> np.uint64(bit) & np.uint64(1) for bit in range((len(parts) - 1).bit_length())]
     is_high = np.stack([np.ones_like(parts), *planes, np.zeros_like(parts)])
     words = pack(np.where(is_high == 1, np.uint64(high), np.uint64(low)), bits).view(np.uint32)
-    images = np.repeat(in_tensor(sized)[None], len(is_high), axis=0)
+    images = np.repeat(tensor_image(sized)[None], len(is_high), axis=0)
     _region(images, operand)[...] = words.reshape(-1, *shape)
     return images
 

@@ -104,13 +104,13 @@ class _Emulated:
         """(A, the k that its elements meet, both scales); `share` (0 to 1) selects among the copies of each."""
         sized = self.sized
         a = (
-            self._read("a", tensor_words, share, sized.bits) == sized.one
+            self._read_elements("a", tensor_words, share, sized.bits) == sized.one
             if self.op.a_in_tensor
             else self.shared["a"][of_a]
         )
         k_met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
         if "e" in sized.names:
-            k_met = self._met(self._read("e", tensor_words, share, sized.chunk[3]))
+            k_met = self._k_of_stored(self._read_elements("e", tensor_words, share, sized.chunk[3]))
         return a, k_met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
 
     def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
@@ -129,25 +129,25 @@ class _Emulated:
         product: Array = dense @ weighed
         return product
 
-    def _read(self, name: str, tensor_words: Array, share: float, bits: int) -> Ints:
+    def _read_elements(self, name: str, tensor_words: Array, share: float, bits: int) -> Ints:
         """The elements of an operand in tensor memory."""
         places = self.places[name]
         cta, lane, bit = np.moveaxis(places[:, :, int(share * places.shape[2])], 2, 0)
         words = tensor_words[cta, lane, REGIONS[name] - FIRST + bit // CELL]
-        found: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
-        return found
+        elements: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
+        return elements
 
-    def _met(self, index_fields: Ints) -> Ints:
+    def _k_of_stored(self, index_fields: Ints) -> Ints:
         """The k that each stored element meets."""
         kept, whole, span, bits = self.sized.chunk
         stored = np.arange(self.sized.stored)
         position = (index_fields == LAST_HALF).astype(np.int64) if bits == 4 else index_fields
-        met: Ints = stored // kept * whole + position * span + stored % span
-        return met
+        k_met: Ints = stored // kept * whole + position * span + stored % span
+        return k_met
 
     def _scale(self, name: str, tensor_words: Array, share: float) -> Array:
         """Scales as factors, one or two."""
-        patterns = self._read(name, tensor_words, share, BYTE)
+        patterns = self._read_elements(name, tensor_words, share, BYTE)
         return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
 
 

@@ -92,11 +92,11 @@ class Loop:
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
         directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
-        text = entry(self.name, pointers, self._declared(), self._lines(), directives)
+        text = entry(self.name, pointers, self._declarations(), self._lines(), directives)
         op = LoopTiming(self.subject, self.variant, self.copies, ctas=self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
 
-    def _declared(self) -> list[str]:
+    def _declarations(self) -> list[str]:
         named = dict.fromkeys((*self.loaded, *self.results))
         kinds = (("b64", [r for r in named if r in self.wide]), ("b32", [r for r in named if r not in self.wide]))
         return [

@@ -56,14 +56,16 @@ class WarpgroupExperiment(OfInstruction):
         row = self.instruction
         whole = product(row, outputs[0], places(*packed_b(row)))
         lines = d_rows(row, outputs[1], whole)
-        elements_by_slot = numbered_by_memory(
+        elements_by_slot = element_numbers_by_slot(
             row, lines[whole.least] * row.shape.k + whole.k, lines * row.shape.n + whole.col
         )
         return {**elements_by_slot, "sha256": whole.digest()}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables, numbered by addresses in shared memory."""
-        tables = {f.operand: table_of(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
+        tables = {
+            f.operand: slot_table_of_elements(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments
+        }
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
 
 
@@ -85,15 +87,19 @@ class CodedRun:
     metadata: Bytes | None = None
 
     def launch(
-        self, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]], grid: tuple[int, int], size: int
+        self,
+        coded_and_other: tuple[Bytes, Bytes],
+        descriptors: Sequence[tuple[int, int]],
+        grid: tuple[int, int],
+        size: int,
     ) -> Launch:
-        """`images` are those of the coded matrix and of the other one; `descriptors` of both, by block; `size`: output
-        bytes.
+        """`coded_and_other`: images of the coded matrix and of the other one; `descriptors` of both, by block; `size`:
+        output bytes.
         """
-        first, _ = images
+        first, _ = coded_and_other
         length, count = first.shape[1], len(first) if self.kind != "raw" else 1
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
-        inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
+        inputs = (*coded_and_other, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
         return Launch(
             text,
@@ -109,7 +115,7 @@ class CodedRun:
 def registers_launch(run: CodedRun, grid: tuple[int, int], size: int) -> Launch:
     """A launch of the kernel of kind registers; with SHARED_A in its flags, A is coded instead of B."""
     a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
-    both = [packed(held_bytes(operand)).encode() for operand in (b, a)]
+    both = [packed(k_bytes(operand)).encode() for operand in (b, a)]
     images = coded_images(a if run.flags & SHARED_A else b), ones_by_k(run.row)
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
@@ -121,7 +127,7 @@ def shared_launch(instruction: Instruction) -> Launch:
     return registers_launch(run, (1, shifts), 4 * instruction.fragment("d").slots * shifts)
 
 
-def held_bytes(operand: Operand) -> int:
+def k_bytes(operand: Operand) -> int:
     """Bytes along k in a row of A or a column of B."""
     return (operand.cols if operand.name == "a_smem" else operand.rows) * operand.slot_bits // 8
 
@@ -159,23 +165,23 @@ def ones_by_k(instruction: Instruction) -> Bytes:
 
 
 @cache
-def _ones_by_k(size: tuple[int, int, int], one: int, k_of_lines: tuple[int, ...]) -> Bytes:
+def _ones_by_k(size: tuple[int, int, int], one_bits: int, k_of_lines: tuple[int, ...]) -> Bytes:
     (lines, k), (bits, cols, _) = places(*size), size
     shifts = np.arange(-(-len(k_of_lines) // cols))[:, None]
     k_of_column = np.array(k_of_lines)[(lines + shifts * cols) % len(k_of_lines)]
-    return pack(np.where(k == k_of_column, one, 0).astype(np.uint64), bits)
+    return pack(np.where(k == k_of_column, one_bits, 0).astype(np.uint64), bits)
 
 
-def decode_answers(instruction: Instruction, words: Words, images: int) -> Ints:
+def decode_answers(instruction: Instruction, words: Words, image_count: int) -> Ints:
     """The numbers that words of answers encode; ProbeError if a single one cannot give an answer."""
-    wrong = words & (ODD | 1 | 1 << images - 1) != 1
+    wrong = words & (ODD | 1 | 1 << image_count - 1) != 1
     if wrong.any():
         first = np.argwhere(wrong)[0].tolist()
         raise ProbeError(
             f"{instruction.name}: {wrong.sum()} of {words.size} answers are not an element of the coded matrix, "
             f"first at {first}: {int(words[tuple(first)]):#x}."
         )
-    return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
+    return (words >> 1 & (1 << image_count - 2) - 1).astype(np.int64)
 
 
 def packed_b(instruction: Instruction) -> tuple[int, int, int]:
@@ -200,7 +206,7 @@ def d_rows(instruction: Instruction, raw: Bytes, whole: WholeProduct) -> Ints:
     return line
 
 
-def numbered_by_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
+def element_numbers_by_slot(instruction: Instruction, a: Ints, d: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
@@ -209,8 +215,8 @@ def numbered_by_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
 
 
 @cache
-def table_of(cols: int, elements: int, numbers: bytes) -> Table:
+def slot_table_of_elements(cols: int, elements: int, number_bytes: bytes) -> Table:
     """The table of slots that hold elements of these numbers, counted row by row."""
-    rows, columns = np.divmod(np.frombuffer(numbers, np.int32), cols)
+    rows, columns = np.divmod(np.frombuffer(number_bytes, np.int32), cols)
     values: Json = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
     return slot_table(WARPGROUP, elements, values)

@@ -78,7 +78,7 @@ class _Run:
         a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
         acc = np.zeros((row.shape.k, n), np.int64)
         for number, image in enumerate(self.launch.inputs[0]):
-            acc |= self._shared("b_smem", image, _descriptors(self.launch)[0, 0]) << number
+            acc |= self._matrix_behind("b_smem", image, _descriptors(self.launch)[0, 0]) << number
         bad = (acc & (1 | 1 << len(self.launch.inputs[0]) - 1)) != 1
         words = (acc >> 1 & BAD - 1) | np.where(bad, BAD, 0)
         holder = np.array([[self.tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
@@ -102,7 +102,7 @@ class _Run:
             for x, (first, second) in enumerate(descriptors):
                 still = self._still(other, second)
                 for number, image in enumerate(images):
-                    product = self._product(self._shared(self.coded, image, first), still, columns)
+                    product = self._product(self._matrix_behind(self.coded, image, first), still, columns)
                     slots = self._slots(product)
                     out[y, x] |= np.where(slots == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
                     out[y, x] |= np.where((slots != 0) & (slots != 1), ODD, 0).astype(np.uint32)
@@ -114,7 +114,7 @@ class _Run:
             zip(*self.launch.inputs[:2], _descriptors(self.launch), strict=True)
         ):
             still = self._still(other, second)
-            matrix = self._shared(self.coded, image, first)
+            matrix = self._matrix_behind(self.coded, image, first)
             slots = self._slots(self._product(matrix, still, self._columns(x)))
             out.append(pack(slots.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
         return np.stack(out)
@@ -140,22 +140,24 @@ class _Run:
         columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(e.rows, e.cols)
         return columns
 
-    def _still(self, image: Bytes, descriptor: int) -> Ints:
+    def _still(self, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix that is not coded."""
         if self.coded == "a_smem":
-            return self._shared("b_smem", image, descriptor)
+            return self._matrix_behind("b_smem", memory_image, descriptor)
         a = self.instruction.fragment("a")
         index, used = elements(self.tables.table(a), a)
         a_of_index = np.zeros(a.rows * a.cols, np.int64)
-        a_of_index[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
+        a_of_index[index] = values(a.type, unpack(memory_image[None], a.slot_bits)[0])[used]
         return a_of_index.reshape(a.rows, a.cols)
 
-    def _shared(self, name: str, image: Bytes, descriptor: int) -> Ints:
+    def _matrix_behind(self, name: str, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix behind a descriptor."""
         operand = behind(self.instruction, name)
         major = self.op.majors[name == "b_smem"]
         bits = self.tables.behind(operand, decode(int(descriptor)), major)
-        return values(operand.held.type, unpack(image[None], operand.held.slot_bits)[0])[bits // operand.held.slot_bits]
+        return values(operand.held.type, unpack(memory_image[None], operand.held.slot_bits)[0])[
+            bits // operand.held.slot_bits
+        ]
 
     def _slots(self, matrix: Ints) -> Ints:
         d: Fragment = self.instruction.fragment("d")

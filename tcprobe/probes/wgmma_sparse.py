@@ -31,12 +31,12 @@ from tcprobe.probes.sparse_images import metadata_images
 from tcprobe.probes.wgmma import (
     CodedRun,
     d_rows,
-    numbered_by_memory,
+    element_numbers_by_slot,
     packed_b,
     places,
     registers_launch,
     shared_launch,
-    table_of,
+    slot_table_of_elements,
 )
 from tcprobe.probes.wgmma_meetings import meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
@@ -80,7 +80,7 @@ class SparseWarpgroupExperiment(OfInstruction):
             raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
         lines = d_rows(row, outputs[-1], whole)
         fields = np.stack([field for _, field in by_selector])
-        slots = numbered_by_memory(row, lines[whole.least] * row.stored + stored, lines * row.shape.n + whole.col)
+        slots = element_numbers_by_slot(row, lines[whole.least] * row.stored + stored, lines * row.shape.n + whole.col)
         return {**slots, "e": fields.astype(np.int32), "sha256": whole.digest()}
 
     def _stored_and_field(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
@@ -125,17 +125,20 @@ class SparseWarpgroupExperiment(OfInstruction):
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
         row = self.instruction
-        tables = {o: table_of(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
-        e = selected([self._governed(reading["a"], field) for field in reading["e"]])
+        tables = {
+            o: slot_table_of_elements(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes())
+            for o in "ad"
+        }
+        e = selected([self._metadata_table(reading["a"], field) for field in reading["e"]])
         hashed = StructureHash(row.triples, reading["sha256"].tobytes().hex())
         return Conclusion({**tables, "e": e}, ADDRESSES, hashed)
 
-    def _governed(self, elements: Ints, field: Ints) -> Table:
+    def _metadata_table(self, element_of_slot: Ints, field: Ints) -> Table:
         """The table of the metadata: by field, the element of A that it governs."""
         e = self.instruction.fragment("e")
         governed = np.full(e.slots, -1)
-        governed[field] = elements
-        if (governed[field] != elements).any():
+        governed[field] = element_of_slot
+        if (governed[field] != element_of_slot).any():
             raise ProbeError(f"{self.instruction.name}: a field of the metadata governs two elements of A.")
         cells = [None if x < 0 else divmod(x, e.cols) for x in governed.tolist()]
         values = {n: tuple(None if cell is None else cell[j] for cell in cells) for j, n in enumerate(("row", "col"))}

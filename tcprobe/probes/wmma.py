@@ -264,9 +264,9 @@ def _pieces(count: int, bits: int) -> NDArray[np.uint64]:
     return np.concatenate([pieces, pieces ^ mask])
 
 
-def _join(raw: Bytes, images: int, fragment: Fragment) -> tuple[Ints, Bools]:
+def _join(raw: Bytes, image_count: int, fragment: Fragment) -> tuple[Ints, Bools]:
     """(numbers put together from their pieces, whether the inverted pieces confirm them)."""
-    values = unpack(raw.reshape(images, -1), fragment.slot_bits).astype(np.uint64)
+    values = unpack(raw.reshape(image_count, -1), fragment.slot_bits).astype(np.uint64)
     mask = np.uint64((1 << fragment.slot_bits) - 1)
     pieces, inverted = np.split(values, 2)
     shifts = np.arange(len(pieces), dtype=np.uint64)[:, None] * np.uint64(min(fragment.slot_bits, 32))

@@ -32,9 +32,9 @@ def claim(fragment: Fragment, layout: L, header: str) -> Claim:
 
 
 @cache
-def _tables(layout: L, size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
+def _tables(layout: L, matrix_size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
     """By (thread-id, byte-id), the block of each lane and byte; lines are rows of A, or columns of B."""
-    (rows, cols), blocks, lines = size, min(size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
+    (rows, cols), blocks, lines = matrix_size, min(matrix_size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
     tables = []
     for thread_id, byte_id in picked:
         slots = [

@@ -135,14 +135,14 @@ class Campaign:
                 self._measure_all(live, device, experiments)
         names = self._sass_archs(device) if tables else []
         if names:
-            self._read(names, tables)
+            self._read_archs(names, tables)
         return self.reports
 
     def _live_device(self, live: runner.Session | None, only: bool) -> Device | None:
         """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
         arch_name, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise UsageError(f"{self._asked_for} are measured on a GPU, not read from machine code.")
+            raise UsageError(f"{self._subjects} are measured on a GPU, not read from machine code.")
         if live is None:
             return None
         try:
@@ -154,7 +154,7 @@ class Campaign:
             return None
 
     @property
-    def _asked_for(self) -> str:
+    def _subjects(self) -> str:
         return in_words(self.request.patterns, self.request.family)
 
     def _sass_archs(self, device: Device | None) -> list[str]:
@@ -172,7 +172,7 @@ class Campaign:
 
         return find(self.request.cuda, self.request.limit)
 
-    def _read(self, names: Sequence[str], experiments: Sequence[Experiment]) -> None:
+    def _read_archs(self, names: Sequence[str], experiments: Sequence[Experiment]) -> None:
         """Read archs from machine code, AT_ONCE at a time."""
         tools = self._tools()
         todo = [e for e in experiments if "sass" in e.methods]
@@ -191,13 +191,13 @@ class Campaign:
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
         with children.threads(AT_ONCE) as pool:
-            read = list(pool.map(lambda name: self._read_one(name, tools, todo, following), names))
+            read = list(pool.map(lambda name: self._read_arch(name, tools, todo, following), names))
         for report, derived in read:
             self.reports.append(report)
             if derived:
                 self._same_opcodes(report, tools, derived)
 
-    def _read_one(
+    def _read_arch(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], following: Sequence[Experiment]
     ) -> tuple[Report, Derived | None]:
         """Read fragments, then what takes them, and save what multiplies do not contradict."""
@@ -209,7 +209,7 @@ class Campaign:
         measured = [m.experiment for m in report.measurements if m.tables]
         multiplies = [e.instruction for e in following if isinstance(e, MultiplyExperiment)]
         derived = _derive_multiplies(reading, multiplies) if multiplies else None
-        checked = derived.conclusion.checked if derived else set()
+        checked = derived.conclusion.checked_experiments if derived else set()
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
         _derive_moves(reading, moves)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
@@ -240,7 +240,7 @@ class Campaign:
     def _new(self, report: Report, measurements: Sequence[Measurement]) -> list[Measurement]:
         """What is not saved just as it followed; the others are counted as kept."""
         results = Results(self.folder)
-        new = [m for m in measurements if self.request.force or not _saved(results, m)]
+        new = [m for m in measurements if self.request.force or not _is_saved(results, m)]
         report.kept += len(measurements) - len(new)
         return new
 
@@ -252,7 +252,7 @@ class Campaign:
             if not isinstance(experiment, Dialogue) or experiment.target.on(arch.arch(device.arch))
         ]
         if not on_device:
-            raise UsageError(f"{device.arch} has no {self._asked_for}.")
+            raise UsageError(f"{device.arch} has no {self._subjects}.")
         for kind in dict.fromkeys(map(kind_of, on_device)):
             with ExitStack() as stack:
                 session = live if not self.reports else stack.enter_context(runner.Session(live.worker))
@@ -319,7 +319,7 @@ def _derive_moves(reading: ArchReading, moves: Sequence[Instruction]) -> None:
     report.measurements += derived
 
 
-def _saved(results: Results, new: Measurement) -> bool:
+def _is_saved(results: Results, new: Measurement) -> bool:
     """Whether a folder has the very measurement; not where its file cannot be trusted."""
     with suppress(DataError):
         return new.status == "measured" and results.measurement(new.arch, new.method, new.experiment) == new

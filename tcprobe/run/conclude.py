@@ -37,12 +37,12 @@ def conclude(
         provenance,
         conclusion.tables,
         conclusion.numbering,
-        _anchored(conclusion),
+        _with_anchor(conclusion),
         conclusion.unread,
     )
 
 
-def _anchored(conclusion: Conclusion) -> StructureHash | None:
+def _with_anchor(conclusion: Conclusion) -> StructureHash | None:
     """The structure tensor with what it leaves open."""
     if conclusion.structure is None:
         return None

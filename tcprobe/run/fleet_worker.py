@@ -96,6 +96,6 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
 def _continue(known_report: str, path: Path, results: Results) -> None:
     """Save what a report has, by way of a `path` that is free again afterwards."""
     path.write_text(known_report, encoding="utf-8")
-    with report.opened(path) as source:
+    with report.open_report(path) as source:
         findings.save_all(results, merge.own(source))
     path.unlink()

@@ -268,16 +268,16 @@ class Gpu:
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """All launches in order on one stream; outputs lie side by side in one pinned buffer."""
         runtime = self._cupy.cuda.runtime
-        ends = np.cumsum([_aligned(launch.output_bytes) for launch in launches])
+        ends = np.cumsum([_align(launch.output_bytes) for launch in launches])
         try:
             host = self._reserve(max(_device_bytes(launch) for launch in launches), int(ends[-1]))
             for launch, end in zip(launches, ends, strict=True):
-                self._launch(launch, host.ptr + int(end) - _aligned(launch.output_bytes))
+                self._launch(launch, host.ptr + int(end) - _align(launch.output_bytes))
             runtime.deviceSynchronize()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
         raw = np.frombuffer(host, np.uint8, int(ends[-1]))
-        return [raw[end - _aligned(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
+        return [raw[end - _align(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
 
     def _launch(self, launch: Launch, host: int) -> None:
         """Copy in, poison the output, launch, copy out to the pinned address `host`."""
@@ -286,9 +286,9 @@ class Gpu:
         for image in launch.inputs:
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
             places.append(place)
-            place += _aligned(image.nbytes)
+            place += _align(image.nbytes)
         if launch.maps:
-            output = place + _aligned(len(launch.maps) * driver.MAP_BYTES)
+            output = place + _align(len(launch.maps) * driver.MAP_BYTES)
             image = np.frombuffer(driver.maps(launch, output if launch.maps_output else places[0]), np.uint8).copy()
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
             places.append(place)
@@ -325,13 +325,13 @@ def _batches(binaries: Mapping[str, bytes]) -> list[dict[str, bytes]]:
     return list(batches.values())
 
 
-def _aligned(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // 256) * 256
 
 
 def _device_bytes(launch: Launch) -> int:
     sizes = [*(image.nbytes for image in launch.inputs), len(launch.maps) * driver.MAP_BYTES, launch.output_bytes]
-    return sum(map(_aligned, sizes))
+    return sum(map(_align, sizes))
 
 
 def _import_cupy() -> Any:

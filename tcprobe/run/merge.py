@@ -60,26 +60,26 @@ class Merged:
     new: list[SavedFinding]
 
 
-def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merged:
-    """Take the findings of results folders and reports into `target`.
+def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged:
+    """Take the findings of results folders and reports into `into`.
 
     DataError, and nothing is written, where a file cannot be trusted or its tables do not hang together; UsageError
     where a path has no findings, or is the target.
     """
-    return take([finding for path in paths for finding in accept(path, target)], target, contributor)
+    return take([finding for path in paths for finding in accept(path, into)], into, contributor)
 
 
-def take(accepted_findings: Sequence[SavedFinding], target: Results, contributor: str = "") -> Merged:
-    """Take findings that were accepted into `target`."""
-    before = list(measured_findings(target))
+def take(accepted_findings: Sequence[SavedFinding], into: Results, contributor: str = "") -> Merged:
+    """Take findings that were accepted into `into`."""
+    before = list(measured_findings(into))
     identities = {_identity(finding) for finding in before}
     new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in identities}
     runs: dict[str, list[SavedFinding]] = {}
     for finding in new.values():
         runs.setdefault(run_id(finding, contributor), []).append(finding)
     for name, findings_of_run in runs.items():
-        _describe(target.root / "runs" / name / "run.json", findings_of_run[0], contributor)
-        folder = target.run(name)
+        _describe(into.root / "runs" / name / "run.json", findings_of_run[0], contributor)
+        folder = into.run(name)
         findings.save_all(folder, findings_of_run)
     added = {name: len(findings_of_run) for name, findings_of_run in runs.items()}
     already_there = sum(_identity(finding) in identities for finding in accepted_findings)
@@ -94,7 +94,7 @@ def run_id(finding: SavedFinding, contributor: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9.]+', '-', words.lower()).strip('-.')[:60]}-{digest}"
 
 
-def accept(path: Path, target: Results) -> list[SavedFinding]:
+def accept(path: Path, into: Results) -> list[SavedFinding]:
     """All findings of a folder, its runs among them, or of a report, each held against its own tables.
 
     DataError where a file cannot be trusted; UsageError where there is nothing, or `path` is the target.
@@ -103,13 +103,13 @@ def accept(path: Path, target: Results) -> list[SavedFinding]:
         return _accept_report(path)
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
-    if path.resolve() == target.root.resolve():
+    if path.resolve() == into.root.resolve():
         raise UsageError(f"{path} is the folder to merge into; give another one.")
     return _accept_folder(path, Results(path))
 
 
 def _accept_report(path: Path) -> list[SavedFinding]:
-    with report.opened(path) as source:
+    with report.open_report(path) as source:
         accepted_findings = _accept_folder(path, source)
         for finding in accepted_findings:
             with documents.naming(path):
@@ -117,15 +117,15 @@ def _accept_report(path: Path) -> list[SavedFinding]:
         return accepted_findings
 
 
-def _accept_folder(path: Path, source: Results) -> list[SavedFinding]:
+def _accept_folder(path: Path, merged_folder: Results) -> list[SavedFinding]:
     """What is taken of a folder that came as `path`."""
-    accepted_findings = [finding for finding in measured_findings(source) if finding.method in ACCEPTED_METHODS]
+    accepted_findings = [finding for finding in measured_findings(merged_folder) if finding.method in ACCEPTED_METHODS]
     if not accepted_findings:
         raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
     for finding in accepted_findings:
         if isinstance(finding, Measurement):
             with documents.naming(path):
-                consistency.check(finding, source)
+                consistency.check(finding, merged_folder)
     return accepted_findings
 
 

@@ -101,7 +101,7 @@ def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
     return np.asarray(bits_by_value[values - low])
 
 
-def decoded(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
+def decode(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
     """The numbers that the bits of an accumulator mean."""
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[operand.slot_bits]
     return bits.astype(unsigned).view(DECODE[operand.type])

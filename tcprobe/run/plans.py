@@ -65,14 +65,14 @@ class Planned:
         return lambda: experiment.decode(self.launches, outputs)
 
 
-def planned(kind: str, id_: str) -> Planned:
+def plan_of(kind: str, id_: str) -> Planned:
     """An experiment's plan. What a dialogue makes stays in a copy of it, so that it goes with the plan."""
     experiment = of_kind(kind)[id_]
-    return Planned(copy(experiment), []) if isinstance(experiment, Dialogue) else _launched(experiment.id)
+    return Planned(copy(experiment), []) if isinstance(experiment, Dialogue) else _plan_with_launches(experiment.id)
 
 
 @cache
-def _launched(id_: str) -> Planned:
+def _plan_with_launches(id_: str) -> Planned:
     """The plan of an experiment whose launches are known beforehand, made once."""
     return Planned(experiments()[id_], experiments()[id_].launches())
 

@@ -16,7 +16,7 @@ from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.multiplicands import matrix, patterns
@@ -202,7 +202,9 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
 def _map(tma_box: Json, lines: Lines) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
-    tensor_map = packed(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(strides=(lines.ld,))
+    tensor_map = packed_map(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(
+        strides=(lines.ld,)
+    )
     code, raw = driver.encode_map(tensor_map, lines.address)
     if code:
         raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {tensor_map}.")

@@ -53,7 +53,7 @@ def _document(path: Path) -> Any:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Results]:
+def open_report(path: Path) -> Iterator[Results]:
     """The findings of a report, laid out in a folder that is gone afterwards; DataError if it cannot be trusted."""
     body = documents.read(path, KIND, MOST_BYTES)
     if body is None:

@@ -261,7 +261,7 @@ class Attempt:
         header, _ = message
         experiment = self._left.pop(header["experiment"])
         finding = self._conclude(experiment, message)
-        if finding.status == "refused" and _taken_before(experiment, self._device, self._results):
+        if finding.status == "refused" and _compiled_before(experiment, self._device, self._results):
             words = f"refused, though this compiler took it before: {finding.words}"
             finding = replace(finding, status="failed", words=words)
         save(self._results, finding)
@@ -310,7 +310,7 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
                     claim_of(reference, fragment, arch.arch(device.arch))
 
 
-def _taken_before(experiment: Probe, device: Device, results: Results) -> bool:
+def _compiled_before(experiment: Probe, device: Device, results: Results) -> bool:
     """Whether there is a finding of the very probe by the very compiler, which then cannot refuse it."""
     try:
         return up_to_date(experiment, saved(results, key_of(experiment, device)), device)

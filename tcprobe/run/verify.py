@@ -23,9 +23,9 @@ from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
+from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
 from tcprobe.run.verify_case import Operands, VerifyCase, cases
-from tcprobe.run.verify_floats import draw_floats, in_slots, modelled_bits, modelled_by
+from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, model_of
 from tcprobe.run.verify_source import WRONG, name, source, variant
 from tcprobe.store.cell import sources
 from tcprobe.store.choose import Layers
@@ -115,29 +115,29 @@ class CudaRunner(Protocol):
 
 
 def verify(
-    device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
+    gpu: CudaRunner, multiplies: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
 ) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in all their cases, in order.
 
     `layers` say what was measured of their arithmetic; without any those that answers are from by default.
     """
-    every = [case for instruction, operands in todo for case in cases(instruction, operands)]
+    every = [case for instruction, operands in multiplies for case in cases(instruction, operands)]
     chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
     with ThreadPoolExecutor(COMPILERS) as pool:
-        compiled = [pool.submit(compile_cases, device, chunk) for chunk in chunks]
+        compiled = [pool.submit(compile_cases, gpu, chunk) for chunk in chunks]
         for chunk, future in zip(chunks, compiled, strict=True):
             future.result()
             for case in chunk:
-                rule = modelled_by(case.instruction, case.operands["d"].arch, layers)
-                verified = check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
-                yield replace(verified, floats=_floats(device, case, rule, seed)) if rule else verified
+                rule = model_of(case.instruction, case.operands["d"].arch, layers)
+                verified = check(gpu, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
+                yield replace(verified, floats=_floats(gpu, case, rule, seed)) if rule else verified
 
 
-def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
+def compile_cases(gpu: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
     """Compile their kernels, for each target that they need."""
     for target in dict.fromkeys(map(_target, chunk)):
         part = [case for case in chunk if _target(case) == target]
-        device.compile_cuda(source(part), list(map(name, part)), target)
+        gpu.compile_cuda(source(part), list(map(name, part)), target)
 
 
 def _target(case: VerifyCase) -> str | None:
@@ -146,18 +146,18 @@ def _target(case: VerifyCase) -> str | None:
     return allowed[0] if allowed and allowed[0][-1] in "af" else None
 
 
-def check(device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Verified:
+def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Verified:
     """Verify one case whose functions are compiled."""
-    spoilt_slots = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
+    spoilt_slots = [(operand, i) for operand, fragment in case.matrices_with_copies for i in range(fragment.elements)]
     wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
     variants = [variant(), *(variant(*image) for image in spoilt_slots), *(variant(wrong=operand) for operand in wrong)]
-    output = _run(device, case, multiplicands, variants)
+    output = _run(gpu, case, multiplicands, variants)
     expected, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
     first = next(
         (
             words
             for swizzle, bits in zip(case.swizzles, output[0], strict=True)
-            if (words := _difference(case, swizzle, decoded(bits, d), expected))
+            if (words := _difference(case, swizzle, decode(bits, d), expected))
         ),
         "",
     )
@@ -165,7 +165,7 @@ def check(device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) ->
     unread = {
         o: tuple(i for (operand, i), s in zip(spoilt_slots, same, strict=True) if s and operand == o) for o in "abc"
     }
-    noticed = all((decoded(bits, d) != expected).any() for image in output[1 + len(spoilt_slots) :] for bits in image)
+    noticed = all((decode(bits, d) != expected).any() for image in output[1 + len(spoilt_slots) :] for bits in image)
     return Verified(
         case,
         not first,
@@ -189,15 +189,15 @@ def _difference(case: VerifyCase, swizzle: int, bits: Array, expected: Array) ->
 
 
 def _run(
-    device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
+    gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
 ) -> NDArray[np.uint64]:
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
     bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in "abc"]
-    return _run_case(device, case, bits, variants, multiplicands.index)
+    return _run_case(gpu, case, bits, variants, multiplicands.index)
 
 
 def _run_case(
-    device: CudaRunner,
+    gpu: CudaRunner,
     case: VerifyCase,
     bits_of_operands: list[NDArray[np.uint64]],
     variants: Sequence[Sequence[int]],
@@ -211,14 +211,14 @@ def _run_case(
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))
     output = np.zeros((len(variants), len(case.swizzles), row.products, d.rows, d.cols), np.uint64)
     blocks = len(variants) * len(case.swizzles)
-    device.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
+    gpu.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
     return output
 
 
-def _floats(device: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
+def _floats(gpu: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
     random_floats = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
-    got = _run_case(device, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
+    got = _run_case(gpu, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
     modelled = _modelled_bits(case.instruction, arithmetic, seed, case.steps)
     differs = np.argwhere(got != modelled)
     first = ""
@@ -233,7 +233,7 @@ def _floats(device: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: 
 def _modelled_bits(instruction: Instruction, arithmetic: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
     """The model's bits of the same floats: one product for all places of a form's factors."""
     random_floats = draw_floats(instruction, np.random.default_rng(seed), steps)
-    return modelled_bits(instruction, arithmetic, random_floats).astype(np.uint64)
+    return bits_by_model(instruction, arithmetic, random_floats).astype(np.uint64)
 
 
 def _expected_unread(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:

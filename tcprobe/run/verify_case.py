@@ -100,7 +100,7 @@ class VerifyCase:
         return self.operands.get("c", self.operands["d"])
 
     @property
-    def copied(self) -> list[tuple[str, Fragment]]:
+    def matrices_with_copies(self) -> list[tuple[str, Fragment]]:
         """The matrices with several holders of an element: some may never be read."""
         matrices = {**self.factors, "c": self.sums}
         return [(name, cell.fragment) for name, cell in matrices.items() if cell.fragment.copies > 1]

@@ -37,7 +37,7 @@ class RandomFloats:
     index: Ints | None = None
 
 
-def modelled_by(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
+def model_of(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
     """The parameters of a form of floats; None of integers, and where no model gives every bit."""
     if not types(instruction).is_float:
         return None
@@ -77,7 +77,7 @@ def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.
     return slots
 
 
-def modelled_bits(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
+def bits_by_model(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
     """D's bits (products, m, n): multiply after multiply along k, D of one being C of the next."""
     kinds, d, first = types(instruction), random.c, 0
     stored, k = arithmetic.products, matrix(instruction, "b").rows

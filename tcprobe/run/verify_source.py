@@ -97,10 +97,10 @@ MEMORY = f"""
 FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
 
 
-def source(todo: Sequence[VerifyCase]) -> str:
+def source(all_cases: Sequence[VerifyCase]) -> str:
     """The header of all fragments, and a kernel a case."""
-    tables = {named(cell): cell for case in todo for cell in case.operands.values()}
-    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, todo)])
+    tables = {named(cell): cell for case in all_cases for cell in case.operands.values()}
+    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, all_cases)])
 
 
 def name(case: VerifyCase) -> str:

@@ -39,7 +39,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Reading, TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
-from tcprobe.run.plans import Planned, chunks, kernels, names, planned
+from tcprobe.run.plans import Planned, chunks, kernels, names, plan_of
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
@@ -140,29 +140,29 @@ class Job:
             self._waiting_kernels.subtract(names(chunk))
             self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
 
-    def _measure(self, plan: Planned, refused: Mapping[str, str], bench: Desk) -> None:
+    def _measure(self, planned: Planned, refused: Mapping[str, str], bench: Desk) -> None:
         """Run one experiment and leave its outputs to the decoders."""
-        words = next((refused[name] for name in plan.kernels if name in refused), None)
+        words = next((refused[name] for name in planned.kernels if name in refused), None)
         if words:
-            send(self.sink, {"event": "refused", "words": words, **plan.about})
+            send(self.sink, {"event": "refused", "words": words, **planned.about})
             return
-        send(self.sink, {"event": "begin", **plan.about})
+        send(self.sink, {"event": "begin", **planned.about})
         self._drain(keep=OUTPUTS_KEPT - 2)
         try:
             with self.clock("run"):
-                decode = plan.run(bench)
+                decode = planned.run(bench)
         except BackendFaultError:
             self._drain()
             raise
         except ProbeError as error:
-            send(self.sink, {"event": "unsound", "words": str(error), **plan.about})
+            send(self.sink, {"event": "unsound", "words": str(error), **planned.about})
             return
         except TcprobeError:
             raise
         except Exception as error:
             self._drain()
             raise BackendBugError(str(_fault(error))) from None
-        self._decoding.append(self._decoders.submit(_decode, plan, decode))
+        self._decoding.append(self._decoders.submit(_decode, planned, decode))
 
     def _drain(self, keep: int = 0) -> None:
         """Send what is decoded, oldest first, until `keep` are left."""
@@ -171,12 +171,12 @@ class Job:
                 send(self.sink, *self._decoding.popleft().result())
 
 
-def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
+def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], method: str | None) -> None:
     """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
     jobs: Queue[tuple[Json, Arrays]] = Queue()
     begun = threading.Event()
     try:
-        threading.Thread(target=_listen, args=(source, jobs), daemon=True).start()
+        threading.Thread(target=_listen, args=(requests, jobs), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
         _KEPT.append(job)
@@ -190,7 +190,7 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
             job.backend.open(header["device"])
         begun.set()
         with job.clock("plan"):
-            plans = deque(chunks([planned(header["kind"], id_) for id_ in header["experiments"]]))
+            plans = deque(chunks([plan_of(header["kind"], id_) for id_ in header["experiments"]]))
         folder = header["folder"] and Path(header["folder"])
         job.work(plans, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
@@ -218,12 +218,12 @@ def _fault(error: Exception) -> TcprobeError:
     return reported
 
 
-def _listen(source: IO[bytes], jobs: Queue[tuple[Json, Arrays]]) -> None:
+def _listen(requests: IO[bytes], jobs: Queue[tuple[Json, Arrays]]) -> None:
     """Take the job, and end with the process that gives it, even while a kernel hangs or before there is a job."""
-    job = receive(source)
+    job = receive(requests)
     if job:
         jobs.put(job)
-        source.read()
+        requests.read()
     os._exit(1)
 
 
@@ -234,7 +234,7 @@ def _plan(method: str, begun: threading.Event) -> None:
             if begun.is_set():
                 return
             if method in experiment.methods:
-                planned(TABLE, id_).prepare()
+                plan_of(TABLE, id_).prepare()
 
 
 def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:

@@ -66,10 +66,10 @@ def assemble(
 
 
 def _assemble(
-    at_work: Sequence[Assembler], parts: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
+    at_work: Sequence[Assembler], kernels_by_part: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
 ) -> tuple[dict[str, Code], dict[str, str]]:
     """As `assemble`, with an assembler for each part."""
-    compiled = pool.map(Assembler.assemble, at_work, parts)
+    compiled = pool.map(Assembler.assemble, at_work, kernels_by_part)
     from tcprobe.sass.elf import contents  # slow to import: done while ptxas runs
 
     refused: dict[str, str] = {}
@@ -84,7 +84,9 @@ def _assemble(
         _check_refusing(at_work[0], next(iter(refused.values())))
     if sum(assembler.stumbles for assembler in at_work) > MOST_STUMBLES:
         raise at_work[0].unfit(next(iter(refused.values())))
-    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in contents_by_name]
+    left_out = [
+        k.name for part in kernels_by_part for k in part if k.name not in refused and k.name not in contents_by_name
+    ]
     if left_out:
         ptxas, name = at_work[0].tools.ptxas, at_work[0].row.name
         raise EnvironmentUnfitError(f"{ptxas} left {', '.join(left_out[:3])} out of its cubin for {name}.")
@@ -145,14 +147,14 @@ def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[
     return lines
 
 
-def _code(lines: Sequence[Line], start: int, content: Content) -> Code:
+def _code(listed_lines: Sequence[Line], start: int, content: Content) -> Code:
     instructions, unread = {}, {}
-    for address, text in lines:
+    for address, text in listed_lines:
         try:
             instructions[address] = instruction(text, address)
         except UnreadError as error:
             unread[address] = f"{error}, in `{text}`"
-    opcodes = tuple(opcode_of(text) for _, text in lines)
+    opcodes = tuple(opcode_of(text) for _, text in listed_lines)
     return Code(
         instructions,
         start,
@@ -162,5 +164,5 @@ def _code(lines: Sequence[Line], start: int, content: Content) -> Code:
         opcodes,
         content.raw,
         content.routines,
-        tuple(text for _, text in lines),
+        tuple(text for _, text in listed_lines),
     )

@@ -52,7 +52,7 @@ class Findings:
     failed: dict[str, str]
 
     @property
-    def checked(self) -> set[str]:
+    def checked_experiments(self) -> set[str]:
         """The experiments whose tables were followed through a multiply."""
         return {experiment for account in self.verdict.accounts for experiment in account.experiments}
 
@@ -120,11 +120,11 @@ def measurement(
 
 
 def conclude_forms(
-    codes: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone: Mapping[str, str]
+    code_by_form: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone: Mapping[str, str]
 ) -> FormOutcomes:
     """What the code of mma.sync forms shows besides `derived`; `alone` has the opcode of forms that are just one."""
     layouts, outcome = {opcode: a.tables for opcode, a in derived.opcodes.items()}, FormOutcomes()
-    for i, code in codes.items():
+    for i, code in code_by_form.items():
         try:
             if i.id in derived.contents:
                 agree_with_references(i, arch, derived.contents[i.id]["tables"])
@@ -226,10 +226,11 @@ def _alone(instruction: Instruction, traced: Traced) -> str:
     return step.opcode if fits and computes(step.opcode, instruction, turned=False) else ""
 
 
-def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> Json | None:
+def _inherits(instruction: Instruction, opcode: str, anchored: Anchored) -> Json | None:
     """Tables and numbering of an mma.sync form that is one opcode of known layout; None if their sizes differ."""
     fits = all(
-        f.operand in layout.tables and layout.tables[f.operand].elements == f.elements for f in instruction.fragments
+        f.operand in anchored.tables and anchored.tables[f.operand].elements == f.elements
+        for f in instruction.fragments
     )
-    numbering = f"memory addresses, through {opcode} of {layout.source}"
-    return {"tables": layout.tables, "numbering": numbering} if fits else None
+    numbering = f"memory addresses, through {opcode} of {anchored.source}"
+    return {"tables": anchored.tables, "numbering": numbering} if fits else None

@@ -133,12 +133,12 @@ def _data(raw: bytes, head: tuple[int, ...]) -> bytes:
     return raw[start : start + size]
 
 
-def _text(texts: bytes, place: int) -> str:
+def _text(texts: bytes, position: int) -> str:
     """A zero-terminated name; bytes that are not UTF-8 are escaped."""
-    end = texts.find(b"\0", place, place + MOST_NAME)
+    end = texts.find(b"\0", position, position + MOST_NAME)
     if end < 0:
         raise DataError(f"a name in the cubin that does not end within {MOST_NAME} bytes.")
-    return texts[place:end].decode(errors="backslashreplace")
+    return texts[position:end].decode(errors="backslashreplace")
 
 
 def _symbols(sections: list[Section]) -> list[Symbol]:

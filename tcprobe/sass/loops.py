@@ -40,12 +40,12 @@ def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | Non
     return codes
 
 
-def timed_code(lines: Sequence[Line]) -> TimedCode:
+def timed_code(listed_lines: Sequence[Line]) -> TimedCode:
     """The timed opcodes in a kernel's lines; the loop is empty if there is none."""
-    readings = [address for address, text in lines if _CLOCK in text]
+    readings = [address for address, text in listed_lines if _CLOCK in text]
     if len(readings) < 2:
         return TimedCode((), ())
-    between = [(address, text) for address, text in lines if readings[0] < address < readings[-1]]
+    between = [(address, text) for address, text in listed_lines if readings[0] < address < readings[-1]]
     loops = [
         (target, address) for address, text in between for target in _targets(text) if readings[0] < target < address
     ]

@@ -70,11 +70,11 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
     A form is refused if ptxas refuses it for the least target that the PTX ISA allows, and for each of the arch's own.
     """
     probes = {i.id: probe(i) for i in instructions}
-    lowerings = _compiled(tools, arch, probes, {i.id: i for i in instructions})
+    lowerings = _compile(tools, arch, probes, {i.id: i for i in instructions})
     for own in arch.targets:
         untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(arch)]
         at_own = {i.id: replace(probes[i.id], target=probes[i.id].target.alone(own)) for i in untried}
-        again = _compiled(tools, arch, at_own, {i.id: i for i in untried})
+        again = _compile(tools, arch, at_own, {i.id: i for i in untried})
         lowerings |= {id_: lowering for id_, lowering in again.items() if not lowering.refused}
     return lowerings
 
@@ -86,7 +86,7 @@ def from_body(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     return replace(lowering, target=instruction.target.own(arch)) if accepted else lowering
 
 
-def _compiled(
+def _compile(
     tools: Toolchain, arch: Arch, probes: Mapping[str, Kernel], instructions: Mapping[str, Instruction]
 ) -> dict[str, Lowering]:
     """What each probe becomes for its own target, by id."""

@@ -233,45 +233,47 @@ class Machine:
 
     # control
 
-    def run(self, code: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
+    def run(self, code_lines: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
         """Run from `start` to EXIT. Addresses only grow, except at a return from a call, so the run ends."""
-        if start in code and code[start].text.startswith(PROLOGUE):
+        if start in code_lines and code_lines[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start
         while self.next is not None:
-            step = code.get(self.next)
-            if step is None:
+            code_line = code_lines.get(self.next)
+            if code_line is None:
                 raise UnreadError(f"no instruction at {self.next:#x}")
-            self.next = step.address + 16
-            self._step(step, opcodes)
+            self.next = code_line.address + 16
+            self._step(code_line, opcodes)
 
-    def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        guarded = self.test(step.guard) if step.guard else self._all
+    def _step(self, code_line: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
+        guarded = self.test(code_line.guard) if code_line.guard else self._all
         whole = guarded is self._all or bool(guarded.all())
         if not (whole or guarded.any()):
             return
-        function = opcodes.get(step.opcode)
+        function = opcodes.get(code_line.opcode)
         if function is None:
-            raise UnreadError(f"opcode {step.opcode} is not modelled")
+            raise UnreadError(f"opcode {code_line.opcode} is not modelled")
         self.active = self._all if whole else guarded
         try:
-            _check_kinds(step)
-            function(self, *step.operands)
+            _check_kinds(code_line)
+            function(self, *code_line.operands)
         except UnreadError as error:
-            raise UnreadError(f"{error}, in `{step.text.strip()}`") from None
+            raise UnreadError(f"{error}, in `{code_line.text.strip()}`") from None
         except TypeError as error:
             if "positional argument" not in str(error):
                 raise
-            raise UnreadError(f"{len(step.operands)} operands are not modelled, in `{step.text.strip()}`") from None
+            raise UnreadError(
+                f"{len(code_line.operands)} operands are not modelled, in `{code_line.text.strip()}`"
+            ) from None
         finally:
             self.active = self._all
 
 
-def _check_kinds(step: CodeLine) -> None:
+def _check_kinds(code_line: CodeLine) -> None:
     """UnreadError unless uniform instructions (U..., LDCU) use uniform registers alone, and others write none."""
-    uniform = step.opcode.startswith(("U", "LDCU"))
-    registers = [o for o in step.operands if o.kind in ("R", "P", "UR", "UP")]
-    checked = [*registers, *([step.guard] if step.guard else [])] if uniform else registers[:1]
+    uniform = code_line.opcode.startswith(("U", "LDCU"))
+    registers = [o for o in code_line.operands if o.kind in ("R", "P", "UR", "UP")]
+    checked = [*registers, *([code_line.guard] if code_line.guard else [])] if uniform else registers[:1]
     wrong = [o for o in checked if o.kind.startswith("U") != uniform]
     if wrong:
-        raise UnreadError(f"operand {wrong[0]} does not fit {step.opcode}")
+        raise UnreadError(f"operand {wrong[0]} does not fit {code_line.opcode}")

@@ -38,10 +38,10 @@ class MatrixPlaces:
     unread: int = 0
 
 
-def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlaces]:
+def find(tools: Toolchain, arch: str, pieces: Sequence[bytes]) -> list[MatrixPlaces]:
     """What each piece of code of an arch (as "sm_90") has; about AT_ONCE bytes are searched at a time."""
     reader, matrix_places, part, size = _Disassembler(tools, arch), list[MatrixPlaces](), list[bytes](), 0
-    for piece in codes:
+    for piece in pieces:
         part.append(piece)
         size += len(piece)
         if size >= AT_ONCE:
@@ -50,12 +50,12 @@ def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlac
     return matrix_places + (_find(reader, part) if part else [])
 
 
-def _find(reader: _Disassembler, codes: Sequence[bytes]) -> list[MatrixPlaces]:
-    code = np.frombuffer(b"".join(codes), np.uint64).reshape(-1, 2)
-    places = np.flatnonzero(_of_interest(reader, code))
+def _find(reader: _Disassembler, pieces: Sequence[bytes]) -> list[MatrixPlaces]:
+    code = np.frombuffer(b"".join(pieces), np.uint64).reshape(-1, 2)
+    places = np.flatnonzero(_may_be_matrix_code(reader, code))
     distinct, number = np.unique(code[places], axis=0, return_inverse=True)
     names = reader.opcodes(distinct)
-    ends = np.cumsum([len(piece) // 16 for piece in codes])
+    ends = np.cumsum([len(piece) // 16 for piece in pieces])
     starts = np.concatenate([[0], ends[:-1]])
     bounds = np.searchsorted(places, [starts, ends])
     number = number.reshape(-1)
@@ -82,11 +82,13 @@ def is_matrix(opcode: str) -> bool:
     return stem(opcode) in (*TENSOR, *MOVES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
 
 
-def _of_interest(reader: _Disassembler, code: Words) -> Bools:
+def _may_be_matrix_code(reader: _Disassembler, code_words: Words) -> Bools:
     """Which instructions may be matrix instructions or local memory's, or are not code that nvdisasm takes."""
-    pattern = code[:, 0] & np.uint64(0xFFF) | (code[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)) << np.uint64(12)
+    pattern = code_words[:, 0] & np.uint64(0xFFF) | (
+        code_words[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)
+    ) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
-    names = reader.opcodes(code[first] & ~_GUARD | _ALWAYS)
+    names = reader.opcodes(code_words[first] & ~_GUARD | _ALWAYS)
     of_interest = np.array([name is None or is_matrix(name) or stem(name) in LOCAL for name in names], bool)
     return np.asarray(of_interest[number.reshape(-1)] if len(of_interest) else np.zeros(0, bool))
 

@@ -97,9 +97,9 @@ def _loads(arch: Arch) -> list[Load]:
     ]
 
 
-def solve(codes: Iterable[tuple[Load, Code]], known_table: KnownTable, arch: Arch) -> dict[str, Solved]:
+def solve(loads_and_code: Iterable[tuple[Load, Code]], known_table: KnownTable, arch: Arch) -> dict[str, Solved]:
     """Layouts of the opcodes that the loads' code determines completely and without contradiction."""
-    witnesses = [witness for load, code in codes for witness in _witnesses(load, code, known_table)]
+    witnesses = [witness for load, code in loads_and_code for witness in _witnesses(load, code, known_table)]
     plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and _holds(w.followed.stored, w.halves)}
     possible: dict[str, Bools] = {}
     seen_in: dict[str, str] = {}
@@ -142,9 +142,9 @@ def halves_of(load: Load, table: Table, ldm: int) -> Ints:
     return np.where(whole & (start >= 0) & (start % 16 == 0), start // 16, -1)
 
 
-def _holds(stored: Words, halves: Ints) -> bool:
+def _holds(stored_words: Words, halves: Ints) -> bool:
     """Whether the stored words are the half words of memory that the table says."""
-    return bool((np.ascontiguousarray(stored).view(np.uint16) == halves).all())
+    return bool((np.ascontiguousarray(stored_words).view(np.uint16) == halves).all())
 
 
 def _fits(witness: Witness, number: int) -> Bools:
@@ -159,11 +159,11 @@ def _fits(witness: Witness, number: int) -> Bools:
     return fits
 
 
-def _sources(move: Moved) -> Ints:
+def _sources(moved: Moved) -> Ints:
     """Half words of memory that a move may take: (lanes, columns of the row at its address) or (lanes, halves)."""
-    if move.opcode == MOVM:
-        return np.ascontiguousarray(move.passed).view(np.uint16).reshape(WARP, 2).astype(np.int64)
-    return ((move.passed.astype(np.int64) - SHARED) // 2)[:, None] + np.arange(COLS)
+    if moved.opcode == MOVM:
+        return np.ascontiguousarray(moved.passed).view(np.uint16).reshape(WARP, 2).astype(np.int64)
+    return ((moved.passed.astype(np.int64) - SHARED) // 2)[:, None] + np.arange(COLS)
 
 
 def _rows(fits: Bools) -> Solved | None:

@@ -140,20 +140,20 @@ class _Multiply:
         """The words that a step makes."""
         return tuple(Word("d", number * 256 + j) for j in range(form(self.traced.steps[number].opcode).d))
 
-    def check_sums(self, steps: Sequence[Stage]) -> None:
+    def check_sums(self, stages: Sequence[Stage]) -> None:
         """MisfitError unless each step adds C, or all results of one step at the same place.
 
         Each place must start from C once.
         """
         starts: Counter[tuple[int, int]] = Counter()
-        for number, stage in enumerate(steps):
+        for number, stage in enumerate(stages):
             before = self.before(number)
             if before is None:
                 starts.update(block[:2] for block in stage.blocks)
-            elif [b[:2] for b in steps[before].blocks] != [b[:2] for b in stage.blocks]:
+            elif [b[:2] for b in stages[before].blocks] != [b[:2] for b in stage.blocks]:
                 raise MisfitError(f"{self.name(number)} adds to results of another place")
         if self.traced.stored is not None and set(starts.values()) != {1}:  # if not followed, later code may add C
-            raise MisfitError(f"its {len(steps)} tensor-core instructions do not start from C once")
+            raise MisfitError(f"its {len(stages)} tensor-core instructions do not start from C once")
 
     def check_copies(self) -> None:
         """MisfitError unless words of A and B that no step takes repeat words that some step takes."""
@@ -195,10 +195,10 @@ class Cut:
 _CUTS: dict[tuple[object, ...], tuple[tuple[Cell, ...], Ints] | None] = {}  # many multiplies share few tables
 
 
-def _slots(fragment: Fragment, words: Sequence[int]) -> tuple[int, ...]:
+def _slots(fragment: Fragment, word_numbers: Sequence[int]) -> tuple[int, ...]:
     """The elements of a thread in some of its 32-bit words, low bits first; two words share an f64."""
     per_word = 32 / fragment.slot_bits
-    return tuple(dict.fromkeys(int(word * per_word) + j for word in words for j in range(max(1, int(per_word)))))
+    return tuple(dict.fromkeys(int(word * per_word) + j for word in word_numbers for j in range(max(1, int(per_word)))))
 
 
 def _block_of_slots(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:

@@ -82,7 +82,7 @@ class Assembler:
         """
         refused: dict[str, str] = {}
         pending = sorted(kernels, key=lambda k: version(k.target.ptx))
-        while pending and (words := self._refused(pending)):
+        while pending and (words := self._refusals(pending)):
             refused |= words
             pending = [k for k in pending if k.name not in words]
         if not pending:
@@ -94,18 +94,18 @@ class Assembler:
         completed = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
         return completed.returncode == 0 and self.cubin.is_file()
 
-    def _refused(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+    def _refusals(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Assemble; the kernels that are refused, empty if it worked."""
         completed = self._ptxas(module(kernels, self.row))
         if completed.returncode == 0 and self.cubin.is_file():
             return {}
-        return blame(completed.stderr, kernels) or self._stumbled(kernels, _words(completed))
+        return blame(completed.stderr, kernels) or self._bisect(kernels, _words(completed))
 
     def _ptxas(self, text: str) -> CompletedProcess[str]:
         self.cubin.unlink(missing_ok=True)
         return attempt(self.scratch, call(self.tools.ptxas, self.row, text, self.cubin), self.tools.limit)
 
-    def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
+    def _bisect(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
         """ptxas failed without naming a kernel: find the kernel by bisection, or that ptxas is unfit."""
         if not self.stumbles and not self.assemble_nothing():
             raise self.unfit(words)
@@ -115,7 +115,7 @@ class Assembler:
         if len(kernels) == 1:
             return {kernels[0].name: words}
         half = len(kernels) // 2
-        return self._refused(kernels[:half]) | self._refused(kernels[half:])
+        return self._refusals(kernels[:half]) | self._refusals(kernels[half:])
 
     def unfit(self, words: str) -> EnvironmentUnfitError:
         """The error for a ptxas that does not work, with its words."""

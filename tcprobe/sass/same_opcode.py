@@ -73,15 +73,20 @@ def conclude(
             yield Concluded(form, None, str(error), contradicted=True)
 
 
-def _tables_and_numbering(form: Pending, arch: Arch, own: Layouts, layout_elsewhere: Mapping[str, Elsewhere]) -> Json:
+def _tables_and_numbering(
+    pending_form: Pending, arch: Arch, own: Layouts, layout_elsewhere: Mapping[str, Elsewhere]
+) -> Json:
     """Tables and numbering of a form that is one opcode known elsewhere, or whose code has such opcodes."""
-    if form.opcode in layout_elsewhere:
-        elsewhere = layout_elsewhere[form.opcode]
-        agree_with_references(form.instruction, arch, elsewhere.tables)
-        return {"tables": elsewhere.tables, "numbering": f"{elsewhere.numbering}; {form.opcode} {elsewhere.words}"}
+    if pending_form.opcode in layout_elsewhere:
+        elsewhere = layout_elsewhere[pending_form.opcode]
+        agree_with_references(pending_form.instruction, arch, elsewhere.tables)
+        return {
+            "tables": elsewhere.tables,
+            "numbering": f"{elsewhere.numbering}; {pending_form.opcode} {elsewhere.words}",
+        }
     layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in layout_elsewhere.items()}}
-    content = by_code(form.instruction, form.code, arch, layouts)
-    used = [opcode for opcode in tensor_opcodes(form.code) if opcode in layout_elsewhere]
+    content = by_code(pending_form.instruction, pending_form.code, arch, layouts)
+    used = [opcode for opcode in tensor_opcodes(pending_form.code) if opcode in layout_elsewhere]
     words = "; ".join(f"{opcode} {layout_elsewhere[opcode].words}" for opcode in used)
     return content | {"numbering": f"{content['numbering']}; {words}"}
 
@@ -93,7 +98,7 @@ def _layouts_elsewhere(
     layouts: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}
     others = [other.name for other in ARCHS if other != arch]
-    for search in (_live, _anchored):
+    for search in (_live_layouts, _anchored_layouts):
         for name in others:
             for bits, layout in search(layers, name, encodings):
                 first = layouts.setdefault(bits, layout)
@@ -102,7 +107,7 @@ def _layouts_elsewhere(
     return {bits: layout for bits, layout in layouts.items() if bits not in contested}, contested
 
 
-def _live(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+def _live_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes whose tables were measured on a GPU of the arch, through an mma form that is the opcode alone."""
     words = f"as measured live on {name}, encoded alike"
     for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
@@ -111,7 +116,7 @@ def _live(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bit
                 yield bits, Elsewhere(answer.measured.tables, answer.measured.numbering or "", words)
 
 
-def _anchored(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+def _anchored_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes whose layouts wmma anchors on the arch."""
     encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in encodings}
     for opcode, (layouts, source) in layers.opcodes(name).items() if encoded else ():

@@ -180,17 +180,17 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     return Traced(tuple(steps), tuple(stored) if stored and None not in stored else None)  # type: ignore[arg-type]
 
 
-def _tags(operand: int, count: int, first: int = 0) -> np.ndarray:
+def _tags(operand_number: int, count: int, first: int = 0) -> np.ndarray:
     lanes = np.arange(WARP, dtype=np.uint32)[:, None]
-    return np.ascontiguousarray(operand << 24 | np.arange(first, first + count, dtype=np.uint32) << 8 | lanes)
+    return np.ascontiguousarray(operand_number << 24 | np.arange(first, first + count, dtype=np.uint32) << 8 | lanes)
 
 
-def _word(values: np.ndarray) -> Word | None:
+def _word(tags: np.ndarray) -> Word | None:
     """The word that all lanes hold, each its own; None if it was converted."""
-    first = int(values[0])
-    if (values == CONVERTED).all():
+    first = int(tags[0])
+    if (tags == CONVERTED).all():
         return None
-    if first & 0xFF or not np.array_equal(values, first + np.arange(WARP, dtype=np.uint32)):
+    if first & 0xFF or not np.array_equal(tags, first + np.arange(WARP, dtype=np.uint32)):
         raise UnreadError("a word is computed or comes from another lane")
     operand = {1: "a", 2: "b", 3: "c"}.get(first >> 24, "d")
     if not 1 <= first >> 24 < RESULT + 64:
@@ -199,8 +199,8 @@ def _word(values: np.ndarray) -> Word | None:
     return Word(operand, step * 256 + (first >> 8 & 0xFFFF))
 
 
-def _moved_word(values: np.ndarray) -> Word:
-    word = _word(values)
+def _moved_word(tags: np.ndarray) -> Word:
+    word = _word(tags)
     if word is None:
         raise UnreadError("a word of A or B is converted")
     return word

@@ -289,7 +289,7 @@ def refusing_rules(tensor_map: TensorMap) -> list[MapRule]:
     return [rule for rule in broken_rules(tensor_map) if rule.checked]
 
 
-def packed(
+def packed_map(
     kind: str, dims: tuple[int, ...], box: tuple[int, ...], swizzle: str = "NONE", padding: int = 0
 ) -> TensorMap:
     """A map of a tensor without gaps except `padding` bytes after each row; KeyError for an unknown type or mode."""
