@@ -51,7 +51,7 @@ def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -
     names = [f"%v{j}" for j in range(move.registers)]
     used = names[-1 if last else 0]
     body = [
-        line for _ in range(COPIES) for line in (move.written(names, used), *(s.replace("{v}", used) for s in lines))
+        line for _ in range(COPIES) for line in (move.ptx_text(names, used), *(s.replace("{v}", used) for s in lines))
     ]
     return _prepared(move._loop(_variant(step, last), body, names, names))
 
@@ -59,7 +59,7 @@ def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -
 def generic(move: TimedMove) -> Loop:
     """The same through a generic address of 64 bits, as C++ has it: a pointer and an offset that was loaded."""
     names = [f"%v{j}" for j in range(move.registers)]
-    load = move.written(names, "%generic").replace(".shared", "").replace(f"+{BASE}", "")
+    load = move.ptx_text(names, "%generic").replace(".shared", "").replace(f"+{BASE}", "")
     step = [f"cvt.u64.u32 %generic, {names[-1]};", "add.u64 %generic, %generic, %pointer;"]
     loop = _prepared(move._loop(_variant(GENERIC, True), [load, *step] * COPIES, names, names))
     registers = [*loop.registers, ".reg .u64 %generic, %pointer;"]

@@ -53,7 +53,7 @@ def launcher(asked: Attention, *given: torch.Tensor):
     gpu.open(0)
     shared, q = attention.shared_bytes(asked), given[0]
     target = "sm_90a" if asked.arch == "sm_90" else f"sm_{''.join(map(str, torch.cuda.get_device_capability()))}"
-    function = gpu.compiled(attention.source(asked), asked.name, target, shared, FLAGS)
+    function = gpu.compile(attention.source(asked), asked.name, target, shared, FLAGS)
     batch, heads, length, head = q.shape
     held = [np.uint64(one.data_ptr()) for one in given]
     if asked.arch == "sm_90":

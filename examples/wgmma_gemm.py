@@ -219,7 +219,7 @@ def compiled(kind: str):
 
     gpu = Gpu()
     gpu.open(0)
-    return gpu.compiled(source(kind), f"gemm_{kind}", "sm_90a", shared_bytes(kind))
+    return gpu.compile(source(kind), f"gemm_{kind}", "sm_90a", shared_bytes(kind))
 
 
 def differing(kind: str, function, size: tuple[int, int, int], seed: int) -> int:

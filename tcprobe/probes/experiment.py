@@ -132,7 +132,7 @@ class Bench(Protocol):
         """Bytes of shared memory of an SM."""
 
     def map_result(self, tensor_map: TensorMap) -> str:
-        """The driver's answer to a tensor map; CUDA_SUCCESS if it is taken."""
+        """The name of the driver's result code for a tensor map; CUDA_SUCCESS if it accepts the map."""
 
 
 class Dialogue(ABC):

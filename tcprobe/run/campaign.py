@@ -1,6 +1,6 @@
-"""Which method measures which arch, and the run of it: a GPU of the arch if there is one, else its machine code.
+"""Carries out a request to measure: on a GPU of the arch if there is one, else from the arch's machine code.
 
-auto   a visible GPU of the arch, else machine code; without an arch the GPU that is there, else every arch
+auto   a visible GPU of the arch, else machine code; without an arch the first visible GPU, else every arch
 live   a GPU only
 sass   machine code only
 """
@@ -44,7 +44,7 @@ AT_ONCE = max(2, min(os.cpu_count() or 2, 8))  # archs that are read from machin
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for. `name` is an arch, "all" or None; `cuda` a folder with ptxas and nvdisasm."""
+    """What to measure and how. `name` is an arch, "all" or None; `cuda` a folder with ptxas and nvdisasm."""
 
     patterns: tuple[str, ...] = ()
     name: str | None = None
@@ -58,9 +58,9 @@ class Request:
 
 @dataclass
 class Report:
-    """What was done on one device: measurements, how many were kept from before, and complaints about files.
+    """What a run did on one device: new measurements, the number kept from before, and complaints about files.
 
-    `beside` has the files of refusals and failures that did not take the place of tables measured before.
+    `beside` has the files of refusals and failures that were saved next to tables measured before, not over them.
     """
 
     device: Device
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def every(self) -> list[Measurement | Finding]:
-        """All that was found, of whichever kind."""
+        """All findings of the run, of every kind."""
         return [*self.measurements, *self.findings]
 
     def to_json(self) -> Json:
@@ -102,7 +102,7 @@ class Report:
 
 
 class ArchReading(NamedTuple):
-    """The machine code of an arch as it is read: what comes of it, by which tools, and what is to be saved."""
+    """The reading of an arch's machine code: the report, the tools, and the findings that are to be saved."""
 
     report: Report
     tools: Toolchain
@@ -111,9 +111,9 @@ class ArchReading(NamedTuple):
 
 @dataclass
 class Campaign:
-    """A request being carried out. `say` gets lines of talk, `tick` is called as (experiments more, or name done).
+    """Carries out a request. `say` gets messages; `tick` gets (number of further experiments, None) or (0, name).
 
-    `early` has workers by arch that were started before everything here was imported.
+    `early` has workers by arch that were started before this module was imported.
     """
 
     request: Request
@@ -124,7 +124,7 @@ class Campaign:
     reports: list[Report] = field(default_factory=list)
 
     def run(self, live: runner.Session | None) -> list[Report]:
-        """Carry it out; `live` is a session on the GPU worker, started early, or None for method sass."""
+        """Measure; `live` is a session with the GPU worker, started early, or None for method sass."""
         experiments = select(self.request.patterns, self.request.family)
         tables = [experiment for experiment in experiments if not isinstance(experiment, Dialogue)]
         with ExitStack() as stack:
@@ -139,7 +139,7 @@ class Campaign:
         return self.reports
 
     def _live_device(self, live: runner.Session | None, only: bool) -> Device | None:
-        """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
+        """The GPU to measure on; None, after saying why, if machine code is read instead. `only` a GPU can show it."""
         arch_name, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
             raise UsageError(f"{self._subjects} are measured on a GPU, not read from machine code.")
@@ -200,7 +200,7 @@ class Campaign:
     def _read_arch(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], following: Sequence[Experiment]
     ) -> tuple[Report, Derived | None]:
-        """Read fragments, then what takes them, and save what multiplies do not contradict."""
+        """Read fragments, then the multiplies and moves that use them; save the tables that no multiply contradicts."""
         worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
         drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
@@ -219,7 +219,7 @@ class Campaign:
         return report, derived
 
     def _same_opcodes(self, report: Report, tools: Toolchain, derived: Derived) -> None:
-        """Add what follows for an arch from opcodes of other archs, once those are read: method same-opcode."""
+        """Add what follows for an arch from the same opcodes on other archs, read before: method same-opcode."""
         from tcprobe.sass.derive import measurement
         from tcprobe.sass.same_opcode import conclude
 
@@ -238,14 +238,14 @@ class Campaign:
         report.complaints += drafts.settle()
 
     def _new(self, report: Report, measurements: Sequence[Measurement]) -> list[Measurement]:
-        """What is not saved just as it followed; the others are counted as kept."""
+        """The measurements that differ from the saved ones; the others are counted as kept."""
         results = Results(self.folder)
         new = [m for m in measurements if self.request.force or not _is_saved(results, m)]
         report.kept += len(measurements) - len(new)
         return new
 
     def _measure_all(self, live: runner.Session, device: Device, probes: Sequence[Probe]) -> None:
-        """Measure what a device has of each kind; UsageError where it has nothing of it at all."""
+        """Measure experiments that the device supports, kind by kind; UsageError if it supports none."""
         on_device = [
             experiment
             for experiment in probes
@@ -262,7 +262,7 @@ class Campaign:
     def _measure(
         self, session: runner.Session, device: Device, probes: Sequence[Probe], into: Results | None = None
     ) -> Report:
-        """Measure what is missing on one device."""
+        """Measure the experiments that have no finding on the device yet."""
         results = into or Results(self.folder)
         todo, complaints = runner.missing(probes, device, results)
         todo = list(probes) if self.request.force else todo
@@ -320,14 +320,14 @@ def _derive_moves(reading: ArchReading, moves: Sequence[Instruction]) -> None:
 
 
 def _is_saved(results: Results, new: Measurement) -> bool:
-    """Whether a folder has the very measurement; not where its file cannot be trusted."""
+    """Whether a folder has this very measurement; False if its file cannot be trusted."""
     with suppress(DataError):
         return new.status == "measured" and results.measurement(new.arch, new.method, new.experiment) == new
     return False
 
 
 def _beside(results: Results, report: Report) -> list[Path]:
-    """Where refusals and failures were recorded beside what stays."""
+    """The files of refusals and failures that were saved next to earlier tables."""
     tables = [results.beside(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"]
     others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
     return [place for place in (*tables, *others) if place.exists()]

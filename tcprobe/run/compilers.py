@@ -15,7 +15,7 @@ from tcprobe.system.children import Scratch
 
 
 def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
-    """The differences of what two toolkits make of the probes, of arch `name` or of all that both know.
+    """How the machine code of two toolkits differs, for arch `name` or for all archs that both know.
 
     UsageError unless there are two.
     """

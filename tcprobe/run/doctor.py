@@ -1,4 +1,4 @@
-"""What of the machine tcprobe can use: Python, CuPy, driver, GPUs, ptxas, nvdisasm, and the archs that follow."""
+"""What tcprobe finds on this machine: Python, CuPy, driver, GPUs, ptxas, nvdisasm, and the archs that they allow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Part:
 
 
 def examine(cuda: Path | None = None) -> Iterator[Part]:
-    """All findings, in the order in which things depend on each other."""
+    """All parts; each depends on those before it."""
     yield Part("Python", True, sys.version.split()[0])
     yield _cupy()
     yield from _gpus()
@@ -57,7 +57,7 @@ def _gpus() -> Iterator[Part]:
 
 
 def new_words(device: Arch) -> str:
-    """What `tcprobe run` would measure on an arch that nobody's published live measurement has, by family."""
+    """What `tcprobe run` would add on an arch to the published live measurements, by family, in words."""
     from tcprobe.probes import dialogues, experiments
     from tcprobe.store import findings
     from tcprobe.store.kinds.tensor_memory import KIND

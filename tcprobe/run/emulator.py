@@ -1,4 +1,4 @@
-"""A tensor core with any layout, for tests: it does what the kernels do, on tables given to it.
+"""A tensor core with any layout, for tests: it does what the kernels do, with the tables that it is given.
 
 It knows nothing of PTX or of real layouts. `tables[fragment id]` says which element each slot holds (None:
 none; several slots may hold the same), `reads[fragment id]` the same for the slots that a multiply takes
@@ -52,7 +52,7 @@ class Emulator:
         return refused
 
     def unload(self, names: Iterable[str]) -> None:
-        """What is not loaded does not run."""
+        """Nothing to do."""
         self._loaded -= set(names)
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
@@ -60,15 +60,15 @@ class Emulator:
         return TimedCode((), ())
 
     def shared_bytes(self) -> int:
-        """As sm_90 has."""
+        """As many as on sm_90."""
         return SHARED_BYTES
 
     def map_result(self, tensor_map: TensorMap) -> str:
-        """A driver that refuses what the rules refuse."""
+        """The answer of a driver that refuses exactly the maps that break a rule."""
         return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(tensor_map) else "CUDA_SUCCESS"
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """What the kernels would leave in their outputs."""
+        """The outputs that the kernels would write."""
         return [launch.kernel.op.emulate(launch, self) for launch in launches]
 
     def table(self, fragment: Fragment) -> Table:
@@ -76,11 +76,11 @@ class Emulator:
         return self._tables[fragment.id]
 
     def read(self, fragment: Fragment) -> Table:
-        """The same for the slots that a multiply takes into account."""
+        """The layout of a fragment, restricted to the slots that a multiply reads."""
         return self._reads.get(fragment.id, self._tables[fragment.id])
 
     def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
-        """As the descriptor says; a test may know better."""
+        """As descriptors are documented; tests override it."""
         fragment = operand.held
         row, col = np.indices((fragment.rows, fragment.cols))
         line, k = (row, col) if fragment.name == "a_smem" else (col, row)
@@ -89,7 +89,7 @@ class Emulator:
         return bit
 
     def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
-        """As it is documented; a test may know better."""
+        """As PTX documents it; tests override it."""
         if operand == "memory":
             lanes_of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
             cells = [

@@ -1,4 +1,4 @@
-"""A run over many machines: each kind of GPU once, each compiler and arch once, and all of it brought home.
+"""A run over many machines: each kind of GPU once, each compiler and arch once; all findings are merged here.
 
 A `Crew` is the machines, such as the workers of a Dask scheduler (`tcprobe.run.fleet_dask`). A machine says what it
 has, then makes single runs, as many at a time as it takes; who is done first gets the next. A machine that is lost
@@ -31,41 +31,41 @@ STEP = 0.5  # seconds between two looks at which machines are there
 
 
 class LostMachineError(Exception):
-    """A machine is gone, or what it was asked for came to nothing there."""
+    """A machine is gone, or its work ended without an answer."""
 
 
 class Crew(Protocol):
-    """Machines that work. An address is a machine's, a ticket that of a piece of work that was given to one."""
+    """Machines that make runs. An address names a machine, a ticket a call that a machine makes."""
 
     def slots(self) -> Mapping[str, int]:
-        """How many runs each machine that is there takes at a time."""
+        """By address of each present machine, how many runs it takes at a time."""
 
     def give(self, address: str, work: Callable[..., str], *arguments: object) -> str:
-        """Have a machine call a function of this package; the ticket of it."""
+        """Have a machine call a function of this package; returns the call's ticket."""
 
     def answers(self, seconds: float) -> Iterable[tuple[str, object]]:
-        """Tickets that are done, after at most some seconds, each with what came of it, or a LostMachineError."""
+        """Finished tickets, after at most `seconds`, each with the function's answer or a LostMachineError."""
 
     def drop(self, ticket: str) -> None:
-        """Forget a piece of work."""
+        """Forget a ticket."""
 
 
 @dataclass
 class JobOutcome:
-    """What came of a job: findings of a machine, or none; `kept` counts those known before; what went wrong."""
+    """The outcome of a job: a machine's findings, or none; `kept` counts those known before; complaints."""
 
     key: JobKey
     machine: str | None = None
     findings: list[report.SavedFinding] = field(default_factory=list)
     kept: int = 0
-    new: list[report.SavedFinding] = field(default_factory=list)  # of what was found, once it is merged
+    new: list[report.SavedFinding] = field(default_factory=list)  # the findings that merging added
     complaints: list[str] = field(default_factory=list)
     refused_by: set[str] = field(default_factory=set)
-    words: str | None = None  # why it is given up
+    words: str | None = None  # why the job is given up
 
     @property
     def settled(self) -> bool:
-        """Whether nobody needs to do it any more."""
+        """Whether the job is done or given up."""
         return self.machine is not None or self.words is not None
 
     def to_json(self) -> Json:
@@ -87,7 +87,7 @@ class JobOutcome:
 
 @dataclass
 class Fleet:
-    """A request that a crew carries out; `toolkit_folders` has "" for the installed one; `patience` seconds without
+    """A request that a crew carries out; "" in `toolkit_folders` is the installed one; `patience` seconds without
     any machine that could do a job before it is given up. `say` gets lines of talk.
     """
 
@@ -111,10 +111,9 @@ class Fleet:
     _idle_since: float = field(default_factory=time.monotonic)
 
     def run(self, results: Results) -> tuple[list[JobOutcome], list[Conflict]]:
-        """Carry it out; what came home is merged, also where this is interrupted.
+        """Make all jobs; merges the findings that arrived, even if it is interrupted.
 
-        EnvironmentUnfitError where there is no machine, or none has what is asked for; DataError where the folder has
-        files that cannot be trusted.
+        EnvironmentUnfitError if no machine can make any job; DataError if the folder has files that cannot be trusted.
         """
         self.request = _with_method(self.request)
         before = list(measured_findings(results))
@@ -140,7 +139,7 @@ class Fleet:
         return list(self.outcomes.values()), conflicts
 
     def _over(self) -> bool:
-        """Whether every job is settled, and nobody is asked any more; nobody's being there has an end as well."""
+        """Whether no ticket is open and every job settled; gives up jobs that no machine can make after `patience`."""
         waiting = [outcome for outcome in self.outcomes.values() if not outcome.settled]
         if self._in_progress:
             self._idle_since = time.monotonic()
@@ -152,7 +151,7 @@ class Fleet:
         return True
 
     def _lose(self, run_slots: Mapping[str, int]) -> None:
-        """Take back what machines were at that are gone; should one come back, it is asked again."""
+        """Take back the tickets of machines that are gone; a machine that comes back is asked for its offer again."""
         for ticket, (machine, _) in list(self._in_progress.items()):
             if machine not in run_slots:
                 self.crew.drop(ticket)
@@ -160,7 +159,7 @@ class Fleet:
         self._asked_machines &= set(run_slots)
 
     def _hand_out(self, run_slots: Mapping[str, int]) -> None:
-        """Ask machines that are new what they have; give the others as much as they take."""
+        """Ask new machines for offers; give the others as many jobs as they take."""
         self._ask(run_slots)
         if self._unplanned and all(key is not None for _, key in self._in_progress.values()):
             self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
@@ -175,13 +174,13 @@ class Fleet:
                 self._in_progress[self._start(machine, self._jobs[key])] = machine, key
 
     def _start(self, machine: str, job: FleetJob) -> str:
-        """Have a machine do a job, on top of what is known; the ticket of it."""
+        """Have a machine make a job, continuing from the known findings; returns the ticket."""
         known_reports = known_findings(job, machine, self._findings_before)
         arguments, _ = job.able[machine]
         return self.crew.give(machine, single_run, list(arguments), report.text(known_reports) if known_reports else "")
 
     def _next(self, machine: str) -> JobKey | None:
-        """The first job that waits and that a machine can do."""
+        """The first waiting job that a machine can make; None if there is none."""
         in_progress = {key for _, key in self._in_progress.values()}
         for key, job in self._jobs.items():
             job_outcome = self.outcomes[key]
@@ -194,7 +193,7 @@ class Fleet:
         return None
 
     def _ask(self, run_slots: Mapping[str, int]) -> None:
-        """Ask machines that are new what they have."""
+        """Ask new machines for their offers."""
         for machine in [address for address in run_slots if address not in self._asked_machines | self.distrusted]:
             self._asked_machines.add(machine)
             self._in_progress[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = (
@@ -203,7 +202,7 @@ class Fleet:
             )
 
     def _take(self, ticket: str, reply: object) -> None:
-        """What came of a piece of work."""
+        """Take the answer to a ticket."""
         machine, key = self._in_progress.pop(ticket)
         if isinstance(reply, LostMachineError):
             if key is not None:
@@ -234,7 +233,7 @@ class Fleet:
         self.say(f"{job_outcome.key}: {len(job_outcome.findings)} findings, from {machine}.")
 
     def _complain(self, job_outcome: JobOutcome, machine: str, words: str, again: bool = False) -> None:
-        """Note that a machine did not do a job; others do it, or it itself where it comes `again`."""
+        """Note that a machine did not make a job; others try it, and with `again` this machine too."""
         job_outcome.complaints.append(f"{machine}: {words}")
         if not again:
             job_outcome.refused_by.add(machine)
@@ -243,7 +242,7 @@ class Fleet:
             job_outcome.words = job_outcome.complaints[-1]
 
     def _distrust(self, machine: str) -> None:
-        """Ask a machine for nothing more; what it did is to be done again, by others."""
+        """Give a machine no more jobs; others repeat those that it made."""
         self.distrusted.add(machine)
         for job_outcome in self.outcomes.values():
             job_outcome.refused_by.add(machine)
@@ -252,7 +251,7 @@ class Fleet:
                 self._complain(job_outcome, machine, "another report of it was refused")
 
     def _merge(self, results: Results) -> list[Conflict]:
-        """Merge what came home, in the order of the jobs, whoever was first; contradictions among it."""
+        """Merge all findings in the order of the jobs, not of arrival; returns the contradictions."""
         conflicts: list[Conflict] = []
         for job_outcome in sorted(self.outcomes.values(), key=lambda outcome: outcome.key):
             if job_outcome.findings:
@@ -263,7 +262,7 @@ class Fleet:
 
 
 def _with_method(request: Request) -> Request:
-    """The request; of findings that only a GPU shows, of GPUs. UsageError where it means nothing, or cannot be."""
+    """The request, with method live if it is for dialogues alone; UsageError for these with method sass."""
     only_live = all(isinstance(experiment, Dialogue) for experiment in select(request.patterns, request.family))
     if only_live and request.method == "sass":
         subjects = in_words(request.patterns, request.family)

@@ -1,7 +1,7 @@
 """The jobs of a fleet: single runs, each of one kind of GPU or of one arch's machine code by one compiler.
 
-They follow from what machines offer. A kind of GPU is its name and arch: it is measured once, wherever it is. An offer
-and an answer are a stranger's: bounded, of the stated shape, and what a report claims must be what was asked for.
+They follow from the machines' offers. A kind of GPU is a name and an arch; it is measured once, on any machine. Offers
+and answers are untrusted: their size and shape are checked, and a report must have findings of its own job only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METHODS = {"live": ("live",), "sass": FROM_CODE}  # of findings, by method of a 
 
 
 class JobKey(NamedTuple):
-    """What is measured once: by which method, of what (a GPU, or a compiler in a folder), on which arch."""
+    """What is measured once: the method, its `maker` (the name of a GPU or of a compiler), and the arch."""
 
     method: str
     maker: str
@@ -44,14 +44,14 @@ class JobKey(NamedTuple):
 
 @dataclass(frozen=True)
 class FleetJob:
-    """A single run. `able` has by machine the arguments of `tcprobe run` there, and the device that findings name."""
+    """A single run. `able`: by machine, the arguments of `tcprobe run` there and the device that findings will name."""
 
     key: JobKey
     able: Mapping[str, tuple[tuple[str, ...], Device]]
 
 
 def decode(reply: object, statement: type[Answer]) -> Answer:
-    """What a machine answered; DataError where it is not such a `statement`."""
+    """A machine's reply as a `statement`; DataError if it is none."""
     most = MOST_OFFER if statement is Offer else MOST_ANSWER
     if not isinstance(reply, str) or len(reply) > most:
         raise DataError(f"no answer, or one of more than {most} characters.")
@@ -65,7 +65,7 @@ def decode(reply: object, statement: type[Answer]) -> Answer:
 
 
 def _check_offer(offered: Offer) -> None:
-    """DataError where versions differ, there is too much, or a GPU is none that can be."""
+    """DataError if versions of tcprobe differ, the offer is too long, or a GPU's description cannot be true."""
     if offered.tcprobe != __version__:
         raise DataError(f"it has tcprobe {offered.tcprobe}, this machine has {__version__}: install the same version.")
     counts = [
@@ -81,9 +81,9 @@ def _check_offer(offered: Offer) -> None:
 
 
 def jobs(request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]) -> dict[JobKey, FleetJob]:
-    """By key what is to be done, as machines offer it; `toolkit_folders` has "" for the installed one.
+    """All jobs by key that the machines' offers allow; "" in `toolkit_folders` is the installed one.
 
-    UsageError for an arch that there is not.
+    UsageError for an unknown arch.
     """
     live = dict(_live(request, offers)) if request.method != "sass" else {}
     if request.method == "live" or (request.method == "auto" and live and request.name != "all"):
@@ -126,7 +126,7 @@ def _from_code(
 
 
 def _words(request: Request, *options: str) -> tuple[str, ...]:
-    """The arguments of a single run of a request."""
+    """The arguments of `tcprobe run` for a job of a request."""
     family = ("--family", request.family) if request.family else ()
     return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
 
@@ -134,7 +134,7 @@ def _words(request: Request, *options: str) -> tuple[str, ...]:
 def known_findings(
     job: FleetJob, machine: str, saved_findings: Iterable[report.SavedFinding]
 ) -> list[report.SavedFinding]:
-    """Of findings, those that a machine's run of a job need not make again, or rests on: of its device, up to date."""
+    """The saved findings of a job's own device that are up to date: its run need not measure them again."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
     own = [f for f in saved_findings if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
@@ -146,7 +146,7 @@ def _maker(device: Device) -> tuple[str, ...]:
 
 
 def findings_of(job: FleetJob, machine: str, text: str) -> list[report.SavedFinding]:
-    """What a machine's report says, accepted as a stranger's, and of what was asked for; DataError otherwise."""
+    """The findings of a machine's report, checked like any stranger's; DataError also if one is not of this job."""
     device = job.able[machine][1]
     with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
         path = Path(folder, "report.json")

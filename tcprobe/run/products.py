@@ -152,7 +152,7 @@ def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> t
 def rounded_bits(products: Ints, out: str) -> Array:
     """The bits of whole products in the type that D is stored as, rounded to the nearest, ties to even.
 
-    >>> [hex(bits) for bits in stored(np.array([257, 259, -1]), "bf16")]
+    >>> [hex(bits) for bits in rounded_bits(np.array([257, 259, -1]), "bf16")]
     ['0x4380', '0x4382', '0xbf80']
     """
     if out == "bf16":

@@ -1,9 +1,9 @@
 """The arguments of cuTensorMapEncodeTiled, and what the driver checks of them, each rule with its source.
 
->>> made = packed("FLOAT16", (64, 128), (64, 8), swizzle="128B")
->>> made.strides, made.row_bytes, broken_rules(made)
+>>> tensor_map = packed_map("FLOAT16", (64, 128), (64, 8), swizzle="128B")
+>>> tensor_map.strides, tensor_map.row_bytes, broken_rules(tensor_map)
 ((128,), 128, [])
->>> [rule.argument for rule in broken_rules(made._replace(box=(72, 8)))]
+>>> [rule.argument for rule in broken_rules(tensor_map._replace(box=(72, 8)))]
 ['swizzle']
 
 Dimensions are inner first, as in the driver. Rules with source MANUAL are stated by the CUDA driver API, section on
