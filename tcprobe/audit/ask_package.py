@@ -1,4 +1,4 @@
-"""What an installed package states, asked in a process of its own; its answer is checked as a stranger's file."""
+"""Asks an installed package for its layouts, in a process of its own; the answer is not trusted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ runpy.run_module("tcprobe.audit.child", run_name="__main__", alter_sys=True)
 
 
 def index_name(package: str) -> str:
-    """The package's name as the index has it; UsageError where nobody here knows it."""
+    """The package's name as the index has it; UsageError if there is no adapter for it."""
     name = package.lower().replace("_", "-")
     for other in (name, f"apache-{name}", f"nvidia-{name}"):
         if other in adapters():
@@ -37,7 +37,7 @@ def index_name(package: str) -> str:
 
 
 def version(package: str) -> str | None:
-    """The installed version, None where it is not installed."""
+    """The installed version, None if it is not installed."""
     try:
         return escaped(metadata.version(package))[:MOST_NAME]
     except metadata.PackageNotFoundError:
@@ -45,10 +45,10 @@ def version(package: str) -> str | None:
 
 
 def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, list[Statement]]:
-    """The version of a package and all that it states, as this Python imports it, or another, `python`.
+    """(version, all statements) of a package, as this Python or another one, `python`, imports it.
 
-    EnvironmentUnfitError where it does not run within `limit` seconds and the bounds of `audit.child`; DataError where
-    what it gives is not a list of statements.
+    EnvironmentUnfitError if it does not run within `limit` seconds and the bounds of `audit.child`; DataError if the
+    answer is not a list of statements.
     """
     module, _ = adapters()[package]
     with Scratch() as scratch:
@@ -69,7 +69,7 @@ def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, li
 
 
 def _command(python: Path | None, *arguments: str) -> tuple[str, ...]:
-    """What asks; another Python takes this tcprobe, and all else from its own environment."""
+    """The command that asks; another Python uses this tcprobe, and all else from its own environment."""
     if python is None:
         return worker.command("tcprobe.audit.child", *arguments)
     return (str(python.absolute()), "-c", ELSEWHERE, str(Path(tcprobe.__file__)), *arguments)

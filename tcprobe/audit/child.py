@@ -1,6 +1,6 @@
 """The process that imports a package and writes down what it states: `child ADAPTER SECONDS FILE VERSION_FILE`.
 
-The package is outside code: its time and memory are bounded, its home is a folder that goes away, and it sees no GPU.
+The package is outside code: its time and memory are bounded, its home is a temporary folder, and it sees no GPU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _version(package: str) -> str:
-    """The version that the index names, "?" where nobody says."""
+    """The package's version, "?" if unknown."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,8 +1,8 @@
-"""What packages state against the tables: slot by slot, and for multiplies by the structure tensor.
+"""Judges packages' layouts by the tables: slot by slot, and for multiplies by the structure tensor.
 
 Rows, columns and k of a multiply are numbered by convention: layouts of A, B and D that differ from the table agree
-all the same where together they predict the measured structure tensor. What differs is blamed on the fewest operands
-that explain it. A layout that stands alone and only numbers otherwise is not covered, for its partner may too.
+nevertheless if together they predict the measured structure tensor. Differences are blamed on the fewest operands that
+explain them. A single layout that differs by its numbering only is not covered, since its partners may differ alike.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ MULTIPLIED = "abd"
 class Ruling:
     """`differ` of `compared` slots are stated otherwise, `first` shows some; `cell` is the table that counts, if any.
 
-    `refused` has ptxas's words where what differs is that there is no such form; `proven` says that the operands beside
-    it were looked at too.
+    `refused` has ptxas's words if there is no such form; `proven`: the other operands of the multiply were judged too.
     """
 
     statement: Statement
@@ -77,7 +76,7 @@ def judge_statements(statements: Sequence[Statement], layers: Layers) -> list[Ru
 
 
 def _judge_alone(statement: Statement, layers: Layers) -> Ruling:
-    """Slot by slot."""
+    """The ruling on a statement alone, slot by slot."""
     if statement.reason:
         return Ruling(statement, NOT_COVERED, statement.reason)
     fragment = inventory.find(statement.fragment)
@@ -169,7 +168,7 @@ def _repeat_places(table: Table, statement: Statement) -> list[tuple[int, int]]:
 
 
 def _judge_multiply(rulings: Sequence[Ruling]) -> list[Ruling]:
-    """The operands of one multiply that differ, unless together they predict the measured structure tensor."""
+    """The rulings on one multiply: operands agree if together they predict the measured structure tensor."""
     if rulings[0].refused:
         return [rulings[0], *(replace(r, verdict=NOT_COVERED, differ=0, compared=0) for r in rulings[1:])]
     by_operand = {r.statement.fragment.rpartition(".")[2]: r for r in rulings if r.cell}
@@ -196,7 +195,7 @@ def _is_whole_multiply(ruling: Ruling) -> bool:
 
 
 def _fewest_guilty(by_operand: Mapping[str, Ruling], differing: Sequence[str]) -> Sequence[str]:
-    """The fewest operands with whose measured tables the stated others predict the measured structure tensor."""
+    """The fewest operands that must be replaced by the measured tables to predict the measured structure tensor."""
     row = inventory.instructions()[inventory.fragment(by_operand["a"].statement.fragment).experiment]
     measured = {operand: _table(by_operand[operand]) for operand in MULTIPLIED}
     for count in range(len(differing)):
@@ -213,7 +212,7 @@ def _table(ruling: Ruling) -> Table:
 
 
 def _without_conventions(ruling: Ruling) -> Ruling:
-    """What differs only by a numbering that nothing anchors, or from what nobody measured, is not covered."""
+    """The ruling; not covered if only a numbering without anchor differs, or the table is documented, not measured."""
     if ruling.verdict != DIFFERS or ruling.cell is None:
         return ruling
     words = ""
@@ -227,7 +226,7 @@ def _without_conventions(ruling: Ruling) -> Ruling:
 
 
 def _no_such_form(statement: Statement) -> Ruling | None:
-    """That there is no such form, where it is certain."""
+    """The ruling that there is no such form, if that is certain."""
     words = refusal(statement.fragment.rpartition(".")[0])
     if words is None:
         return None

@@ -1,7 +1,7 @@
-"""Whether a form of mma that a package names exists: ptxas is asked, for every arch that might have it.
+"""Asks ptxas whether a form of mma that a package names exists on any arch.
 
-A form is said not to exist only where ptxas refuses it for its shape or types on all of them, with registers as many
-as the shape and the types need, and takes another form of the same types written the same way.
+A form does not exist if ptxas refuses its shape or types on all archs that might have it, with the right number of
+registers, and accepts another form of the same types written the same way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TEXT = """\
 
 @cache
 def refusal(form: str) -> str | None:
-    """ptxas's words for a form that no arch has; None where it may exist, or nobody can tell."""
+    """ptxas's words for a form that no arch has; None if it may exist, or ptxas cannot be asked."""
     match = _FORM.fullmatch(form)
     if not match or inventory.instructions().get(form):
         return None
@@ -46,7 +46,7 @@ def refusal(form: str) -> str | None:
 
 
 def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> str:
-    """A kernel with the one instruction."""
+    """A kernel with this instruction alone."""
     sparse, k, out, _ = match.groups()
     bits = 8 * int(k) // 32 // 4  # registers of B: 8 columns of k bytes, over 32 lanes
     a, b, d = (bits if sparse else 2 * bits), bits, 4 if out == "f32" else 2
@@ -67,7 +67,7 @@ def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> 
 
 
 def example(form: str) -> str:
-    """A kernel for sm_120a with a form that `refusal` is of."""
+    """A kernel for sm_120a with a form that `refusal` refuses."""
     match = _FORM.fullmatch(form)
     assert match is not None
     return text(match, "sm_120a", KIND)
@@ -82,7 +82,7 @@ def _ask_ptxas(tools: Toolchain, match: re.Match[str]) -> str | None:
 
 
 def _first_error(tools: Toolchain, source: str, target: str) -> str:
-    """ptxas's first error, "" where it takes the text."""
+    """ptxas's first error, "" if it accepts the text."""
     with Scratch() as scratch:
         path = scratch.folder / "form.ptx"
         path.write_text(source)

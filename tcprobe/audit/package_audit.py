@@ -34,7 +34,7 @@ class PackageAudit:
     earlier: tuple[EarlierAudit, ...] = ()
 
     def count(self, verdict: str) -> int:
-        """How many layouts a verdict is on."""
+        """The number of layouts with a verdict."""
         return sum(ruling.verdict == verdict for ruling in self.rulings)
 
     @property
@@ -81,7 +81,7 @@ class PackageAudit:
 
 
 def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
-    """What an installed package states against the tables; errors as `ask_package.asked`."""
+    """Judge the layouts of an installed package; errors as `ask_package.ask`."""
     version, statements = ask_package.ask(package, limit, python)
     known_errata = next((found for layer in layers.layers if (found := errata.load(layer.results.root))), [])
     return PackageAudit(
@@ -93,7 +93,7 @@ def audit(package: str, layers: Layers, limit: float, python: Path | None = None
 
 
 def audit_files(path: Path, layers: Layers) -> PackageAudit:
-    """The CSV tables of a folder, or one, against the tables: FRAGMENT.csv, or FRAGMENT,sm_XX.csv."""
+    """Judge CSV tables, of a folder or a single one: FRAGMENT.csv, or FRAGMENT,sm_XX.csv."""
     paths = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not paths:
         raise DataError(f"{path} has no .csv files.")
@@ -103,7 +103,7 @@ def audit_files(path: Path, layers: Layers) -> PackageAudit:
 
 
 def _statement_of_file(path: Path) -> Statement:
-    """A table of lane, i, row, col; a product, where there is one, is the one that the slot has."""
+    """The statement of a table of lane, i, row and col; a column product is ignored."""
     table = read_csv(path)
     if not {"row", "col"} <= set(table.outputs):
         raise DataError(f"{path} has no row and col.")
@@ -113,13 +113,13 @@ def _statement_of_file(path: Path) -> Statement:
 
 
 def known_report(package: str, ruling: Ruling) -> str:
-    """Whether a finding is known to its maintainers."""
+    """What is known of a finding's report to the package's maintainers, in words."""
     reports = adapters()[package][1].REPORTED if package in adapters() else {}
     return next((words for name, words in reports.items() if ruling.statement.name.startswith(name)), UNREPORTED)
 
 
 def report(audited: PackageAudit, ruling: Ruling) -> str:
-    """What a maintainer needs of a finding: what, evidence, and a reproduction without tcprobe, as Markdown."""
+    """A finding for the package's maintainers, as Markdown: what, evidence, and a reproduction without tcprobe."""
     return "\n".join(_report(audited, ruling)) + "\n"
 
 
@@ -146,7 +146,7 @@ def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
 
 
 def _since(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
-    """Since which version it is so, where others were audited."""
+    """Since which version it is so, if other versions were audited."""
     if audited.earlier:
         yield f"In the package: {audited.since(ruling)}."
 
@@ -172,7 +172,7 @@ def _refused_source(form: str) -> list[str]:
 
 
 def reproduction(ruling: Ruling) -> str:
-    """A Python program that needs the package alone, and prints the slots that differ; "" where there is none.
+    """A Python program that needs the package alone, and prints the slots that differ; "" if none can be made.
 
     The measured side is the closed form, which is proven over every slot.
     """

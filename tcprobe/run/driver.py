@@ -77,7 +77,7 @@ def _words(driver: ctypes.CDLL, code: int) -> str:
 
 
 def encode_map(tensor_map: TensorMap, address: int) -> tuple[int, bytes]:
-    """(CUresult, the bytes of the map) of cuTensorMapEncodeTiled, for a tensor at `address` + made.address.
+    """(CUresult, the bytes of the map) of cuTensorMapEncodeTiled, for a tensor at `address` + tensor_map.address.
 
     AttributeError if the driver has no such function, OSError if there is no driver.
     """

@@ -31,7 +31,7 @@ Fact = tuple[str, str, str]  # arch, kind or operand, subject
 
 
 class Conflict(NamedTuple):
-    """Two findings of a subject on an arch that differ; `what` each found, in words."""
+    """Two findings of a subject on an arch that differ; `what`: both results in words."""
 
     subject: str
     arch: str
@@ -52,7 +52,7 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Merged:
-    """How many findings were added, by run, how many were there before, what contradicts what, and what is new."""
+    """The numbers of findings added, by run, and known before; the contradictions; the new findings."""
 
     added: dict[str, int]
     known: int
@@ -63,14 +63,14 @@ class Merged:
 def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged:
     """Take the findings of results folders and reports into `into`.
 
-    DataError, and nothing is written, where a file cannot be trusted or its tables do not hang together; UsageError
-    where a path has no findings, or is the target.
+    DataError, and nothing is written, if a file cannot be trusted or its tables contradict each other; UsageError if
+    a path has no findings, or is `into`.
     """
     return take([finding for path in paths for finding in accept(path, into)], into, contributor)
 
 
 def take(accepted_findings: Sequence[SavedFinding], into: Results, contributor: str = "") -> Merged:
-    """Take findings that were accepted into `into`."""
+    """Add accepted findings to `into`."""
     before = list(measured_findings(into))
     identities = {_identity(finding) for finding in before}
     new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in identities}
@@ -87,7 +87,7 @@ def take(accepted_findings: Sequence[SavedFinding], into: Results, contributor: 
 
 
 def run_id(finding: SavedFinding, contributor: str = "") -> str:
-    """The folder of a run: what made it, readable, and a hash of all of that."""
+    """The name of a run's folder: its device or compiler, readable, and a hash of maker and contributor."""
     maker = made_by(finding)
     digest = hashlib.sha256("\n".join((*maker, contributor)).encode()).hexdigest()[:8]
     words = maker[0] if finding.method == "live" else maker[3]
@@ -95,9 +95,9 @@ def run_id(finding: SavedFinding, contributor: str = "") -> str:
 
 
 def accept(path: Path, into: Results) -> list[SavedFinding]:
-    """All findings of a folder, its runs among them, or of a report, each held against its own tables.
+    """All findings of a folder with its runs, or of a report; tables are checked against the others of the source.
 
-    DataError where a file cannot be trusted; UsageError where there is nothing, or `path` is the target.
+    DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
     """
     if path.is_file():
         return _accept_report(path)
@@ -118,7 +118,7 @@ def _accept_report(path: Path) -> list[SavedFinding]:
 
 
 def _accept_folder(path: Path, merged_folder: Results) -> list[SavedFinding]:
-    """What is taken of a folder that came as `path`."""
+    """The findings of a folder that was given as `path`; errors as `accept`."""
     accepted_findings = [finding for finding in measured_findings(merged_folder) if finding.method in ACCEPTED_METHODS]
     if not accepted_findings:
         raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
@@ -130,12 +130,12 @@ def _accept_folder(path: Path, merged_folder: Results) -> list[SavedFinding]:
 
 
 def own(results: Results) -> list[SavedFinding]:
-    """What a folder says of hardware, without its runs."""
+    """A folder's findings on hardware, without its runs."""
     return [finding for finding in _findings_of_folder(results) if finding.method in ACCEPTED_METHODS]
 
 
 def measured_findings(results: Results) -> Iterator[SavedFinding]:
-    """Everything that was measured, of all kinds, the runs of a folder among it."""
+    """All measured findings of a folder, of all kinds, with those of its runs."""
     for layer in alone(results).layers:
         yield from _findings_of_folder(layer.results)
 
@@ -150,20 +150,20 @@ def _findings_of_folder(results: Results) -> Iterator[SavedFinding]:
 
 
 def _identity(finding: SavedFinding) -> Hashable:
-    """What makes two findings the same one; the version of tcprobe does not."""
+    """What equal findings have in common: all but the version of tcprobe."""
     content = {o: t.id for o, t in finding.tables.items()} if isinstance(finding, Measurement) else finding.plain
     return finding.key, made_by(finding), finding.provenance["ptx"], documents.canonical(content)
 
 
 def _describe(path: Path, finding: SavedFinding, contributor: str) -> None:
-    """Write who made a run, of which this is a finding; what is written already stays."""
+    """Write run.json, who made the run of a finding; an existing file stays."""
     if not path.exists():
         about = dict(zip(MAKER, made_by(finding), strict=True)) | {"contributor": one_line(contributor)}
         files.write(path, documents.seal("run", about, SCHEMA).encode(), parents=True)
 
 
 def _conflicts(before: Iterable[SavedFinding], merged_findings: Iterable[SavedFinding]) -> Iterator[Conflict]:
-    """Each subject of which a given finding says something else than one that was there or given before."""
+    """Each merged finding that differs from an earlier one of its subject."""
     seen: dict[Fact, tuple[SavedFinding, Hashable, str]] = {}
     for finding in before:
         for fact, content, words in _says(finding):
@@ -176,7 +176,7 @@ def _conflicts(before: Iterable[SavedFinding], merged_findings: Iterable[SavedFi
 
 
 def _says(finding: SavedFinding) -> Iterator[tuple[Fact, Hashable, str]]:
-    """What a finding says of what: (fact, content that may not differ, words)."""
+    """The facts of a finding: (fact, content that two findings must agree in, words)."""
     if isinstance(finding, Measurement):
         for fragment in inventory.of_experiment(finding.experiment):
             if fragment.operand in finding.tables and fragment.experiment == finding.experiment:

@@ -1,7 +1,7 @@
-"""Random whole numbers for a multiply, what NumPy makes of them, and the bits that mean them.
+"""Random whole numbers for a multiply, their product by NumPy, and their bit patterns.
 
 A, B and C hold small whole numbers, none of them zero and no two lines alike, so that every type computes exactly and a
-misplaced element shows. Of a sparse multiply A is what is stored, under legal indices at random.
+misplaced element shows. A of a sparse multiply has the stored elements, under random legal indices.
 
 >>> import numpy as np
 >>> from tcprobe.isa.names import resolve
@@ -43,7 +43,7 @@ class Multiplicands:
 
 
 def matrix(instruction: Instruction, name: str) -> Operand:
-    """The operand that matrix a, b or c is, in registers or in shared memory: a wgmma adds to its D."""
+    """The operand a, b or c, in registers or in shared memory; c of a wgmma is its d."""
     operands = {o.name: o for o in instruction.operands}
     return next(operands[candidate] for candidate in (name, f"{name}_smem", "d") if candidate in operands)
 
@@ -73,7 +73,7 @@ def indices(metadata: Fragment, rng: np.random.Generator, steps: int = 1) -> Int
 
 
 def dense(sparsity: Sparsity, stored: Ints, index: Ints) -> Ints:
-    """The whole of a sparse A (products, m, k), zero where nothing is stored."""
+    """A sparse A with all its columns (products, m, k), zero in those that are not stored."""
     columns = range(stored.shape[2])
     k = np.array([[sparsity.k(s, row[s // sparsity.span]) for s in columns] for row in index.tolist()])
     whole = np.zeros((*stored.shape[:2], len(columns) * sparsity.positions // sparsity.fields), np.int64)
@@ -102,6 +102,6 @@ def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
 
 
 def decode(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
-    """The numbers that the bits of an accumulator mean."""
+    """The numbers that bit patterns of an accumulator stand for."""
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[operand.slot_bits]
     return bits.astype(unsigned).view(DECODE[operand.type])

@@ -1,6 +1,6 @@
-"""Where measurements come from, and which may stand side by side.
+"""The provenance of measurements, and which of them conclusions may combine.
 
-A table is up to date, and others may be concluded from it, where it was measured with the same probe, by the same
+A table is up to date, and others may be concluded from it, if it was measured with the same probe, by the same
 method, with the same compiler; on a GPU also on the same model with the same driver and CUDA version, since each of
 them has a compiler of its own. The version of tcprobe does not count: its probes do.
 """
@@ -20,7 +20,7 @@ Probe = Experiment | Dialogue
 
 
 def provenance(device: Device, ptx: str) -> dict[str, str]:
-    """What a measurement on `device`, with the probe of hash `ptx`, says of itself."""
+    """The provenance of a measurement on `device` with the probe of hash `ptx`."""
     return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
 
 
@@ -30,12 +30,12 @@ def kind_of(experiment: Probe) -> str:
 
 
 def key_of(experiment: Probe, device: Device) -> Key:
-    """What the finding of an experiment on a device is the finding of."""
+    """The key of an experiment's finding on a device."""
     return Key(kind_of(experiment), device.arch, device.method, experiment.id)
 
 
 def same(measurement: AnyFinding, device: Device) -> bool:
-    """Whether it was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
+    """Whether method, compiler and, on a GPU, model, driver and CUDA version are those of `device`."""
     maker = _maker(device)
     return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
 

@@ -1,4 +1,4 @@
-"""A GEMM's kernel on a GPU: its products beside NumPy's, its time beside cuBLAS's on the same matrices.
+"""Runs a GEMM kernel on a GPU: compares its products with NumPy's and its time with cuBLAS's on the same matrices.
 
 All numbers are whole and small, so that products are exact whatever the order of their sums.
 """
@@ -46,8 +46,8 @@ FASTEST = -1  # CUBLAS_GEMM_DEFAULT
 
 @dataclass(frozen=True)
 class ProductRun:
-    """What a GPU says of a kernel: elements of the `compared` product that are not NumPy's, bytes written `outside` D,
-    and of the `timed` one the TFLOP/s (10^12 operations) of the kernel and of cuBLAS, None where that has none such.
+    """The run of a kernel: `wrong` elements of the product of size `compared`, bytes written `outside` D, and TFLOP/s
+    (10^12 operations a second) of the kernel and of cuBLAS for size `timed`; None if cuBLAS has no such multiply.
 
     `apart`: elements of the timed product in which the two differ.
     """
@@ -84,18 +84,18 @@ class Lines:
 
     @property
     def address(self) -> int:
-        """Of the first element."""
+        """The address of the first element."""
         return int(self.memory.data.ptr)
 
     def read(self) -> tuple[Array, int]:
-        """(the values, how many bytes between lines are no longer as they were)."""
+        """(values, number of bytes between the lines that have changed)."""
         image = self.memory.get()
         used = self.length * self.size
         return np.ascontiguousarray(image[:, :used]).view(self.kind), int((image[:, used:] != UNWRITTEN).sum())
 
 
 def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
-    """Run it on the first GPU; EnvironmentUnfitError without one that the kernel is for, ProbeError where it faults."""
+    """Run a kernel on the first GPU; EnvironmentUnfitError if the GPU cannot run it, ProbeError if it faults."""
     gpu = Gpu()
     device = gpu.devices()[0]
     _check(kernel, device.name, device.arch)
@@ -111,7 +111,7 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
 
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
-    """EnvironmentUnfitError where a GPU cannot run the kernel."""
+    """EnvironmentUnfitError if a GPU cannot run the kernel."""
     needed, device_arch = kernel.asked.arch, arch(gpu_arch)
     if kernel.maps and device_arch.name != needed.name:
         raise EnvironmentUnfitError(
@@ -141,7 +141,7 @@ def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
 
 
 def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
-    """(elements that are not NumPy's, bytes written outside)."""
+    """(number of elements that differ from NumPy's, bytes written outside D)."""
     (a, b), images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~_result(kernel, mnk))]
     _launcher(kernel, launched, matrices, mnk)()
@@ -163,7 +163,7 @@ def rounded_bits(products: Ints, out: str) -> Array:
 
 
 def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
-    """(TFLOP/s, cuBLAS's, elements in which the two differ), alternately on the same matrices."""
+    """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
     _, images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, _result(kernel, mnk), _result(kernel, mnk))]
     ours, theirs = (
@@ -212,7 +212,7 @@ def _map(tma_box: Json, lines: Lines) -> Any:
 
 
 def _cublas_call(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
-    """The same product by cublasGemmEx, None where it takes none such; it counts columns first, so D' = B' A'."""
+    """The same product by cublasGemmEx, None if it has no such multiply; column-major, so as D' = B' A'."""
     options, (m, n, k) = kernel.asked, mnk
     if (options.type, options.out) not in PEERS:
         return None

@@ -1,7 +1,7 @@
-"""Reports: findings of every kind in one file, to be sent to somebody who merges them.
+"""Reports: findings of every kind in one file, for somebody else to merge.
 
-A report is a document that holds documents, each as `tcprobe run` saved it, with its own checksum; `merge` unpacks them
-into a temporary folder and checks that as strictly as any. It names the device, driver, CUDA version and compiler of
+A report contains documents as `tcprobe run` saved them, each with its own checksum; `merge` unpacks them into a
+temporary folder and checks that like any other folder. It names the device, driver, CUDA version and compiler of
 each finding, and nothing else of the machine.
 """
 
@@ -34,12 +34,12 @@ SavedFinding = Measurement | Finding
 
 
 def write(path: Path, reported: Sequence[SavedFinding]) -> None:
-    """Write findings into a report; the same ones give the same bytes."""
+    """Write a report; equal findings give equal bytes."""
     files.write(path, text(reported).encode())
 
 
 def text(reported: Sequence[SavedFinding]) -> str:
-    """A report of findings."""
+    """The text of a report."""
     with _folder() as folder:
         findings.save_all(Results(folder), reported)
         content = {p.relative_to(folder).as_posix(): _document(p) for p in sorted(folder.rglob("*.json"))}
@@ -54,7 +54,7 @@ def _document(path: Path) -> Any:
 
 @contextmanager
 def open_report(path: Path) -> Iterator[Results]:
-    """The findings of a report, laid out in a folder that is gone afterwards; DataError if it cannot be trusted."""
+    """A context with the findings of a report in a temporary folder; DataError if the report cannot be trusted."""
     body = documents.read(path, KIND, MOST_BYTES)
     if body is None:
         raise DataError(f"{path}: no such file.")
@@ -68,7 +68,7 @@ def open_report(path: Path) -> Iterator[Results]:
 
 
 def _lay_out(body: Json, folder: Path) -> None:
-    """Each document with the bytes that its checksum is of, where its name says."""
+    """Write each document to the file that its name gives, byte for byte as its checksum needs."""
     content = body["files"]
     if set(body) != {"tcprobe", "files"} or not isinstance(content, dict) or len(content) > MOST_FILES:
         raise DataError("its keys are not those of a report.")
@@ -83,7 +83,7 @@ def _lay_out(body: Json, folder: Path) -> None:
 
 
 def check(finding: SavedFinding) -> None:
-    """DataError where a live table claims a probe of this tcprobe's version that it does not have."""
+    """DataError if a live table claims to come from this version of tcprobe, but its probe is another one."""
     if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
         raise DataError(
             f"{finding.key.subject} on {finding.arch}: made with PTX {finding.provenance['ptx']}, "
@@ -92,7 +92,7 @@ def check(finding: SavedFinding) -> None:
 
 
 def made_by_probe(finding: SavedFinding) -> bool:
-    """Whether a live table's probe is the one that there is; of what is no live table nobody can tell."""
+    """Whether a live table's probe is the present one; True for all other findings, whose probes are not known."""
     probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
     return probe is None or finding.method != "live" or finding.provenance["ptx"] == ptx_hash(kernels(probe))
 

@@ -1,11 +1,11 @@
-"""Measure what a GPU has, in a worker process that can be lost, and save it as it comes.
+"""Measures on a device through a worker process that may be lost, and saves each finding when it arrives.
 
     with Session(Worker()) as session:          # starts the worker, learns its devices
         device = choose(session.devices, name="sm_90")
         for item in measure(session, device, todo, results): ...
 
 A launch that fails or never ends costs its own experiment only: the worker is killed and a new one goes on
-with the rest. What is saved is whole, so a run that was stopped is taken up where it ended.
+with the rest. Files are saved whole, so a stopped run can be continued.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Received = tuple[Json, Arrays]  # a message of the worker
 
 @dataclass(frozen=True)
 class JobEnd:
-    """What a worker says at the end of a job: seconds by stage, and its peak memory in MB if it knows."""
+    """The end of a worker's job: seconds by stage, and its peak memory in MB, None if unknown."""
 
     stages: dict[str, float]
     peak_mb: float | None
@@ -66,7 +66,7 @@ class WorkerLostError(EnvironmentUnfitError):
 
 
 class Session:
-    """A worker process, killed on leaving. One that is done is not waited for: its context dies with it."""
+    """A worker process, killed on leaving. After its job it is not waited for: its context is freed with it."""
 
     def __init__(self, worker: Worker, process: subprocess.Popen[bytes] | None = None) -> None:
         self.worker = worker
@@ -86,7 +86,7 @@ class Session:
 
     @property
     def devices(self) -> list[Device]:
-        """What the worker has; the error it met if it can have none."""
+        """The worker's devices; raises the worker's error if it has none."""
         if self._devices is None:
             header, _ = self._next()
             self._devices = [Device(**device) for device in header["devices"]]
@@ -132,7 +132,7 @@ class Session:
         return message
 
     def _lost_error(self) -> Exception:
-        """Why no message comes: the worker's own end, or this program's; StarvedError as `children.lived`."""
+        """The error that explains why no message came: how the worker ended; StarvedError as in `children.lived`."""
         try:
             code = self._process.wait(LAST_BREATH)
         except subprocess.TimeoutExpired:
@@ -161,9 +161,9 @@ def choose(devices: Sequence[Device], name: str | None = None, index: int | None
 
 
 def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[list[Probe], list[str]]:
-    """Those that `device` has to measure (`up_to_date`), and complaints about files that cannot be trusted.
+    """(experiments whose findings are not `up_to_date`, complaints about files that cannot be trusted).
 
-    NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
+    NewerSchemaError if a later tcprobe wrote a file, which must not be overwritten.
     """
     unmeasured, complaints = [], []
     for experiment in todo:
@@ -182,9 +182,9 @@ def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[li
 def measure(
     session: Session, device: Device, todo: Sequence[Probe], results: Results
 ) -> Iterator[Measurement | Finding | JobEnd]:
-    """Measure `todo` on `device`, saving and yielding each measurement, and what the worker says at the end of a job.
+    """Measure `todo` on `device`; saves and yields each finding, and yields the end of each job.
 
-    The first job goes to `session`; what a lost worker leaves undone goes to new ones, as careful jobs.
+    The first job goes to `session`; what a lost worker leaves goes to new workers, as careful jobs.
     """
     jobs: list[list[Probe]] = [list(todo)] if todo else []
     careful = False
@@ -202,7 +202,7 @@ def measure(
 
 
 class Attempt:
-    """One job of a worker. After `measure`, `rest` has what is still to be done, as jobs."""
+    """One job of a worker. After `measure`, `rest` has the remaining experiments, as jobs."""
 
     def __init__(self, device: Device, left: dict[str, Probe], results: Results, careful: bool) -> None:
         self.rest: list[list[Probe]] = []
@@ -212,7 +212,7 @@ class Attempt:
 
     @property
     def _job(self) -> dict[str, object]:
-        """What the worker is told. All experiments of a run are of one kind."""
+        """The job as a message to the worker. All its experiments are of one kind."""
         kind, folder = kind_of(next(iter(self._left.values()))), str(self._results.root)
         return {
             "device": self._device.index,
@@ -223,7 +223,7 @@ class Attempt:
         }
 
     def measure(self, session: Session) -> Iterator[Measurement | Finding | JobEnd]:
-        """Save and yield findings as they come; if the worker is lost, find out what it was lost over."""
+        """Save and yield findings as they arrive; if the worker is lost, blame an experiment if one is certain."""
         try:
             for message in session.work(self._job):
                 header, _ = message
@@ -242,16 +242,16 @@ class Attempt:
             self.rest = self._split(culprit_known=culprit is not None)
 
     def _culprit(self) -> str | None:
-        """The experiment that lost the worker, where that is certain.
+        """The experiment that lost the worker; None if that is not certain.
 
-        With everything compiled it is the one begun last; of a careful job's single experiment it is that one.
+        If everything was compiled it is the one begun last; in a careful job of one experiment it is that one.
         """
         if self._compiled and self._begun in self._left:
             return self._begun
         return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
 
     def _split(self, culprit_known: bool) -> list[list[Probe]]:
-        """What is left as one job, or as halves if a careful job was lost over something unknown in it."""
+        """The remaining experiments as one job, or in halves if a careful job was lost and the culprit is not known."""
         remaining = list(self._left.values())
         half = len(remaining) // 2 if self._careful and not culprit_known else len(remaining)
         return [part for part in (remaining[:half], remaining[half:]) if part]
@@ -268,7 +268,7 @@ class Attempt:
         return finding
 
     def _context(self, experiment: Probe) -> Context:
-        """What conclusions may rest on: tables by the same maker; of dialogues any that would answer."""
+        """The tables that conclusions may use: those of the same maker, and for dialogues also published ones."""
         row = arch.arch(self._device.arch)
         if not isinstance(experiment, Dialogue):
             return Context(row, saved_tables(self._results, self._device))
@@ -302,7 +302,7 @@ class Attempt:
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
-    """Make the tables that mma is compared with, while the worker compiles: they are kept, by `references`."""
+    """Make the references' tables, which `references` caches, while the worker compiles."""
     with suppress(Exception):  # who needs them meets the error, and reports it
         for experiment in todo:
             for reference in () if experiment.early else references():
@@ -311,7 +311,7 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
 
 
 def _compiled_before(experiment: Probe, device: Device, results: Results) -> bool:
-    """Whether there is a finding of the very probe by the very compiler, which then cannot refuse it."""
+    """Whether this compiler has compiled this very probe before; then it cannot refuse it now."""
     try:
         return up_to_date(experiment, saved(results, key_of(experiment, device)), device)
     except DataError:

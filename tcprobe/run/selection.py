@@ -1,4 +1,4 @@
-"""Which experiments a run makes: those of the names that it was given, or of a family or a kind of finding."""
+"""Selects the experiments of a run: by names of fragments and instructions, by family, or by kind of finding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
 
 
 def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
-    """Experiments of the fragments and instructions that `patterns` mean, with the fragments they lean on, and where
-    operands of theirs are in tensor memory; those of a family alone where one is named, which may be a kind of finding.
-    UsageError for a family without any.
+    """The experiments on fragments and instructions that match `patterns`, on fragments that these need, and on their
+    operands in tensor memory; only those of `family`, if given, which may also be a kind of finding. UsageError if
+    there are none.
     """
     kind = KINDS.get(family or "", family)
     if kind in kinds.names():
@@ -37,12 +37,12 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
 
 
 def in_words(patterns: Sequence[str], family: str | None) -> str:
-    """What a run of dialogues alone is asked for."""
+    """The subjects of a run of dialogues, in words."""
     return f"findings of {family}" if family else f"places in tensor memory of {', '.join(patterns)}"
 
 
 def _dialogues_by_subject(kind: str, patterns: Sequence[str]) -> list[Probe]:
-    """The experiments of a kind whose subjects match; UsageError where a pattern matches none."""
+    """The experiments of a kind whose subjects match; UsageError if a pattern matches none."""
     every = dialogues(kind)
     if not every:
         raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
@@ -72,12 +72,12 @@ def _table_experiments(patterns: Sequence[str]) -> list[Experiment]:
 
 
 def _representing(id_: str) -> str:
-    """The id under which a load or store of tensor memory is listed, whatever the number of its repetitions."""
+    """The id under which a load or store of tensor memory is listed, without its number of repetitions."""
     return id_.rpartition(".x")[0] if id_.startswith("tcgen05.") else id_
 
 
 def _in_tensor_memory(patterns: Sequence[str]) -> list[Dialogue]:
-    """Where operands of the forms that `patterns` mean, of all without any, are in tensor memory."""
+    """The experiments on operands in tensor memory, of the forms that `patterns` match; without patterns all."""
     every = dialogues(TENSOR_MEMORY)
     if not patterns:
         return list(every.values())

@@ -1,7 +1,7 @@
-"""Several compilers: what is the same in the machine code of all of them, and what is not.
+"""Compares the machine code of several compilers: the facts in which all agree, and those in which they differ.
 
-Of every version and arch: the tables that its code shows, and the matrix instructions that each form becomes. A version
-that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is not a refusal.
+For every version and arch: the tables that the code shows, and the matrix instructions that each form becomes. A
+version that does not know an arch, or is too old for the PTX of a form, has no fact of it; that is not a refusal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CURRENT = re.compile(r"current version is '(\d{1,2}\.\d{1,2})'")
 
 
 class ComparedFact(NamedTuple):
-    """What versions are compared in: a fragment's "table" or a form's "lowering", on an arch."""
+    """What is compared: a fragment's "table" or a form's "lowering", on an arch."""
 
     what: str
     id: str
@@ -41,7 +41,7 @@ class ComparedFact(NamedTuple):
 
 @dataclass
 class Survey:
-    """What each version says of each fact, the archs that it knows, and what its ptxas refuses, by version."""
+    """By fact and version: the content; by version the archs that it knows; by fact and version ptxas's refusals."""
 
     facts: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
     archs: dict[str, list[str]] = field(default_factory=dict)
@@ -49,20 +49,20 @@ class Survey:
 
     @property
     def differing(self) -> dict[ComparedFact, dict[str, str]]:
-        """The facts of which two versions say different things."""
+        """The facts in which two versions differ."""
         return {
             fact: by_compiler for fact, by_compiler in sorted(self.facts.items()) if len(set(by_compiler.values())) > 1
         }
 
     def alike(self, what: str) -> int:
-        """How many facts of a kind all versions agree in that say something of them."""
+        """How many facts of a kind are the same in all versions that have them."""
         return sum(
             fact.what == what and len(set(by_compiler.values())) == 1 for fact, by_compiler in self.facts.items()
         )
 
     @property
     def since(self) -> dict[ComparedFact, list[str]]:
-        """Exceptions: facts that some version says nothing of, though it knows the arch; who does."""
+        """The facts that not all versions have which know the arch, each with the versions that have it."""
         return {
             fact: list(by_compiler)
             for fact, by_compiler in sorted(self.facts.items())
@@ -92,7 +92,7 @@ def survey(
     patterns: Sequence[str] = (),
     tick: Callable[[int, str | None], None] = lambda _, __: None,
 ) -> Survey:
-    """What the toolkits in `folders`, or the installed one, make of the probes of arch `name` or of all they know.
+    """Compare the toolkits in `folders`, or the installed one alone, on arch `name` or on all archs that they know.
 
     `tick` is called as (archs more, None), and as (0, compiler and arch) for each that is read.
     """
@@ -122,7 +122,7 @@ def _note(noted: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mappi
 
 
 def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact, str]:
-    """The layouts that a compiler's code shows of some archs."""
+    """The layouts that a compiler's code shows, for some archs."""
     with Scratch() as scratch:
         Campaign(request, scratch.folder).run(None)
         results = Results(scratch.folder)
@@ -153,7 +153,7 @@ def _note_lowerings(comparison: Survey, compiler: str, tools: Toolchain, survey_
 
 
 def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[str, Lowering]:
-    """By form what it becomes on an arch, all assembled in one go; without the forms of PTX after the `newest`."""
+    """The lowering of each form on an arch, all assembled in one call; without forms newer than PTX `newest`."""
     forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(arch) and version(f.target.ptx) <= newest}
     kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
     codes, refused = assemble(tools, list(kernels.values()), arch)
@@ -169,7 +169,7 @@ def _words(lowered: Lowering) -> str:
 
 
 def newest_ptx(tools: Toolchain) -> tuple[int, int]:
-    """The newest PTX that a ptxas takes, as it says when it is given a newer one."""
+    """The newest PTX version that a ptxas accepts, from its error message for a newer one."""
     with Scratch() as scratch:
         source = scratch.folder / "new.ptx"
         source.write_text(TOO_NEW)

@@ -1,10 +1,10 @@
 """Multiplies on a live GPU whose operands go in and out by emitted code alone, compared with NumPy.
 
-The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch runs side by side what is as
-it is, what has one i of a matrix with copies spoilt (what then changes nothing is never read; an element without copies
-is read if D is exact), what has a wrong layout of A or a wrong map of the metadata, which must give another D; all that
-in every swizzle of factors in shared memory. A second one multiplies the random floats of `verify_floats`, of which D
-must be the very bits of the model, where the form's arithmetic was measured.
+The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch has these variants, each in
+every swizzle of factors in shared memory: the right operands; one i of a matrix with copies spoilt (if D does not
+change, that i is never read; an element without copies is read if D is exact); a wrong layout of A or a wrong map of
+the metadata, which must change D. A second launch multiplies the random floats of `verify_floats`; if the form's
+arithmetic was measured, D must have exactly the model's bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPILERS = 8  # compilations at a time
 
 
 class FloatResults(NamedTuple):
-    """Results of random floats: how many, how many are other bits than the model's, and the first, "" without one."""
+    """Results of random floats: how many there are, how many differ from the model's bits, the first of these or ""."""
 
     results: int
     wrong: int
@@ -44,11 +44,11 @@ class FloatResults(NamedTuple):
 
 @dataclass(frozen=True)
 class Verified:
-    """What verifying one case gave.
+    """The outcome of verifying one case.
 
-    `exact`: D is NumPy's; `unread` by operand the i that change nothing in any lane; `expected` the same as the
-    results have it, None where they say nothing; `noticed`: a wrong layout of A, or of metadata, gives another D;
-    `source`: where the tables come from; `floats` None of integers and of forms without a model.
+    `exact`: D is NumPy's; `unread`: by operand, the i that change nothing in any lane; `expected`: the same by the
+    saved measurement, None without one; `noticed`: a wrong layout of A, or of the metadata, changes D; `source`: where
+    the tables come from; `floats`: None for integers and for forms without a model.
     """
 
     case: VerifyCase
@@ -67,7 +67,7 @@ class Verified:
 
     @property
     def arch(self) -> str:
-        """Where it ran."""
+        """The arch that it ran on."""
         return self.case.operands["d"].arch
 
     @property
@@ -98,10 +98,10 @@ class Verified:
 
 
 class CudaRunner(Protocol):
-    """What of the GPU is needed: `tcprobe.run.gpu.Gpu`."""
+    """The methods of `tcprobe.run.gpu.Gpu` that are needed."""
 
     def compile_cuda(self, text: str, names: Sequence[str], target: str | None = None) -> None:
-        """Compile functions, for a PTX target where they need one of their own."""
+        """Compile functions; `target` is the PTX target, if it must be a particular one."""
 
     def call(
         self,
@@ -111,7 +111,7 @@ class CudaRunner(Protocol):
         output: Array,
         each: tuple[int, int] = (32, 0),
     ) -> None:
-        """Run one; `each` block has threads and bytes of dynamic shared memory."""
+        """Run a function; `each` has a block's threads and bytes of dynamic shared memory."""
 
 
 def verify(
@@ -119,7 +119,7 @@ def verify(
 ) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in all their cases, in order.
 
-    `layers` say what was measured of their arithmetic; without any those that answers are from by default.
+    `layers` have the measured arithmetic; by default those that answers use.
     """
     every = [case for instruction, operands in multiplies for case in cases(instruction, operands)]
     chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
@@ -134,14 +134,14 @@ def verify(
 
 
 def compile_cases(gpu: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
-    """Compile their kernels, for each target that they need."""
+    """Compile the kernels of cases, for each target that they need."""
     for target in dict.fromkeys(map(_target, chunk)):
         part = [case for case in chunk if _target(case) == target]
         gpu.compile_cuda(source(part), list(map(name, part)), target)
 
 
 def _target(case: VerifyCase) -> str | None:
-    """The PTX target that a multiply is for alone (sm_90a), None where that of the GPU will do."""
+    """The only PTX target that has a multiply (sm_90a), None if the GPU's own will do."""
     allowed = case.instruction.target.on(arch(case.operands["d"].arch))
     return allowed[0] if allowed and allowed[0][-1] in "af" else None
 
@@ -178,7 +178,7 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
 
 
 def _difference(case: VerifyCase, swizzle: int, bits: Array, expected: Array) -> str:
-    """How many elements differ and the first, "" where none does."""
+    """How many elements differ and the first of them, in words; "" if none does."""
     differs = np.argwhere(bits != expected)
     if not len(differs):
         return ""
@@ -237,7 +237,7 @@ def _modelled_bits(instruction: Instruction, arithmetic: Arithmetic, seed: int, 
 
 
 def _expected_unread(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
-    """The i that are unread in every lane, as the multiply's measurement has it; None where there is none."""
+    """The i that no lane's element is read of, by the multiply's measurement; None without one."""
     row, operands = case.instruction, case.operands
     if case.shared or trace.measured_multiply(row, operands) is None:
         return None

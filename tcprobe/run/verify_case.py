@@ -1,4 +1,4 @@
-"""What is verified at once: a multiply, the tables of its fragments, and how its factors in shared memory lie there.
+"""A case to verify: a multiply, the tables of its fragments, and how its factors are placed in shared memory.
 
 A factor behind a descriptor is a tile as `tcprobe descriptor` describes it, STEPS multiplies long, in every swizzle;
 its k steps are taken by the steps that the answer says.
@@ -52,7 +52,7 @@ class Placed:
         return lines, STEPS * k
 
     def tile(self, swizzle: int) -> SharedTile:
-        """The least tile that holds it: with lines contiguous whole rows of the pattern, of which it is the first."""
+        """The least tile that contains it; if lines are contiguous, it has whole rows of the swizzle's pattern."""
         (lines, k), operand = self.extent, self.operand.held
         multiple = max(8, swizzle * 8 // operand.slot_bits) if self.major == "mn" else 8
         padded = -(-lines // multiple) * multiple
@@ -79,12 +79,12 @@ class VerifyCase:
 
     @property
     def swizzles(self) -> tuple[int, ...]:
-        """Those of the shared tiles, one product each; nothing but 0 without any."""
+        """The swizzles of the tiles in shared memory, one product each; only 0 without such tiles."""
         return tuple(sorted(SWIZZLES)) if self.shared else (0,)
 
     @property
     def selector(self) -> int | None:
-        """That of a sparse multiply."""
+        """The selector of a sparse multiply."""
         return self.operands["e"].selector if "e" in self.operands else None
 
     @property
@@ -96,7 +96,7 @@ class VerifyCase:
 
     @property
     def sums(self) -> Cell:
-        """The table of C; a wgmma adds to its D."""
+        """The table of C; of D for a wgmma, which adds to it."""
         return self.operands.get("c", self.operands["d"])
 
     @property
@@ -107,7 +107,7 @@ class VerifyCase:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory, with what aligning to a whole pattern takes."""
+        """Bytes of shared memory, with room to align to a whole pattern."""
         return sum(placed.bytes for placed in self.shared) + PERIOD if self.shared else 0
 
     def __str__(self) -> str:
@@ -118,9 +118,9 @@ class VerifyCase:
 
 
 def verifiable(*patterns: str) -> list[Instruction]:
-    """The multiplies among what the patterns mean that are verified, without one all, warpgroups' of NUMBERS only.
+    """The multiplies that match patterns and can be verified; without patterns all, warpgroups' only with N of NUMBERS.
 
-    UsageError where there is none.
+    UsageError if there is none.
     """
     instructions = select_instructions(*patterns)
     multiplies = [row for row in instructions if row.multiplies]
@@ -135,14 +135,14 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
 
 def cases(instruction: Instruction, operands: Operands) -> Iterator[VerifyCase]:
-    """What there is to verify of a multiply: under each selector, with its factors wherever they can lie."""
+    """All cases of a multiply: under each selector, with its factors in every possible place."""
     operands_by_selector = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
     for tables in operands_by_selector:
         yield from (VerifyCase(instruction, tables, shared) for shared in _places(instruction))
 
 
 def _places(instruction: Instruction) -> Iterator[tuple[Placed, ...]]:
-    """Every way in which factors are in shared memory; the empty one where all are in registers."""
+    """Every choice of factors in shared memory with their majors; empty if all are in registers."""
     descriptors = instruction.described
     in_registers = {fragment.operand for fragment in instruction.factors}
     must_be_shared = [

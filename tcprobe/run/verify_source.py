@@ -1,9 +1,10 @@
 """The CUDA source that verifies multiplies: operands go in and out by emitted code alone.
 
-Fragments by the header of `emit`; a factor in shared memory by the formula, the line and the steps that `tcprobe
-descriptor` gives for its tile. A kernel has a block for each variant and swizzle; a variant is what is wrong: nothing,
-one i of a matrix in every thread (a NaN, or all bits turned), or the map of A or of the metadata: lane 1 holds what
-lane 4 does and so on, lines in shared memory are exchanged in pairs. Loops are left as they are: that compiles faster.
+Fragments use the header of `emit`; a factor in shared memory uses the formula, the line and the steps that `tcprobe
+descriptor` gives for its tile. A kernel has a block for each variant and swizzle. A variant is one mistake: none; one i
+of a matrix in every thread (a NaN, or all bits inverted); or the map of A or of the metadata, by which lane 1 holds
+what lane 4 should and so on, or lines in shared memory are exchanged in pairs. Loops are not unrolled: that compiles
+faster.
 """
 
 from __future__ import annotations
@@ -98,20 +99,20 @@ FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();
 
 
 def source(all_cases: Sequence[VerifyCase]) -> str:
-    """The header of all fragments, and a kernel a case."""
+    """The header of all fragments, and a kernel for each case."""
     tables = {named(cell): cell for case in all_cases for cell in case.operands.values()}
     return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, all_cases)])
 
 
 def name(case: VerifyCase) -> str:
-    """The kernel's."""
+    """The name of a case's kernel."""
     selector = f"_selector{case.selector}" if case.selector is not None else ""
     places = "".join(f"_{placed.operand.held.name}_{placed.major}" for placed in case.shared)
     return f"verify_{identifier(case.instruction.id)}{places}{selector}"
 
 
 def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
-    """The numbers that say what is wrong: i of A, B and C that is spoilt, -1 for none; whose map is mistaken."""
+    """A variant as numbers: the spoilt i of A, of B and of C, -1 for none; the matrix whose map is wrong."""
     return [*(i if o == operand else -1 for o in "abc"), WRONG.index(wrong)]
 
 
@@ -136,7 +137,7 @@ def _word(cell: Cell) -> str:
 
 
 def _declarations(case: VerifyCase) -> Iterator[str]:
-    """The registers of every fragment, C in them; a descriptor of each other factor."""
+    """Declare the registers of every fragment, with C in them, and a descriptor of each factor in shared memory."""
     cells = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
     yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
     to = "rd" if _adds(case) else "rc"
@@ -160,7 +161,7 @@ def _lane(matrix: str) -> str:
 
 
 def _fill_shared(case: VerifyCase) -> Iterator[str]:
-    """Shared memory, by swizzle."""
+    """Fill shared memory, for each swizzle."""
     if not case.shared:
         return
     starts = [0, *accumulate(placed.bytes for placed in case.shared)]
@@ -175,7 +176,7 @@ def _fill_shared(case: VerifyCase) -> Iterator[str]:
 
 
 def _tile(tile_place: Placed, swizzle: int, start: int) -> Iterator[str]:
-    """A tile at byte `start`, element by element, and its descriptor."""
+    """Fill a tile at byte `start`, element by element, and make its descriptor."""
     tile, (lines, k) = tile_place.tile(swizzle), tile_place.extent
     element = f"e / {k} * {k} + e % {k}" if tile_place.matrix == "a" else f"e % {k} * {lines} + e / {k}"
     steps = tile.per_k * (STEPS - 1) if len(tile.per_k) == 1 else tile.per_k
@@ -194,7 +195,7 @@ def _tile(tile_place: Placed, swizzle: int, start: int) -> Iterator[str]:
 
 
 def _multiply_steps(case: VerifyCase) -> Iterator[str]:
-    """Every step along k, and D out."""
+    """Multiply step by step along k, and store D."""
     d = case.operands["d"]
     yield "#pragma unroll 1"
     yield f"for (int step = 0; step < {case.steps}; ++step) {{"
@@ -216,7 +217,7 @@ def _multiply_steps(case: VerifyCase) -> Iterator[str]:
 
 
 def _multiply_call(case: VerifyCase) -> Iterator[str]:
-    """The emitted function of the multiply, given its operands in registers; waited for where it is asynchronous."""
+    """Call the emitted function of the multiply on operands in registers; wait for it if it is asynchronous."""
     name, in_registers = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
     in_registers |= {} if _adds(case) else {"c": case.sums}
     for operand, cell in in_registers.items():

@@ -1,4 +1,4 @@
-"""What the process does that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
+"""The process that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
 
 It says hello with its devices, takes one job {device, kind, experiments, careful, folder}, and answers event by event:
 
@@ -10,9 +10,9 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     done     stages (seconds), peak_mb
 
 Three things go on at once: threads compile the kernels chunk by chunk, the main thread runs experiments as soon as
-their chunk is compiled, and a few threads decode what was run. Texts of a dialogue's kernels are made with its chunk
-and go with it, and compilers are at most CHUNKS_KEPT ahead. A careful job compiles everything first, so that it is
-plain whether a compilation or a launch lost the process.
+their chunk is compiled, and a few threads decode outputs. The texts of a dialogue's kernels are made and freed with its
+chunk, and compilers are at most CHUNKS_KEPT ahead. A careful job compiles everything first, so that it is certain
+whether a compilation or a launch lost the process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Message = tuple[dict[str, object], Arrays]
 
 
 class Desk:
-    """The bench of dialogues: an open backend, and the tables that are known of its device."""
+    """The bench of dialogues: an open backend, and the known tables of its device."""
 
     def __init__(self, backend: Backend, device: Device, folder: Path | None) -> None:
         self._backend, self._folder = backend, folder
@@ -67,12 +67,12 @@ class Desk:
         return self._backend.run(launches)
 
     def known_table(self, fragment: Fragment) -> Table | None:
-        """The table of a fragment on the device: from the folder over what is published."""
+        """The table of a fragment on the device, from the folder, else a published one; None if there is none."""
         measurement = self._layers.choose(fragment, [self.device.name])
         return measurement.table(fragment) if measurement else None
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
-        """What is timed in a kernel, from its machine code."""
+        """The opcodes that a kernel times, from its machine code."""
         return self._backend.timed_code(kernel)
 
     def shared_bytes(self) -> int:
@@ -80,7 +80,7 @@ class Desk:
         return self._backend.shared_bytes()
 
     def map_result(self, tensor_map: TensorMap) -> str:
-        """What the driver says of a tensor map."""
+        """The name of the driver's result code for a tensor map."""
         return self._backend.map_result(tensor_map)
 
     @cached_property
@@ -101,7 +101,7 @@ class Job:
 
     @contextmanager
     def clock(self, stage: str) -> Iterator[None]:
-        """Count the time inside towards `stage`."""
+        """A context whose time counts towards `stage`."""
         start = time.perf_counter()
         try:
             yield
@@ -109,7 +109,7 @@ class Job:
             self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
 
     def work(self, waiting: deque[list[Planned]], bench: Desk, careful: bool) -> None:
-        """Measure chunks of experiments, each as soon as it is compiled; `waiting` is emptied, and they go."""
+        """Measure chunks of experiments, each as soon as it is compiled; takes them out of `waiting`, to free them."""
         compiler = ThreadPoolExecutor(CHUNKS_AHEAD)
         compiled: deque[tuple[list[Planned], Future[dict[str, str]]]] = deque()
         while waiting or compiled:
@@ -129,13 +129,13 @@ class Job:
         send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
 
     def _load(self, chunk: Sequence[Planned]) -> dict[str, str]:
-        """Compile a chunk; its refused kernels by name."""
+        """Compile a chunk; returns the compiler's words by name of each refused kernel."""
         with self._counting:
             self._waiting_kernels.update(names(chunk))
         return self.backend.load(kernels(chunk))
 
     def _unload(self, chunk: Sequence[Planned]) -> None:
-        """Forget a chunk's kernels that no other chunk, compiled or being compiled, has too."""
+        """Forget a chunk's kernels, except those of other chunks that are compiled or being compiled."""
         with self._counting:
             self._waiting_kernels.subtract(names(chunk))
             self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
@@ -165,14 +165,14 @@ class Job:
         self._decoding.append(self._decoders.submit(_decode, planned, decode))
 
     def _drain(self, keep: int = 0) -> None:
-        """Send what is decoded, oldest first, until `keep` are left."""
+        """Send decoded readings, the oldest first, until `keep` are left."""
         with self.clock("decode"):
             while len(self._decoding) > keep:
                 send(self.sink, *self._decoding.popleft().result())
 
 
 def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], method: str | None) -> None:
-    """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
+    """Serve one job on the backend that `make` makes; while waiting for the job, plan the experiments of `method`."""
     jobs: Queue[tuple[Json, Arrays]] = Queue()
     begun = threading.Event()
     try:
@@ -203,7 +203,7 @@ def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], met
 
 
 def _reported(error: Exception) -> TcprobeError:
-    """An error that is not expected, to be reported; itself if somebody is debugging."""
+    """The error to report for an exception; raises unexpected ones again while debugging."""
     reported = understood(error)
     if debugging() and isinstance(reported, InternalError):
         raise error
@@ -219,7 +219,7 @@ def _fault(error: Exception) -> TcprobeError:
 
 
 def _listen(requests: IO[bytes], jobs: Queue[tuple[Json, Arrays]]) -> None:
-    """Take the job, and end with the process that gives it, even while a kernel hangs or before there is a job."""
+    """Receive the job; end this process when the other one ends, even if a kernel hangs or no job came."""
     job = receive(requests)
     if job:
         jobs.put(job)
@@ -228,7 +228,7 @@ def _listen(requests: IO[bytes], jobs: Queue[tuple[Json, Arrays]]) -> None:
 
 
 def _plan(method: str, begun: threading.Event) -> None:
-    """Plan until the job is there: it plans the rest of what it needs."""
+    """Plan experiments until the job has come, which plans those that are missing."""
     with suppress(Exception):  # the job meets the error, and reports it
         for id_, experiment in experiments().items():
             if begun.is_set():
@@ -247,7 +247,7 @@ def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
 
 
 def peak_memory() -> float | None:
-    """Largest resident size of this process so far, in MB; None where the system does not tell."""
+    """Largest resident size of this process so far, in MB; None if the system does not tell."""
     try:
         import resource
     except ImportError:
@@ -257,7 +257,7 @@ def peak_memory() -> float | None:
 
 
 def main(make: Callable[[], Backend], method: str | None = None) -> None:
-    """Serve on standard input and output, planning what `method` can do; all else that prints goes to stderr."""
+    """Serve on standard input and output, planning the experiments of `method`; other output goes to stderr."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(BrokenPipeError):  # nobody listens any more
