@@ -106,7 +106,7 @@ class Accesses(click.Command):
     "--patterns",
     type=Named(path_type=Path, dir_okay=False),
     metavar="FILE.jsonl",
-    help='Many accesses, one per line: {"op": "ld.shared.b64", "address": [32 numbers or null]}.',
+    help='Many accesses, one per line: {"op": "ld.shared.b64", "address": [32 numbers or null]}. - is standard input.',
 )
 @click.option("--rule", is_flag=True, help="Print the rule for each access, with its evidence.")
 @click.option("--explain", is_flag=True, help="With --json: also which lanes collide.")
