@@ -131,9 +131,7 @@ def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: 
     if as_json:
         click.echo(json.dumps(found.to_json()))
         return
-    first, *rest = found.lines
-    for text in (first, *(f"  {line}" for line in rest)):
-        wrapping.line(text)
+    wrapping.lines(found.in_words)
 
 
 def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) -> None:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tcprobe.kernel.request import MULTIPLIES, Gemm
 from tcprobe.kernel.staged import OUTS, SHARED
 from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
 from tcprobe.store.choose import Layers
-from tcprobe.text import quoted
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 DEPTH = 128  # bytes of k in a tile that is not asked for
@@ -44,13 +45,31 @@ class GemmOptions(NamedTuple):
     cluster: int = 1
 
 
-@dataclass(frozen=True)
-class GemmKernel:
+@dataclass(frozen=True, repr=False)
+class GemmKernel(Described):
     """`source` is the whole file; `asked` has the tile and what it takes."""
 
     name: str
     source: str
     asked: Gemm | WarpgroupGemm
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """What a launch needs to know."""
+        launch = self.to_json(None)
+        yield (
+            f"{self.name}: {launch['multiply']}, {self.block[0]} threads, {self.shared_bytes} bytes of shared memory"
+        )
+        registers = ", ".join(f"{count} of {name}" for name, count in launch["registers"].items())
+        yield f"grid: {launch['grid'][0]}, {launch['grid'][1]}; registers: {registers}"
+        for name, step in launch["wavefronts"].items():
+            wavefronts = f"{step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
+            yield f"{name}: {step['instruction']}, {wavefronts}"
+
+    @property
+    def code(self) -> str:
+        """The whole file, as `source`."""
+        return self.source
 
     @property
     def block(self) -> tuple[int, int, int]:
