@@ -158,7 +158,7 @@ def commands_that_take_names():
                 yield command, argument.required
 
 
-@pytest.mark.parametrize(("command", "needed"), commands_that_take_names())
+@pytest.mark.parametrize(("command", "needed"), list(commands_that_take_names()))
 def test_an_empty_name_or_a_gpu_alone_is_no_name(command, needed):
     options = {"emit": ["--to", "csv"], "path": ["--tile", "64x64"], "diff": ["sm_80", "sm_90"]}.get(command, [])
     for empty in ("", " "):
