@@ -64,7 +64,7 @@ def kernel() -> None:
 )
 @click.option(
     "--explain",
-    type=Number(),
+    type=Number(most=2**31 - 2),
     nargs=3,
     metavar="ROW COL K",
     help="Follow A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.",

@@ -26,6 +26,8 @@ from tcprobe.store.choose import Layers
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
+MOST_SIDE = 2**31 - 1  # what m, n and k, an int, can be
+MOST_DOWN = 65535  # blocks of a grid along y
 DEPTH = 128  # bytes of k in a tile that is not asked for
 
 
@@ -81,10 +83,19 @@ class GemmKernel(Described):
         """Of dynamic shared memory."""
         return self.asked.shared_bytes
 
-    def grid(self, m: int, n: int) -> tuple[int, int, int]:
-        """Blocks for a D of m x n."""
-        rows, cols, _ = self.asked.tile
-        return -(-n // cols), -(-m // (rows * self.cluster)) * self.cluster, 1
+    def grid(self, m: int, n: int, k: int = 1) -> tuple[int, int, int]:
+        """Blocks for a D of m x n; UsageError for more than a launch can have, or a side that is no int."""
+        (rows, cols, _), together = self.asked.tile, self.cluster
+        if max(m, n, k) > MOST_SIDE:
+            raise UsageError(f"{m} x {n} x {k}: the kernel takes m, n and k as int, at most {MOST_SIDE}.")
+        down = -(-m // (rows * together)) * together
+        if down > MOST_DOWN:
+            most = MOST_DOWN // together * together * rows
+            raise UsageError(
+                f"m {m} takes {down} blocks along y, where a launch has at most {MOST_DOWN}: cut m into parts of at "
+                f"most {most} rows."
+            )
+        return -(-n // cols), down, 1
 
     @property
     def cluster(self) -> int:
@@ -115,7 +126,7 @@ class GemmKernel(Described):
             "b": asked.b,
             "multiply": asked.instruction.id,
             "stages": asked.stages,
-            "grid": list(self.grid(*size[:2])) if size else grid,
+            "grid": list(self.grid(*size)) if size else grid,
             "block": list(self.block),
             "cluster": self.cluster,
             "shared_bytes": self.shared_bytes,
