@@ -126,7 +126,7 @@ class Gpu:
         return driver.result_name(driver.encode_map(tensor_map, NOWHERE)[0])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; returns the refused ones' reasons by name.
+        """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; gives why by refused name.
 
         Each form that the arch lacks is in a module of its own: the header of another form might let it pass.
         """
