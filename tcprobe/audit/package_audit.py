@@ -83,7 +83,9 @@ class PackageAudit:
 def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
     """Judge the layouts of an installed package; errors as `ask_package.ask`."""
     version, statements = ask_package.ask(package, limit, python)
-    known_errata = next((found for layer in layers.layers if (found := errata.load(layer.results.root))), [])
+    known_errata = next(
+        (layer_errata for layer in layers.layers if (layer_errata := errata.load(layer.results.root))), []
+    )
     return PackageAudit(
         package,
         version,

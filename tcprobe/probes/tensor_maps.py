@@ -41,10 +41,10 @@ DIRECTIONS = ("load", "store")
 
 
 class BoxCase(NamedTuple):
-    """A box of a map at coordinates `at`, copied to or from byte `base` of shared memory."""
+    """A box of a map at `coordinates`, copied to or from byte `base` of shared memory."""
 
     map: TensorMap
-    at: tuple[int, ...]
+    coordinates: tuple[int, ...]
     base: int
 
 
@@ -203,7 +203,7 @@ def launches(direction: str, rank: int, boxes: Sequence[BoxCase]) -> list[Launch
     rows = np.zeros((len(boxes), 8), np.uint32)
     for row, case in zip(rows, boxes, strict=True):
         row[:2] = case.base, case.map.bytes
-        row[2 : 2 + rank] = case.at
+        row[2 : 2 + rank] = case.coordinates
     loads = direction == "load"
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(boxes))
@@ -228,8 +228,8 @@ def offsets(box_case: BoxCase) -> Ints:
     """Where the box's bytes are in global memory, from the tensor's first byte: (rows, bytes of a row)."""
     tensor_map = box_case.map
     outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(tensor_map.box[1:])))])
-    start = box_case.at[0] * tensor_map.size
-    rows = ((outer + np.array(box_case.at[1:], np.int64)) * np.array(tensor_map.strides, np.int64)).sum(axis=1)
+    start = box_case.coordinates[0] * tensor_map.size
+    rows = ((outer + np.array(box_case.coordinates[1:], np.int64)) * np.array(tensor_map.strides, np.int64)).sum(axis=1)
     return np.asarray(rows.astype(np.int64)[:, None] + start + np.arange(tensor_map.row_bytes)[None, :], np.int64)
 
 

@@ -32,10 +32,10 @@ def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLi
         with Scratch() as scratch:
             image = scratch.folder / "code.cubin"
             image.write_bytes(cubin)
-            done = attempt(scratch, [tools.nvdisasm, "-c", "-gi", str(image)], min(LIMIT, tools.limit))
+            completed = attempt(scratch, [tools.nvdisasm, "-c", "-gi", str(image)], min(LIMIT, tools.limit))
     except EnvironmentUnfitError:
         return {}
-    return _parse(done.stdout) if done.returncode == 0 else {}
+    return _parse(completed.stdout) if completed.returncode == 0 else {}
 
 
 def _parse(text: str) -> dict[str, dict[int, SourceLine]]:
