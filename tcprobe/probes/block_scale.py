@@ -59,7 +59,7 @@ class ScaledExperiment(OfInstruction):
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The reading of the structure tensor's experiment, with three more arrays.
 
-        "met": the D slots that each A slot reaches. "scale_a", "scale_b": the byte by choice of selectors, A slot and D
+        "d_slots": those that each A slot reaches. "scale_a", "scale_b": the byte by choice of selectors, A slot and D
         slot met.
         """
         unscaled = self.unscaled.decode(launches[:-1], outputs[:-1])
@@ -68,13 +68,13 @@ class ScaledExperiment(OfInstruction):
         if any(not np.array_equal(d_slots, other) for other, _, _ in by_choice):
             raise ProbeError(f"{self.instruction.name}: byte-id or thread-id changes which slots of A and D meet.")
         scaling = {"scale_a": np.stack([a for _, a, _ in by_choice]), "scale_b": np.stack([b for _, _, b in by_choice])}
-        return {**unscaled, "met": d_slots, **scaling}
+        return {**unscaled, "d_slots": d_slots, **scaling}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor and every scale."""
-        own = ("met", "scale_a", "scale_b")
-        inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
-        return with_scales(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+        scales = Scales(*(reading[name].astype(np.int64) for name in Scales._fields))
+        unscaled = {name: array for name, array in reading.items() if name not in Scales._fields}
+        return with_scales(self.instruction, self.unscaled.conclude(unscaled, context), scales)
 
 
 def experiments() -> list[ScaledExperiment]:

@@ -117,7 +117,7 @@ class ProvedNumbers:
     def cycles_of_round(
         self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int], copies: int = 1
     ) -> Floats | None:
-        """As `proved`; `loop_opcodes` counts the opcodes of a whole round."""
+        """As `cycles_of_copy`; `loop_opcodes` counts the opcodes of a whole round."""
         try:
             self.check_opcodes(variant, loop_opcodes, around)
         except ProbeError as error:

@@ -152,7 +152,7 @@ def overlapped_ids() -> list[str]:
 def combined_loop(multiply_loop: Loop, partner: Partner, pair_part: Part) -> Loop:
     """The loop of a multiply and its partner, or of one of them alone.
 
-    `first.body` may begin with lines of the round; the rest is the same number of lines for each copy.
+    `multiply_loop.body` may begin with lines of the round; the rest is the same number of lines for each copy.
     """
     lines = [
         line

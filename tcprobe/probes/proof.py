@@ -15,7 +15,7 @@ FREE = re.compile(
     r"NOP|U?BRA|BRX|U?ISETP|VIADD|U?IADD3|U?MOV|IMAD|U?LOP3|U?PRMT|U?SEL|BSSY|BSYNC|BREAK|WARPSYNC|VOTEU?|R2UR|U?LDC|"
     r"S2U?R|CS2R|U?PLOP3|U?SHF|U?LEA|P2R|R2P|RET|YIELD|FSEL|LEPC|ERRBAR|CCTL"
 )
-SPILLED = ("LDL", "STL")  # of spills; or arguments of a call, if `wanted` has them
+SPILLED = ("LDL", "STL")  # of spills; or arguments of a call, if `loop_opcodes` has them
 MOVES = re.compile(r"(MOV|IMAD\.MOV|PRMT|SEL|LOP3)\b")
 Counts = dict[str, int]
 
