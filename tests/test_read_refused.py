@@ -8,7 +8,7 @@ import damage
 import fatbins
 import pytest
 from click.testing import CliRunner
-from fatbins import entry, fatbin
+from fatbins import MULTIPLY, entry, fatbin
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_code import TOOLS
@@ -20,7 +20,10 @@ from tcprobe.sass import matrix_code
 from tcprobe.sass.fatbin import images, lz4
 from tcprobe.sass.image import cubin
 
-# bad input
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return fatbins.cubin(tmp_path_factory.mktemp("made"), MULTIPLY, "movmatrix.m8n8.trans.b16")
 
 
 def test_what_is_no_code_is_refused(tmp_path):

@@ -73,7 +73,7 @@ class TimedMove:
         body = [line for _ in range(COPIES) for line in (self.ptx_text([], "%at0"), *self.ends)]
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
-    def _loop(self, variant: str, body: Lines, loaded: Sequence[str], results: Sequence[str]) -> Loop:
+    def _loop(self, variant: str, body: Lines, loaded: Sequence[str], result_registers: Sequence[str]) -> Loop:
         return Loop(
             self.name,
             variant,
@@ -81,7 +81,7 @@ class TimedMove:
             COPIES,
             body,
             loaded,
-            results,
+            result_registers,
             [f".reg .u32 %address, %at<{COPIES}>;", ".reg .u64 %source;"],
             self._before(),
             shared=True,

@@ -358,9 +358,9 @@ def patterns(operand: SharedOperand, integers: Ints) -> Any:
     return np.array(bits_by_value, np.uint64)[integers - low]
 
 
-def _registers(instruction: Instruction, matrices: Ints, table: Table) -> Bytes:
+def _registers(instruction: Instruction, numbers_of_a: Ints, table: Table) -> Bytes:
     a = instruction.fragment("a")
     index, used = elements(table, a)
-    registers = np.zeros((len(matrices), a.slots), np.uint64)
-    registers[:, used] = patterns(behind(instruction, "a_smem"), matrices).reshape(len(matrices), -1)[:, index]
+    registers = np.zeros((len(numbers_of_a), a.slots), np.uint64)
+    registers[:, used] = patterns(behind(instruction, "a_smem"), numbers_of_a).reshape(len(numbers_of_a), -1)[:, index]
     return pack(registers, a.slot_bits)

@@ -146,16 +146,16 @@ def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC
     return AFTER if kept.all() else IN_GROUP
 
 
-def _cancelling_terms(group: Sequence[int], c: str, x: int) -> tuple[dict[int, Power], Power | int, int]:
+def _cancelling_terms(group: Sequence[int], c: str, exponent: int) -> tuple[dict[int, Power], Power | int, int]:
     """(products, C, k of a free product) of a sum in which x and -x cancel; C is x if there are only two products.
 
     ProbeError if the sum is too small.
     """
     if len(group) > 2:
-        return {group[0]: Power(x), group[1]: Power(x, -1)}, 0, group[2]
+        return {group[0]: Power(exponent), group[1]: Power(exponent, -1)}, 0, group[2]
     if c == AFTER or len(group) < 2:
         raise ProbeError(f"a sum of {len(group)} products is too small to tell what it keeps.")
-    return {group[0]: Power(x, -1)}, Power(x), group[1]
+    return {group[0]: Power(exponent, -1)}, Power(exponent), group[1]
 
 
 def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> int:

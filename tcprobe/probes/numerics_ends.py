@@ -32,10 +32,10 @@ class SumBase(NamedTuple):
     m: int
 
 
-def _base(group: Sequence[int], x: int, m: int, exact: bool) -> SumBase:
+def _base(group: Sequence[int], exponent: int, m: int, exact: bool) -> SumBase:
     if exact:
-        return SumBase({}, Power(x), tuple(group), 0)
-    return SumBase({k: Power(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
+        return SumBase({}, Power(exponent), tuple(group), 0)
+    return SumBase({k: Power(exponent) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
 
 
 def result_rounding(
@@ -108,10 +108,10 @@ def _rest(directed: Directed, base: SumBase, bits: int, quarters: int) -> dict[i
     return {k: Power(x - place) for k, place in zip(base.left, used_places, strict=False)}
 
 
-def _rest_in_one_product(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
+def _rest_in_one_product(base: SumBase, exponent: int, quarters: int, bits: int) -> dict[int, Power] | None:
     """As `_rest`, in a single product: exact for 3 and 6 quarters; 4 quarters for all others."""
-    terms = {3: Power(x - bits - 1, half=True), 6: Power(x - bits, half=True)}
-    return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
+    terms = {3: Power(exponent - bits - 1, half=True), 6: Power(exponent - bits, half=True)}
+    return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(exponent - bits)}
 
 
 def _rounding(directed: Directed, up_and_down: tuple[list[DotTerms], ...], m: int, bits: int) -> Rounding:

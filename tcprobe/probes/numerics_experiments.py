@@ -154,71 +154,80 @@ class NumericsExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Reading:
         """ "body": the Body as JSON, since the proof needs all cases."""
-        form = _tabled(self.first, bench)
+        tabled_form = _tabled(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
         batch = draw_images(self.first, count, seed=len(self.id))
-        body = self._floats(bench, form, batch) if form.types.is_float else self._integers(bench, form, batch)
+        body = (
+            self._floats(bench, tabled_form, batch)
+            if tabled_form.types.is_float
+            else self._integers(bench, tabled_form, batch)
+        )
         return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The parameters, and the cases that they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
-    def _floats(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
+    def _floats(self, bench: Bench, tabled_form: TabledForm, batch: Images) -> Body:
         directed = Directed(
-            form.types,
+            tabled_form.types,
             self.first.stored,
-            lambda a, b, c: dots(bench, form, Images(a, b, c)),
-            partial(_scaled_dots, bench, form) if self.first.scales else None,
+            lambda a, b, c: dots(bench, tabled_form, Images(a, b, c)),
+            partial(_scaled_dots, bench, tabled_form) if self.first.scales else None,
         )
-        got = _run(bench, form, batch)
+        got = _run(bench, tabled_form, batch)
         try:
             rule = parameters(directed)
         except ProbeError as error:
-            return self._unfit(form, batch, got, (directed.cases_asked, str(error)))
-        wrong, first_wrong = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
-        compared = self._compare_others(bench, form, batch, got)
+            return self._unfit(tabled_form, batch, got, (directed.cases_asked, str(error)))
+        wrong, first_wrong = wrong_cases(
+            tabled_form, rule, batch, (got, model_results_in_threads(self.first, rule, batch))
+        )
+        compared = self._compare_others(bench, tabled_form, batch, got)
         return Body(
             [row.id for row in self.rows], directed.cases_asked, got.size, wrong, compared, rule, None, first_wrong
         )
 
-    def _unfit(self, form: TabledForm, batch: Images, got: Bits, directed_and_why: tuple[int, str]) -> Body:
+    def _unfit(self, tabled_form: TabledForm, batch: Images, got: Bits, directed_and_why: tuple[int, str]) -> Body:
         """The finding on a form that the model does not describe: why, and cases from all its images."""
         directed, why = directed_and_why
         spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
         places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
         sample_cases = [
-            msgspec.structs.replace(case, model=None) for case in _wrong(form.types, batch, (got, got), places)
+            msgspec.structs.replace(case, model=None) for case in _wrong(tabled_form.types, batch, (got, got), places)
         ]
         return Body([self.first.id], directed, got.size, got.size, 0, None, None, sample_cases, why)
 
-    def _integers(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
-        ends = _overflow_rule(bench, form)
+    def _integers(self, bench: Bench, tabled_form: TabledForm, batch: Images) -> Body:
+        ends = _overflow_rule(bench, tabled_form)
         rule = Integers(
-            ends, _overflow_rule(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None
+            ends,
+            _overflow_rule(bench, TabledForm(tabled_form.row, tabled_form.tables, True)) if self._clampable else None,
         )
-        got = _run(bench, form, batch)
-        wrong, first_wrong = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
+        got = _run(bench, tabled_form, batch)
+        wrong, first_wrong = wrong_cases(
+            tabled_form, rule, batch, (got, model_results_in_threads(self.first, rule, batch))
+        )
         tried = got.size
         if self._clampable:
-            clamped = _run(bench, TabledForm(form.row, form.tables, True), batch)
+            clamped = _run(bench, TabledForm(tabled_form.row, tabled_form.tables, True), batch)
             more, others = wrong_cases(
-                form, rule, batch, (clamped, model_results_in_threads(self.first, rule, batch, satfinite=True))
+                tabled_form, rule, batch, (clamped, model_results_in_threads(self.first, rule, batch, satfinite=True))
             )
             wrong, first_wrong, tried = wrong + more, [*first_wrong, *others][:SHOWN], tried + clamped.size
-        compared = self._compare_others(bench, form, batch, got)
+        compared = self._compare_others(bench, tabled_form, batch, got)
         return Body(
             [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, first_wrong
         )
 
-    def _compare_others(self, bench: Bench, form: TabledForm, batch: Images, got: Bits) -> int:
+    def _compare_others(self, bench: Bench, tabled_form: TabledForm, batch: Images, got: Bits) -> int:
         """How many results of the other forms were compared; ProbeError if one has other bits."""
         compared = 0
         for row in self.rows:
             for from_memory in (False, True) if row.threads > WARP else (False,):
                 if row == self.first and not from_memory:
                     continue
-                compared += _compare_form(bench, _tabled(row, bench), (form, batch, got), from_memory)
+                compared += _compare_form(bench, _tabled(row, bench), (tabled_form, batch, got), from_memory)
         return compared
 
 
@@ -229,10 +238,13 @@ def _compare_form(
 
     ProbeError unless all of D is the same.
     """
-    form, batch, results = base
+    tabled_form, batch, results = base
     m, n, products = (other_form.row.shape.m, other_form.row.shape.n, other_form.row.products)
     count = max(1, min(len(batch.a), OTHERS // (m * n * products)))
-    rows, cols = (np.arange(needed) % available for needed, available in ((m, form.row.shape.m), (n, form.row.shape.n)))
+    rows, cols = (
+        np.arange(needed) % available
+        for needed, available in ((m, tabled_form.row.shape.m), (n, tabled_form.row.shape.n))
+    )
     first_images = batch.select(slice(count))
     scale = first_images.scales and BlockScales(
         first_images.scales.a[:, :, rows], first_images.scales.b[:, :, cols], first_images.scales.kind
@@ -246,7 +258,7 @@ def _compare_form(
         place = "A in shared memory" if from_memory else "A in registers"
         raise ProbeError(
             f"{other_form.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
-            f"other bits than {form.row.id}'s."
+            f"other bits than {tabled_form.row.id}'s."
         )
     return int(got.size)
 
@@ -262,36 +274,36 @@ def _tabled(instruction: Instruction, bench: Bench) -> TabledForm:
     return TabledForm(instruction, in_use)
 
 
-def _run(bench: Bench, form: TabledForm, batch: Images, from_memory: bool = False) -> Bits:
+def _run(bench: Bench, tabled_form: TabledForm, batch: Images, from_memory: bool = False) -> Bits:
     """D of images; a sparse form gets another legal metadata for each image."""
     metadata = None
-    if form.row.metadata:
-        legal = sparsity(form.row.metadata).legal
+    if tabled_form.row.metadata:
+        legal = sparsity(tabled_form.row.metadata).legal
         metadata = np.resize(np.array(legal, np.uint8), len(batch.a))
-    launch = form.launch(Operands(batch.a, batch.b, batch.c, metadata, batch.scales), from_memory)
-    return form.results(bench.run([launch])[0].copy())
+    launch = tabled_form.launch(Operands(batch.a, batch.b, batch.c, metadata, batch.scales), from_memory)
+    return tabled_form.results(bench.run([launch])[0].copy())
 
 
-def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
+def _scaled_dots(bench: Bench, tabled_form: TabledForm, shift: int) -> Dots | None:
     """Dot products under scales of A and B whose product is 2^shift; None if the type of the scales has none."""
-    unit, last = form.row.scales[0].one, (1 << dtype(form.row.scales[0].type).bits) - 1
+    unit, last = tabled_form.row.scales[0].one, (1 << dtype(tabled_form.row.scales[0].type).bits) - 1
     step = unit & -unit
     first, second = (unit + step * part for part in (shift - shift // 2, shift // 2))
     if not all(step <= bits < last for bits in (first, second)):
         return None
 
     def scaled_dots(a: Bits, b: Bits, c: Bits) -> Bits:
-        return dots(bench, form, Images(a, b, c), (first, second))
+        return dots(bench, tabled_form, Images(a, b, c), (first, second))
 
     return scaled_dots
 
 
-def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
+def dots(bench: Bench, tabled_form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
     """D of dot products, as many per multiply as D's diagonal holds.
 
     `scale` has the bits of A's and of B's scales; all are one without it.
     """
-    products, m, n, k = size_of(form.row)
+    products, m, n, k = size_of(tabled_form.row)
     each, count = min(m, n), len(batch.c)
     padded = -(-count // (each * products)) * each * products
     a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in batch[:3])
@@ -303,7 +315,7 @@ def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] |
     image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
     image_c = np.zeros((len(image_a), products, m, n), c.dtype)
     image_c[:, :, diagonal, diagonal] = c.reshape(-1, products, each)
-    d = _run(bench, form, Images(image_a, image_b, image_c, _uniform_scales(form.row, image_a, scale)))
+    d = _run(bench, tabled_form, Images(image_a, image_b, image_c, _uniform_scales(tabled_form.row, image_a, scale)))
     return d[:, :, diagonal, diagonal].reshape(-1)[:count]
 
 
@@ -320,12 +332,14 @@ def _uniform_scales(instruction: Instruction, image_a: Bits, scale: tuple[int, i
 
 
 def wrong_cases(
-    form: TabledForm, rule: Arithmetic | Integers, batch: Images, got_and_expected: tuple[Bits, Bits]
+    tabled_form: TabledForm, rule: Arithmetic | Integers, batch: Images, got_and_expected: tuple[Bits, Bits]
 ) -> tuple[int, list[WrongCase]]:
     """(how many results differ from the model's, the first of them)."""
     got, expected = got_and_expected
-    wrong = differences(form.types, rule, got, expected)
-    return int(np.count_nonzero(wrong)), list(_wrong(form.types, batch, got_and_expected, np.argwhere(wrong)[:SHOWN]))
+    wrong = differences(tabled_form.types, rule, got, expected)
+    return int(np.count_nonzero(wrong)), list(
+        _wrong(tabled_form.types, batch, got_and_expected, np.argwhere(wrong)[:SHOWN])
+    )
 
 
 def _wrong(
@@ -354,15 +368,15 @@ def _hex(kind: str, bits: np.integer[Any] | int) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
-def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
+def _overflow_rule(bench: Bench, tabled_form: TabledForm) -> Any:
     """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
-    row = form.row
+    row = tabled_form.row
     a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")
     a[0, 0] = b[0, 0] = 1
-    answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
+    answer = int(dots(bench, tabled_form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
     if types(row).bit_op == "xor":
         b[0, 0] = 0
-        answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
+        answer = int(dots(bench, tabled_form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
     outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
     if answer not in outcomes:
         raise ProbeError(f"{row.name}: 1 and the largest number give {answer:#x}.")

@@ -186,10 +186,10 @@ def _lowest(keys: Ints, values: Ints) -> Ints:
     return of_equal
 
 
-def _rank(groups: tuple[Ints, ...], order: Ints) -> Ints:
+def _rank(group_keys: tuple[Ints, ...], order: Ints) -> Ints:
     """The position of each place within its group, by `order`."""
-    sort = np.lexsort((order, *groups))
-    keys = np.stack(groups)[:, sort]
+    sort = np.lexsort((order, *group_keys))
+    keys = np.stack(group_keys)[:, sort]
     new = np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])
     place = np.arange(len(order)) - np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     rank = np.empty(len(order), np.int64)

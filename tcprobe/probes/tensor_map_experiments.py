@@ -218,8 +218,10 @@ def _rule(fitted: BoxFit) -> Rule:
     return Rule(fitted.rule.pitch or "row", (swizzle[0], swizzle[1], swizzle[2]), len(fitted.misfits))
 
 
-def _box(case: BoxCase, **more: Any) -> BoxRecord:
-    return BoxRecord(TYPE_NAMES[case.map.type], list(case.map.box), MODE_NAMES[case.map.swizzle], case.base, **more)
+def _box(box_case: BoxCase, **more: Any) -> BoxRecord:
+    return BoxRecord(
+        TYPE_NAMES[box_case.map.type], list(box_case.map.box), MODE_NAMES[box_case.map.swizzle], box_case.base, **more
+    )
 
 
 def experiments() -> list[Dialogue]:

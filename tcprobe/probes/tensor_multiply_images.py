@@ -130,10 +130,10 @@ def k_bytes(sized: SizedMultiply, operand: str) -> int:
     return (sized.stored if operand == "a" else sized.k) * sized.bits // 8
 
 
-def shared_images(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
+def shared_images(sized: SizedMultiply, operand: str, zeros_and_ones: Ints) -> Bytes:
     """Images of A (count, M, stored) or B (count, N, k), of zeros and ones, packed: (count * CTAs, bytes)."""
-    count, lines, k = matrices.shape
-    parts = matrices.reshape(count * sized.ctas, lines // sized.ctas * k)
+    count, lines, k = zeros_and_ones.shape
+    parts = zeros_and_ones.reshape(count * sized.ctas, lines // sized.ctas * k)
     images = np.zeros(parts.shape, np.uint64)
     images[:, numbers(sized.bits, lines // sized.ctas, k)] = parts * sized.one
     return pack(images, sized.bits)

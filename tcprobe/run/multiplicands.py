@@ -92,16 +92,16 @@ def product(instruction: Instruction, multiplicands: Multiplicands) -> Ints:
     return np.asarray(a @ multiplicands.b + multiplicands.c)
 
 
-def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
+def patterns(values: Ints, matrix_operand: Operand | Fragment) -> NDArray[np.uint64]:
     """The bits of every number in the operand's type."""
-    kind = dtype(operand.type)
-    bits_of_value = {value: kind.pattern(value, operand.slot_bits) for value in np.unique(values).tolist()}
+    kind = dtype(matrix_operand.type)
+    bits_of_value = {value: kind.pattern(value, matrix_operand.slot_bits) for value in np.unique(values).tolist()}
     low = min(bits_of_value)
     bits_by_value = np.array([bits_of_value.get(value, 0) for value in range(low, max(bits_of_value) + 1)], np.uint64)
     return np.asarray(bits_by_value[values - low])
 
 
-def decode(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
+def decode(bits: NDArray[np.uint64], matrix_operand: Operand | Fragment) -> Array:
     """The numbers that bit patterns of an accumulator stand for."""
-    unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[operand.slot_bits]
-    return bits.astype(unsigned).view(DECODE[operand.type])
+    unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[matrix_operand.slot_bits]
+    return bits.astype(unsigned).view(DECODE[matrix_operand.type])

@@ -56,9 +56,9 @@ class _Watched(Machine):
         self._note(self.read_by, addresses, size)
         return super().load(addresses, size)
 
-    def store(self, addresses: U64, stored: Bytes) -> None:
-        self._note(self.written_by, addresses, stored.shape[1])
-        super().store(addresses, stored)
+    def store(self, addresses: U64, stored_bytes: Bytes) -> None:
+        self._note(self.written_by, addresses, stored_bytes.shape[1])
+        super().store(addresses, stored_bytes)
 
     def _note(self, by: dict[int, int], addresses: U64, size: int) -> None:
         for lane in np.flatnonzero(self.active).tolist():

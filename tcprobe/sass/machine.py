@@ -209,11 +209,11 @@ class Machine:
         loaded: Bytes = image.data[places]
         return loaded
 
-    def store(self, addresses: U64, stored: Bytes) -> None:
+    def store(self, addresses: U64, stored_bytes: Bytes) -> None:
         """Write each active lane's bytes; UnreadError if two lanes write different values to one place."""
-        image, places = self._places(addresses, stored.shape[1])
-        image.data[places[self.active]] = stored[self.active]
-        if (image.data[places[self.active]] != stored[self.active]).any():
+        image, places = self._places(addresses, stored_bytes.shape[1])
+        image.data[places[self.active]] = stored_bytes[self.active]
+        if (image.data[places[self.active]] != stored_bytes[self.active]).any():
             raise UnreadError("two lanes write different values to the same address")
 
     def _places(self, addresses: U64, size: int) -> tuple[Image, Ints]:
