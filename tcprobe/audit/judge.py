@@ -103,16 +103,14 @@ def _judge_alone(statement: Statement, layers: Layers) -> Ruling:
 def _judge_by_slot(statement: Statement, cell: Cell, theirs: Table, ours: Table) -> Ruling:
     pairs = list(enumerate(zip(theirs.cells, ours.cells, strict=True)))
     partly = (
-        any(their_place is None for _, (their_place, _) in pairs)
-        and statement.selector is None
-        and len(set(theirs.held)) > 1
+        any(claimed is None for _, (claimed, _) in pairs) and statement.selector is None and len(set(theirs.held)) > 1
     )
     wrong = [
         slot
-        for slot, (their_place, our_place) in pairs
-        if their_place != _first_two(our_place) and not (partly and their_place is None)
+        for slot, (claimed, measured) in pairs
+        if claimed != _first_two(measured) and not (partly and claimed is None)
     ]
-    compared = sum(their_place is not None for _, (their_place, _) in pairs)
+    compared = sum(claimed is not None for _, (claimed, _) in pairs)
     if not wrong:
         return Ruling(statement, CONFIRMED, f"{compared} of {compared} slots agree", 0, compared, cell=cell)
     first = tuple(_slot(theirs, ours, slot) for slot in wrong[:FIRST])
@@ -134,8 +132,8 @@ def _first_two(slot_place: tuple[int, ...] | None) -> tuple[int, ...] | None:
 
 def _slot(theirs: Table, ours: Table, slot: int) -> str:
     thread, i = divmod(slot, theirs.elements)
-    their_place, our_place = theirs.cells[slot], _first_two(ours.cells[slot])
-    places = f"stated {_place_text(their_place)}, measured {_place_text(our_place)}"
+    claimed, measured = theirs.cells[slot], _first_two(ours.cells[slot])
+    places = f"stated {_place_text(claimed)}, measured {_place_text(measured)}"
     return f"{holder_name(thread, theirs.threads)} i {i}: {places}"
 
 
@@ -171,19 +169,15 @@ def _judge_multiply(rulings: Sequence[Ruling]) -> list[Ruling]:
     """The rulings on one multiply: operands agree if together they predict the measured structure tensor."""
     if rulings[0].refused:
         return [rulings[0], *(replace(r, verdict=NOT_COVERED, differ=0, compared=0) for r in rulings[1:])]
-    by_operand = {r.statement.fragment.rpartition(".")[2]: r for r in rulings if r.cell}
-    differing = [operand for operand, ruling in by_operand.items() if ruling.verdict == DIFFERS]
-    if (
-        not differing
-        or not set(MULTIPLIED) <= set(by_operand)
-        or not all(_is_whole_multiply(ruling) for ruling in by_operand.values())
-    ):
+    by_name = {r.statement.fragment.rpartition(".")[2]: r for r in rulings if r.cell}
+    differing = [operand for operand, ruling in by_name.items() if ruling.verdict == DIFFERS]
+    if not differing or not set(MULTIPLIED) <= set(by_name) or not all(map(_is_whole_multiply, by_name.values())):
         return list(rulings)
-    guilty = _fewest_guilty(by_operand, differing)
+    guilty = _fewest_guilty(by_name, differing)
     cleared = [operand for operand in differing if operand not in guilty]
     words = "rows, columns or k are numbered differently; the structure tensor is the measured one"
     innocent = {
-        id(by_operand[operand]): replace(by_operand[operand], verdict=CONFIRMED, words=words, differ=0, first=())
+        id(by_name[operand]): replace(by_name[operand], verdict=CONFIRMED, words=words, differ=0, first=())
         for operand in cleared
     }
     return [innocent.get(id(ruling), replace(ruling, proven=True)) for ruling in rulings]

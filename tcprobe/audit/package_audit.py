@@ -58,12 +58,8 @@ class PackageAudit:
 
     def since(self, ruling: Ruling) -> Since:
         """Since which version a layout differs."""
-        statement = ruling.statement
-        return since(
-            StatedOtherwise(statement.name, statement.fragment, ruling.differ, ruling.compared),
-            self.version,
-            self.earlier,
-        )
+        name, fragment = ruling.statement.name, ruling.statement.fragment
+        return since(StatedOtherwise(name, fragment, ruling.differ, ruling.compared), self.version, self.earlier)
 
     def _finding(self, ruling: Ruling) -> Json:
         return {
@@ -83,15 +79,9 @@ class PackageAudit:
 def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
     """Judge the layouts of an installed package; errors as `ask_package.ask`."""
     version, statements = ask_package.ask(package, limit, python)
-    known_errata = next(
-        (layer_errata for layer in layers.layers if (layer_errata := errata.load(layer.results.root))), []
-    )
-    return PackageAudit(
-        package,
-        version,
-        tuple(judge_statements(statements, layers)),
-        tuple(errata.before(known_errata, package, version)),
-    )
+    entries = next((listed for layer in layers.layers if (listed := errata.load(layer.results.root))), [])
+    rulings = tuple(judge_statements(statements, layers))
+    return PackageAudit(package, version, rulings, tuple(errata.before(entries, package, version)))
 
 
 def audit_files(path: Path, layers: Layers) -> PackageAudit:
@@ -99,9 +89,8 @@ def audit_files(path: Path, layers: Layers) -> PackageAudit:
     paths = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not paths:
         raise DataError(f"{path} has no .csv files.")
-    return PackageAudit(
-        escaped(path.name), "files", tuple(judge_statements([_statement_of_file(file) for file in paths], layers))
-    )
+    rulings = judge_statements([_statement_of_file(file) for file in paths], layers)
+    return PackageAudit(escaped(path.name), "files", tuple(rulings))
 
 
 def _statement_of_file(path: Path) -> Statement:

@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import (
-    CUDAS,
-    JSON,
-    WRITTEN,
-    Given,
-    Named,
-    Number,
-    Output,
-    Seconds,
-)
+from tcprobe.cli.options import CUDAS, JSON, WRITTEN, Given, Named, Number, Output, Seconds
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.text import escaped
 
@@ -274,7 +265,4 @@ def _printed(formulas: Mapping[str, Formula | None], style: str | None) -> dict[
     return {name: "no closed form" if f is None else str(form(f)) for name, f in formulas.items()}
 
 
-COMMANDS = (
-    run,
-    fit,
-)
+COMMANDS = (run, fit)

@@ -201,9 +201,7 @@ def verdict_line(verdict: Verdict) -> None:
 
 
 def comparison(
-    name: str,
-    judged: Sequence[tuple[Fragment, Found, Verdict]],
-    findings: Sequence[tuple[str, str, str, str]],
+    name: str, judged: Sequence[tuple[Fragment, Found, Verdict]], findings: Sequence[tuple[str, str, str, str]]
 ) -> None:
     """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
     counts = Counter((v.reference, v.verdict) for _, _, v in judged)

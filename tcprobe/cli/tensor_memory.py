@@ -27,11 +27,7 @@ SIZES = (
     click.option("--m", type=Number(), help="With tcgen05.mma: M. Default: 128, or the largest."),
     click.option("--n", type=Number(), help="With tcgen05.mma: N. Default: 256, or the largest."),
     click.option(
-        "--scale-vec",
-        "vector",
-        type=Number(),
-        metavar="N",
-        help="Scales of a row in tensor memory: 1 for 1X, 2, 4.",
+        "--scale-vec", "vector", type=Number(), metavar="N", help="Scales of a row in tensor memory: 1 for 1X, 2, 4."
     ),
     click.option(
         "--multicast", type=Given(), help="With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first."

@@ -50,7 +50,7 @@ def nearly_paired_places(rng: Generator, most: int) -> Ints:
 SHAPES: tuple[Make, ...] = (scattered_places, strided_places, paired_places, nearly_paired_places)
 
 
-def random_idle_lanes(rng: Generator) -> Lanes:
+def some_idle(rng: Generator) -> Lanes:
     """Random idle lanes."""
     return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
 
@@ -60,24 +60,18 @@ def idle_octets(rng: Generator) -> Lanes:
     return np.array(rng.random(4)[LANE // 8] < 0.5)
 
 
-def idle_of_pairs(rng: Generator) -> Lanes:
+def idle_pairs(rng: Generator) -> Lanes:
     """Idle lanes: one of each pair of lanes whose numbers differ in bit 0, 1 or 2."""
     bit = int(rng.choice([1, 2, 4]))
     return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
 
 
-def no_idle_lanes(rng: Generator) -> Lanes:
+def no_idle(rng: Generator) -> Lanes:
     """No idle lanes."""
     return np.zeros(WARP, np.bool_)
 
 
-IDLE: tuple[Callable[[Generator], Lanes], ...] = (
-    no_idle_lanes,
-    no_idle_lanes,
-    random_idle_lanes,
-    idle_octets,
-    idle_of_pairs,
-)
+IDLE: tuple[Callable[[Generator], Lanes], ...] = (no_idle, no_idle, some_idle, idle_octets, idle_pairs)
 
 
 def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:

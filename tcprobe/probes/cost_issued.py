@@ -58,11 +58,7 @@ class Issued:
             self._body(),
             [],
             ["%parity"],
-            [
-                ".reg .b64 %da, %db, %wide;",
-                ".reg .pred %p, %one, %done;",
-                f".reg .b32 %taddr, %other, %to, {places};",
-            ],
+            [".reg .b64 %da, %db, %wide;", ".reg .pred %p, %one, %done;", f".reg .b32 %taddr, %other, %to, {places};"],
             self._before(),
             _wait(1, "%other", "END"),
             threads=WARP,

@@ -72,10 +72,9 @@ def arithmetic(count: int) -> Partner:
 
 def loading() -> Partner:
     """An ldmatrix.x4 with each copy; what it loads is consumed."""
-    registers_of_copies = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
+    registers = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
     lines = [
-        [f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"]
-        for copy, names in enumerate(registers_of_copies)
+        [f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"] for copy, names in enumerate(registers)
     ]
     first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
     joined = [f"xor.b32 %joined, %joined, %l{j};" for j in range(4 * COPIES)]
@@ -149,7 +148,7 @@ def overlapped_ids() -> list[str]:
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 
 
-def combined_loop(multiply_loop: Loop, partner: Partner, pair_part: Part) -> Loop:
+def combined_loop(multiply: Loop, partner: Partner, loops: Part) -> Loop:
     """The loop of a multiply and its partner, or of one of them alone.
 
     `multiply_loop.body` may begin with lines of the round; the rest is the same number of lines for each copy.
@@ -158,25 +157,25 @@ def combined_loop(multiply_loop: Loop, partner: Partner, pair_part: Part) -> Loo
         line
         for copy in range(COPIES)
         for group in (
-            _copy(multiply_loop, copy) if pair_part != "second" else [],
-            partner.lines[copy] if pair_part != "first" else [],
+            _copy(multiply, copy) if loops != "second" else [],
+            partner.lines[copy] if loops != "first" else [],
         )
         for line in group
     ]
-    head = multiply_loop.body[: len(multiply_loop.body) % COPIES] if pair_part != "second" else []
+    head = multiply.body[: len(multiply.body) % COPIES] if loops != "second" else []
     return Loop(
-        multiply_loop.subject,
-        f"{pair_part}.{partner.name}",
-        multiply_loop.target.at_least(partner.ptx),
+        multiply.subject,
+        f"{loops}.{partner.name}",
+        multiply.target.at_least(partner.ptx),
         COPIES,
-        [*head, *lines, *(partner.end if pair_part != "first" else [])],
-        [*multiply_loop.loaded, *partner.loaded],
-        [*multiply_loop.results, *partner.results],
-        [*multiply_loop.registers, *partner.registers],
-        [*multiply_loop.before, *partner.before],
-        [*multiply_loop.after, *(partner.after if pair_part != "first" else [])],
-        multiply_loop.wide,
-        multiply_loop.threads,
+        [*head, *lines, *(partner.end if loops != "first" else [])],
+        [*multiply.loaded, *partner.loaded],
+        [*multiply.results, *partner.results],
+        [*multiply.registers, *partner.registers],
+        [*multiply.before, *partner.before],
+        [*multiply.after, *(partner.after if loops != "first" else [])],
+        multiply.wide,
+        multiply.threads,
         shared=True,
         mapped=bool(partner.maps),
     )
@@ -188,11 +187,11 @@ def _copy(loop: Loop, copy: int) -> list[str]:
     return list(loop.body[head + copy * each : head + (copy + 1) * each])
 
 
-def runs(instruction: Instruction, multiply_loop: Loop, timed_block: TimedBlock) -> dict[str, Run]:
+def runs(instruction: Instruction, multiply: Loop, timed_block: TimedBlock) -> dict[str, Run]:
     """For each partner, the pair and both alone."""
     return {
         f"{part}.{partner.name}": Run(
-            combined_loop(multiply_loop, partner, part).kernel(),
+            combined_loop(multiply, partner, part).kernel(),
             [timed_block],
             partner.maps,
             zeros() if partner.maps else None,
@@ -223,10 +222,8 @@ def overlaps(
             variant = f"{part}.{partner.name}"
             beside = {**(around if part != "second" else {}), **_kept_opcodes(proved.each(variant), partner)}
             cycles.append(proved.cycles_of_round(variant, expected[part], beside, COPIES))
-        if all(variant_cycles is not None for variant_cycles in cycles):
-            together, *alone = (
-                round(float(variant_cycles[0]), DECIMALS) for variant_cycles in cycles if variant_cycles is not None
-            )
+        if all(times is not None for times in cycles):
+            together, *alone = (round(float(times[0]), DECIMALS) for times in cycles if times is not None)
             by_partner[partner.name] = Overlap(
                 alone, together, WARPS if instruction.threads == WARP else WARPGROUP // WARP
             )

@@ -120,17 +120,13 @@ class Flown:
         ]
 
     def _body(self) -> list[str]:
-        multiply = self._multiply_text()
+        line = self._multiply_text()
         wait = "wgmma.wait_group.sync.aligned"
         if not self.trip:
-            each = [multiply, "wgmma.commit_group.sync.aligned;", f"{wait} {self.in_flight - 1};"]
+            each = [line, "wgmma.commit_group.sync.aligned;", f"{wait} {self.in_flight - 1};"]
             return ["wgmma.fence.sync.aligned;", *(each * self.copies)]
-        group = [
-            "wgmma.fence.sync.aligned;",
-            *[multiply] * self.in_flight,
-            "wgmma.commit_group.sync.aligned;",
-            f"{wait} 0;",
-        ]
+        lines = [line] * self.in_flight
+        group = ["wgmma.fence.sync.aligned;", *lines, "wgmma.commit_group.sync.aligned;", f"{wait} 0;"]
         return group * (self.copies // self.in_flight)
 
     def _multiply_text(self) -> str:

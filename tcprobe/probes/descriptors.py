@@ -28,15 +28,7 @@ from tcprobe.probes.emulation import NUMBERS, elements
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_images import fields, random_metadata
-from tcprobe.probes.wgmma import (
-    LAST,
-    CodedRun,
-    coded_images,
-    decode_answers,
-    k_bytes,
-    ones_by_k,
-    uniform,
-)
+from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.probes.wgmma_op import behind
 
@@ -197,9 +189,9 @@ def judge(case: Case, seen: Ints) -> CaseJudgement:
         readings[way] = (sum(bool((changed_map[j] == seen[based[j]]).all()) for j in telling), len(telling))
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
-        with_field = [j for j, descriptor in enumerate(case.descriptors) if getattr(descriptor, field)]
-        zero = _predict(case, [case.descriptors[j]._replace(**{field: 0}) for j in with_field])
-        without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(with_field)), len(with_field))
+        nonzero = [j for j, descriptor in enumerate(case.descriptors) if getattr(descriptor, field)]
+        zero = _predict(case, [case.descriptors[j]._replace(**{field: 0}) for j in nonzero])
+        without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(nonzero)), len(nonzero))
     return CaseJudgement(
         case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen)
     )
@@ -285,21 +277,13 @@ def _products(
     )
     a, b = (behind(instruction, name) for name in ("a_smem", "b_smem"))
     left, right = _random(rng, a, count), _random(rng, b, count)
-    left_descriptors, right_descriptors = (
-        [free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1]))
-    )
-    right_images = np.stack([image(b, right[j], right_descriptors[j], majors[1]) for j in range(count)])
+    a_desc, b_desc = ([free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1])))
+    b_images = np.stack([image(b, right[j], b_desc[j], majors[1]) for j in range(count)])
     if coded == "a_smem":
-        left_images = np.stack([image(a, left[j], left_descriptors[j], majors[0]) for j in range(count)])
-        images, pairs = (
-            (left_images, right_images),
-            [(x.encode(), y.encode()) for x, y in zip(left_descriptors, right_descriptors, strict=True)],
-        )
+        a_images = np.stack([image(a, left[j], a_desc[j], majors[0]) for j in range(count)])
+        images, pairs = ((a_images, b_images), [(x.encode(), y.encode()) for x, y in zip(a_desc, b_desc, strict=True)])
     else:
-        images, pairs = (
-            (right_images, _registers(instruction, left, tables["a"])),
-            [(y.encode(), 0) for y in right_descriptors],
-        )
+        images, pairs = ((b_images, _registers(instruction, left, tables["a"])), [(y.encode(), 0) for y in b_desc])
     size = count * instruction.threads * thread_bytes(instruction.fragment("d"))
     e = instruction.metadata
     selector = _selector(instruction, coded, majors)
@@ -352,10 +336,8 @@ def image(operand: SharedOperand, matrix: Ints, descriptor: Descriptor, major: s
 def patterns(operand: SharedOperand, integers: Ints) -> Any:
     """The bit patterns of whole numbers in the operand's type."""
     low = int(integers.min())
-    bits_by_value = [
-        dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(integers.max()) + 1)
-    ]
-    return np.array(bits_by_value, np.uint64)[integers - low]
+    bits = [dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(integers.max()) + 1)]
+    return np.array(bits, np.uint64)[integers - low]
 
 
 def _registers(instruction: Instruction, numbers_of_a: Ints, table: Table) -> Bytes:

@@ -187,19 +187,15 @@ def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, 
     Above it there is nothing from memory, or in all slots the element's highest bit again.
     """
     registers, width = in_registers(instruction), in_memory(instruction).slot_bits
-    lanes, offsets = (
-        lanes.reshape(registers.slots, registers.slot_bits),
-        offsets.reshape(registers.slots, registers.slot_bits),
-    )
+    bits = registers.slots, registers.slot_bits
+    lanes, offsets = lanes.reshape(bits), offsets.reshape(bits)
     start = int((lanes[0] != NOT_MOVED).argmax())
     extended = start + width < registers.slot_bits and lanes[0, start + width] != NOT_MOVED
     element = slice(start, registers.slot_bits if extended else start + width)
-    expected_bits = np.zeros(registers.slot_bits, bool)
-    expected_bits[element] = True
-    first, steps = offsets[:, start], np.minimum(np.arange(expected_bits.sum()), width - 1)
-    fits = ((lanes != NOT_MOVED) == expected_bits).all(axis=1) & (lanes[:, element] == lanes[:, start, None]).all(
-        axis=1
-    )
+    moved = np.zeros(registers.slot_bits, bool)
+    moved[element] = True
+    first, steps = offsets[:, start], np.minimum(np.arange(moved.sum()), width - 1)
+    fits = ((lanes != NOT_MOVED) == moved).all(axis=1) & (lanes[:, element] == lanes[:, start, None]).all(axis=1)
     fits &= (offsets[:, element] == first[:, None] + steps).all(axis=1) & (first % width == 0)
     fits &= first // width < registers.cols
     if not fits.all():

@@ -64,11 +64,8 @@ def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) ->
     for reference in references():
         claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        if (
-            len(tables) == 4
-            and agreement(instruction, meetings.triples, tables).total
-            and _c_agrees(tables, meetings.c_to_d)
-        ):
+        agrees = len(tables) == 4 and agreement(instruction, meetings.triples, tables).total
+        if agrees and _c_agrees(tables, meetings.c_to_d):
             return tables, reference.NAME
     tables = number(instruction, meetings.triples)
     d, c = tables["d"], instruction.fragment("c")

@@ -12,24 +12,11 @@ from itertools import combinations
 import numpy as np
 
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.parameters import (
-    AFTER,
-    IN_GROUP,
-    Arithmetic,
-    PlaceOfC,
-)
+from tcprobe.arithmetic.parameters import AFTER, IN_GROUP, Arithmetic, PlaceOfC
 from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.probes.numerics_dots import Directed, Power, largest, magnitude_bits, number
-from tcprobe.probes.numerics_ends import (
-    floor,
-    nan,
-    negative_zero,
-    normalized_operands,
-    overflow,
-    result_rounding,
-    subnormals,
-)
+from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, result_rounding, subnormals
 from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
 from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
 
@@ -51,7 +38,7 @@ def parameters(directed: Directed) -> Arithmetic:
         _check_alignment(directed, groups, c, kept)
     result, rounding = result_rounding(directed, groups, c, kept)
     small = subnormals(directed)
-    normal = (name for name in normalized_operands(directed, groups, c, kept) if getattr(small, name) is not False)
+    normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
     return Arithmetic(
         groups,
         kept,

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
-from tcprobe.arithmetic.parameters import (
-    ElementTypes,
-)
+from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits
 
@@ -30,7 +28,7 @@ class Power(NamedTuple):
 
 @dataclass
 class Directed:
-    """A form's answers; `cases_asked` counts the cases.
+    """A form's answers; `cases` counts the cases.
 
     If the form has scales, `scaled_dots(shift)` multiplies under scales whose product is 2^shift.
     """
@@ -40,7 +38,7 @@ class Directed:
     dots: Dots
     scaled_dots: Callable[[int], Dots | None] | None = None
     shift: int = 0
-    cases_asked: int = field(default=0, init=False)
+    cases: int = field(default=0, init=False)
     unread: int = field(default=0, init=False)
 
     @property
@@ -95,7 +93,7 @@ class Directed:
 
     def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
         """D of dot products, all as bits."""
-        self.cases_asked += len(c)
+        self.cases += len(c)
         return self.dots(a, b, c)
 
     def scaled(self, exponent: int) -> Directed | None:

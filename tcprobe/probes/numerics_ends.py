@@ -8,14 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tcprobe.arithmetic.formats import FloatFormat
-from tcprobe.arithmetic.parameters import (
-    AFTER,
-    IN_GROUP,
-    NEAREST,
-    TOWARD_ZERO,
-    Rounding,
-    Subnormals,
-)
+from tcprobe.arithmetic.parameters import AFTER, IN_GROUP, NEAREST, TOWARD_ZERO, Rounding, Subnormals
 from tcprobe.errors import ProbeError
 from tcprobe.probes.numerics_dots import Directed, DotTerms, Power, largest, magnitude_bits, number
 
@@ -185,7 +178,7 @@ def _keeps_d(directed: Directed, keeps_c: bool | None) -> bool | None:
     return True if keeps_c and directed.types.c == directed.types.d else None
 
 
-def normalized_operands(
+def normalized(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[Literal["a", "b", "c"], ...]:
     """The operands whose subnormals are aligned by their leading bit instead of the least exponent.

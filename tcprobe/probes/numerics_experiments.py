@@ -71,21 +71,18 @@ def model_results(
         numbers = (whole.numbers(kinds.a, batch.a), whole.numbers(kinds.b, batch.b), whole.numbers("s32", batch.c))
         return (whole.multiplied(kinds, arithmetic, numbers, satfinite) & 0xFFFFFFFF).astype(np.uint32)
     if arithmetic.fraction_bits is None:
-        product_shape = np.broadcast_shapes(batch.a[..., :, None, :].shape, batch.b[..., None, :, :].shape)
-        factors = [
-            np.broadcast_to(part, product_shape) for part in (batch.a[..., :, None, :], batch.b[..., None, :, :])
-        ]
+        factors = np.broadcast_arrays(batch.a[..., :, None, :], batch.b[..., None, :, :])
         return dot(kinds, arithmetic, (factors[0], factors[1], batch.c))
     a, b = factor("a", kinds.a, arithmetic, batch.a), factor("b", kinds.b, arithmetic, batch.b)
     if batch.scales and arithmetic.summed_first > 1:
-        return _model_of_block_sums(kinds, arithmetic, (a, b), batch)
+        return _block_sum_results(kinds, arithmetic, (a, b), batch)
     if batch.scales:
         a, b = scaled(a, batch.scales.kind, batch.scales.a), scaled(b, batch.scales.kind, batch.scales.b)
     every = slice(None)
     return multiplied(kinds, arithmetic, (a.at((..., every, None, every)), b.at((..., None, every, every))), batch.c)
 
 
-def _model_of_block_sums(
+def _block_sum_results(
     kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], batch: Images
 ) -> Bits:
     """As `model_results`, if products are summed before they are scaled."""
@@ -97,7 +94,7 @@ def _model_of_block_sums(
     return multiplied(kinds, whole, block_sums(lines, batch.scales, count), batch.c)
 
 
-def model_results_in_threads(
+def parallel_results(
     instruction: Instruction, arithmetic: Arithmetic | Integers, batch: Images, satfinite: bool = False
 ) -> Bits:
     """As `model_results`, in several threads."""
@@ -154,111 +151,85 @@ class NumericsExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Reading:
         """ "body": the Body as JSON, since the proof needs all cases."""
-        tabled_form = _tabled(self.first, bench)
+        form = _tabled(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
         batch = draw_images(self.first, count, seed=len(self.id))
-        body = (
-            self._floats(bench, tabled_form, batch)
-            if tabled_form.types.is_float
-            else self._integers(bench, tabled_form, batch)
-        )
+        body = self._floats(bench, form, batch) if form.types.is_float else self._integers(bench, form, batch)
         return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The parameters, and the cases that they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
-    def _floats(self, bench: Bench, tabled_form: TabledForm, batch: Images) -> Body:
+    def _floats(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
         directed = Directed(
-            tabled_form.types,
+            form.types,
             self.first.stored,
-            lambda a, b, c: dots(bench, tabled_form, Images(a, b, c)),
-            partial(_scaled_dots, bench, tabled_form) if self.first.scales else None,
+            lambda a, b, c: dots(bench, form, Images(a, b, c)),
+            partial(_scaled_dots, bench, form) if self.first.scales else None,
         )
-        got = _run(bench, tabled_form, batch)
+        got = _run(bench, form, batch)
         try:
             rule = parameters(directed)
         except ProbeError as error:
-            return self._unfit(tabled_form, batch, got, (directed.cases_asked, str(error)))
-        wrong, first_wrong = wrong_cases(
-            tabled_form, rule, batch, (got, model_results_in_threads(self.first, rule, batch))
-        )
-        compared = self._compare_others(bench, tabled_form, batch, got)
-        return Body(
-            [row.id for row in self.rows], directed.cases_asked, got.size, wrong, compared, rule, None, first_wrong
-        )
+            return self._unfit(form, batch, got, (directed.cases, str(error)))
+        wrong, examples = wrong_cases(form, rule, batch, (got, parallel_results(self.first, rule, batch)))
+        compared = self._compare_others(bench, form, batch, got)
+        return Body([row.id for row in self.rows], directed.cases, got.size, wrong, compared, rule, None, examples)
 
-    def _unfit(self, tabled_form: TabledForm, batch: Images, got: Bits, directed_and_why: tuple[int, str]) -> Body:
+    def _unfit(self, form: TabledForm, batch: Images, got: Bits, refusal: tuple[int, str]) -> Body:
         """The finding on a form that the model does not describe: why, and cases from all its images."""
-        directed, why = directed_and_why
+        directed, why = refusal
         spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
         places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        sample_cases = [
-            msgspec.structs.replace(case, model=None) for case in _wrong(tabled_form.types, batch, (got, got), places)
-        ]
-        return Body([self.first.id], directed, got.size, got.size, 0, None, None, sample_cases, why)
+        examples = [msgspec.structs.replace(case, model=None) for case in _wrong(form.types, batch, (got, got), places)]
+        return Body([self.first.id], directed, got.size, got.size, 0, None, None, examples, why)
 
-    def _integers(self, bench: Bench, tabled_form: TabledForm, batch: Images) -> Body:
-        ends = _overflow_rule(bench, tabled_form)
-        rule = Integers(
-            ends,
-            _overflow_rule(bench, TabledForm(tabled_form.row, tabled_form.tables, True)) if self._clampable else None,
-        )
-        got = _run(bench, tabled_form, batch)
-        wrong, first_wrong = wrong_cases(
-            tabled_form, rule, batch, (got, model_results_in_threads(self.first, rule, batch))
-        )
+    def _integers(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
+        clamping = TabledForm(form.row, form.tables, True)
+        rule = Integers(_overflow_rule(bench, form), _overflow_rule(bench, clamping) if self._clampable else None)
+        got = _run(bench, form, batch)
+        wrong, examples = wrong_cases(form, rule, batch, (got, parallel_results(self.first, rule, batch)))
         tried = got.size
         if self._clampable:
-            clamped = _run(bench, TabledForm(tabled_form.row, tabled_form.tables, True), batch)
-            more, others = wrong_cases(
-                tabled_form, rule, batch, (clamped, model_results_in_threads(self.first, rule, batch, satfinite=True))
-            )
-            wrong, first_wrong, tried = wrong + more, [*first_wrong, *others][:SHOWN], tried + clamped.size
-        compared = self._compare_others(bench, tabled_form, batch, got)
+            clamped, expected = _run(bench, clamping, batch), parallel_results(self.first, rule, batch, satfinite=True)
+            more, others = wrong_cases(form, rule, batch, (clamped, expected))
+            wrong, examples, tried = wrong + more, [*examples, *others][:SHOWN], tried + clamped.size
+        compared = self._compare_others(bench, form, batch, got)
         return Body(
-            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, first_wrong
+            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, examples
         )
 
-    def _compare_others(self, bench: Bench, tabled_form: TabledForm, batch: Images, got: Bits) -> int:
+    def _compare_others(self, bench: Bench, form: TabledForm, batch: Images, got: Bits) -> int:
         """How many results of the other forms were compared; ProbeError if one has other bits."""
         compared = 0
         for row in self.rows:
             for from_memory in (False, True) if row.threads > WARP else (False,):
                 if row == self.first and not from_memory:
                     continue
-                compared += _compare_form(bench, _tabled(row, bench), (tabled_form, batch, got), from_memory)
+                compared += _compare_form(bench, _tabled(row, bench), (form, batch, got), from_memory)
         return compared
 
 
-def _compare_form(
-    bench: Bench, other_form: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool
-) -> int:
+def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
     """How many results of another form were compared; it multiplies rows and columns of the first form's images.
 
     ProbeError unless all of D is the same.
     """
-    tabled_form, batch, results = base
-    m, n, products = (other_form.row.shape.m, other_form.row.shape.n, other_form.row.products)
+    form, batch, results = base
+    m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
     count = max(1, min(len(batch.a), OTHERS // (m * n * products)))
-    rows, cols = (
-        np.arange(needed) % available
-        for needed, available in ((m, tabled_form.row.shape.m), (n, tabled_form.row.shape.n))
-    )
-    first_images = batch.select(slice(count))
-    scale = first_images.scales and BlockScales(
-        first_images.scales.a[:, :, rows], first_images.scales.b[:, :, cols], first_images.scales.kind
-    )
-    sub_batch = Images(
-        first_images.a[:, :, rows], first_images.b[:, :, cols], first_images.c[:, :, rows][..., cols], scale
-    )
+    rows, cols = (np.arange(size) % extent for size, extent in ((m, form.row.shape.m), (n, form.row.shape.n)))
+    head = batch.select(slice(count))
+    scale = head.scales and BlockScales(head.scales.a[:, :, rows], head.scales.b[:, :, cols], head.scales.kind)
+    part = Images(head.a[:, :, rows], head.b[:, :, cols], head.c[:, :, rows][..., cols], scale)
     expected = results[:count][:, :, rows][..., cols]
-    got = _run(bench, other_form, sub_batch, from_memory)
+    got = _run(bench, other, part, from_memory)
     if (got != expected).any():
         place = "A in shared memory" if from_memory else "A in registers"
         raise ProbeError(
-            f"{other_form.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
-            f"other bits than {tabled_form.row.id}'s."
+            f"{other.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
+            f"other bits than {form.row.id}'s."
         )
     return int(got.size)
 
@@ -274,36 +245,36 @@ def _tabled(instruction: Instruction, bench: Bench) -> TabledForm:
     return TabledForm(instruction, in_use)
 
 
-def _run(bench: Bench, tabled_form: TabledForm, batch: Images, from_memory: bool = False) -> Bits:
+def _run(bench: Bench, form: TabledForm, batch: Images, from_memory: bool = False) -> Bits:
     """D of images; a sparse form gets another legal metadata for each image."""
     metadata = None
-    if tabled_form.row.metadata:
-        legal = sparsity(tabled_form.row.metadata).legal
+    if form.row.metadata:
+        legal = sparsity(form.row.metadata).legal
         metadata = np.resize(np.array(legal, np.uint8), len(batch.a))
-    launch = tabled_form.launch(Operands(batch.a, batch.b, batch.c, metadata, batch.scales), from_memory)
-    return tabled_form.results(bench.run([launch])[0].copy())
+    launch = form.launch(Operands(batch.a, batch.b, batch.c, metadata, batch.scales), from_memory)
+    return form.results(bench.run([launch])[0].copy())
 
 
-def _scaled_dots(bench: Bench, tabled_form: TabledForm, shift: int) -> Dots | None:
+def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
     """Dot products under scales of A and B whose product is 2^shift; None if the type of the scales has none."""
-    unit, last = tabled_form.row.scales[0].one, (1 << dtype(tabled_form.row.scales[0].type).bits) - 1
+    unit, last = form.row.scales[0].one, (1 << dtype(form.row.scales[0].type).bits) - 1
     step = unit & -unit
     first, second = (unit + step * part for part in (shift - shift // 2, shift // 2))
     if not all(step <= bits < last for bits in (first, second)):
         return None
 
     def scaled_dots(a: Bits, b: Bits, c: Bits) -> Bits:
-        return dots(bench, tabled_form, Images(a, b, c), (first, second))
+        return dots(bench, form, Images(a, b, c), (first, second))
 
     return scaled_dots
 
 
-def dots(bench: Bench, tabled_form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
+def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
     """D of dot products, as many per multiply as D's diagonal holds.
 
     `scale` has the bits of A's and of B's scales; all are one without it.
     """
-    products, m, n, k = size_of(tabled_form.row)
+    products, m, n, k = size_of(form.row)
     each, count = min(m, n), len(batch.c)
     padded = -(-count // (each * products)) * each * products
     a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in batch[:3])
@@ -315,7 +286,7 @@ def dots(bench: Bench, tabled_form: TabledForm, batch: Images, scale: tuple[int,
     image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
     image_c = np.zeros((len(image_a), products, m, n), c.dtype)
     image_c[:, :, diagonal, diagonal] = c.reshape(-1, products, each)
-    d = _run(bench, tabled_form, Images(image_a, image_b, image_c, _uniform_scales(tabled_form.row, image_a, scale)))
+    d = _run(bench, form, Images(image_a, image_b, image_c, _uniform_scales(form.row, image_a, scale)))
     return d[:, :, diagonal, diagonal].reshape(-1)[:count]
 
 
@@ -332,28 +303,20 @@ def _uniform_scales(instruction: Instruction, image_a: Bits, scale: tuple[int, i
 
 
 def wrong_cases(
-    tabled_form: TabledForm, rule: Arithmetic | Integers, batch: Images, got_and_expected: tuple[Bits, Bits]
+    form: TabledForm, rule: Arithmetic | Integers, batch: Images, compared: tuple[Bits, Bits]
 ) -> tuple[int, list[WrongCase]]:
     """(how many results differ from the model's, the first of them)."""
-    got, expected = got_and_expected
-    wrong = differences(tabled_form.types, rule, got, expected)
-    return int(np.count_nonzero(wrong)), list(
-        _wrong(tabled_form.types, batch, got_and_expected, np.argwhere(wrong)[:SHOWN])
-    )
+    got, expected = compared
+    wrong = differences(form.types, rule, got, expected)
+    return int(np.count_nonzero(wrong)), list(_wrong(form.types, batch, compared, np.argwhere(wrong)[:SHOWN]))
 
 
-def _wrong(
-    kinds: ElementTypes, batch: Images, got_and_expected: tuple[Bits, Bits], places: Ints
-) -> Iterator[WrongCase]:
-    got, expected = got_and_expected
+def _wrong(kinds: ElementTypes, batch: Images, compared: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
+    got, expected = compared
     for image, product, row, col in places:
         element = (image, product, row, col)
-        a, b, batch_scales = batch.a[image, product, row], batch.b[image, product, col], batch.scales
-        factors = (
-            ([], [])
-            if batch_scales is None
-            else (batch_scales.a[image, product, row], batch_scales.b[image, product, col])
-        )
+        a, b, blocks = batch.a[image, product, row], batch.b[image, product, col], batch.scales
+        factors = ([], []) if blocks is None else (blocks.a[image, product, row], blocks.b[image, product, col])
         yield WrongCase(
             [_hex(kinds.a, v) for v in a],
             [_hex(kinds.b, v) for v in b],
@@ -368,15 +331,12 @@ def _hex(kind: str, bits: np.integer[Any] | int) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
-def _overflow_rule(bench: Bench, tabled_form: TabledForm) -> Any:
+def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
     """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
-    row = tabled_form.row
+    row = form.row
     a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")
-    a[0, 0] = b[0, 0] = 1
-    answer = int(dots(bench, tabled_form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
-    if types(row).bit_op == "xor":
-        b[0, 0] = 0
-        answer = int(dots(bench, tabled_form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
+    a[0, 0], b[0, 0] = 1, types(row).bit_op != "xor"  # whose AND or XOR counts as 1
+    answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
     outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
     if answer not in outcomes:
         raise ProbeError(f"{row.name}: 1 and the largest number give {answer:#x}.")

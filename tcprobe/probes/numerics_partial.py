@@ -19,7 +19,7 @@ from tcprobe.probes.numerics_ends import HALVES, QUARTERS, nan, negative_zero, o
 
 Groups = tuple[tuple[int, ...], ...]
 Later = Mapping[tuple[int, int, int], bool]
-EXACT_IN_F32 = ("f16",)  # types whose products an f32 holds exactly
+IN_F32 = ("f16",)  # types whose products an f32 holds exactly
 F32 = 23
 TINY = F32 + 1  # first bit below x that an f32 as large as x does not hold
 
@@ -55,11 +55,7 @@ def _survives_in(groups: Sequence[Sequence[int]], question: tuple[int, int, int]
 
 def partial(directed: Directed, added: Groups) -> Arithmetic | None:
     """All parameters; None if sums are not those of f32."""
-    if (
-        directed.types.a not in EXACT_IN_F32
-        or directed.types.b not in EXACT_IN_F32
-        or not _sums_are_f32(directed, added[0])
-    ):
+    if directed.types.a not in IN_F32 or directed.types.b not in IN_F32 or not _sums_are_f32(directed, added[0]):
         return None
     wide, d = directed.types.d == "f32", directed.d
     through = None if wide else through_f32(directed, [k for group in added for k in group])
@@ -106,10 +102,9 @@ def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power,
 def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:
     """A result as a multiple (0 to 2, signed) of 2^exponent; None if it is none of these."""
     sign = -1 if bits >> directed.d.bits - 1 else 1
-    ulps_of_bits = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
+    by_bits = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
     return next(
-        (sign * ulps for magnitude, ulps in ulps_of_bits.items() if bits & ~(1 << directed.d.bits - 1) == magnitude),
-        None,
+        (sign * ulps for magnitude, ulps in by_bits.items() if bits & ~(1 << directed.d.bits - 1) == magnitude), None
     )
 
 

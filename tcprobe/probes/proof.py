@@ -72,10 +72,10 @@ def prove(
         raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
     if any(stem(opcode) in SPILLED and opcode not in loop_opcodes for opcode in counted.loop):
         raise ProbeError(f"{variant}: the loop spills registers to memory.")
-    expected_loop, counts = {**loop_opcodes, **(around or {})}, working_opcodes(counted.loop)
-    if counts != expected_loop:
+    expected, counts = {**loop_opcodes, **(around or {})}, working_opcodes(counted.loop)
+    if counts != expected:
         raise ProbeError(
-            f"{variant}: the loop should hold {_words(expected_loop)}, and its machine code has {_words(counts)}."
+            f"{variant}: the loop should hold {_words(expected)}, and its machine code has {_words(counts)}."
         )
     outside = {opcode for opcode in counted.beside if opcode in loop_opcodes}
     if outside:

@@ -114,13 +114,9 @@ def _by_reference(instruction: Instruction, sparse: Sparse, device: Arch) -> tup
     """The tables as the first reference numbers them that states fitting tables of A, C and D; None if none does."""
     for reference in references():
         claims = {operand: claim_of(reference, instruction.fragment(operand), device) for operand in "acd"}
-        stated_tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        tables = (
-            _Measured(instruction, sparse).complete(stated_tables["a"], stated_tables["d"])
-            if len(stated_tables) == len(claims)
-            else None
-        )
-        if tables and tables["c"] == stated_tables["c"]:
+        meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        tables = _Measured(instruction, sparse).complete(meant["a"], meant["d"]) if len(meant) == len(claims) else None
+        if tables and tables["c"] == meant["c"]:
             return tables, reference.NAME
     return None
 

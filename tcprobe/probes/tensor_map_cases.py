@@ -115,11 +115,8 @@ def _variations() -> Iterator[tuple[str, Any, TensorMap]]:
         interleaved = DEEP._replace(interleave=interleave, swizzle=swizzle, box=(16, 8, 2))
         yield f"interleave, swizzle {swizzle}", interleave, interleaved
         yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, interleaved._replace(address=16)
-        yield (
-            f"interleave, swizzle {swizzle}, globalStrides 528",
-            interleave,
-            interleaved._replace(strides=(528, 1 << 16)),
-        )
+        gaps = (528, 1 << 16)
+        yield f"interleave, swizzle {swizzle}, globalStrides 528", interleave, interleaved._replace(strides=gaps)
     for width, swizzle in product((4, 8, 12, 16, 24, 32, 40, 64, 256), (0, 1)):
         interleaved = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
         yield from (

@@ -227,11 +227,7 @@ def _box(box_case: BoxCase, **more: Any) -> BoxRecord:
 def experiments() -> list[Dialogue]:
     """Every mode, then the driver's answers, and last what may cost the device."""
     by_mode: dict[int, list[BoxCase]] = {}
-    for case in boxes():
-        by_mode.setdefault(case.map.swizzle, []).append(case)
+    for box in boxes():
+        by_mode.setdefault(box.map.swizzle, []).append(box)
     modes = [ModeExperiment(MODE_NAMES[number], tuple(cases)) for number, cases in by_mode.items()]
-    return [
-        *modes,
-        EncodingsExperiment(),
-        *(MisalignedExperiment(n, case) for n, case in enumerate(misaligned_boxes())),
-    ]
+    return [*modes, EncodingsExperiment(), *(MisalignedExperiment(n, box) for n, box in enumerate(misaligned_boxes()))]

@@ -17,15 +17,7 @@ from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Launch, Tables
 from tcprobe.probes.slots import unpack
-from tcprobe.probes.tensor_multiply_images import (
-    COLUMNS,
-    FIRST,
-    LAST_HALF,
-    PLAN,
-    REGIONS,
-    SizedMultiply,
-    numbers,
-)
+from tcprobe.probes.tensor_multiply_images import COLUMNS, FIRST, LAST_HALF, PLAN, REGIONS, SizedMultiply, numbers
 from tcprobe.references.memory_operand import BYTE, CELL, LANES
 
 WORDS = {"f32": np.float32, "s32": np.int32, "f16": np.float16}

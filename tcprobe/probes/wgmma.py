@@ -56,16 +56,14 @@ class WarpgroupExperiment(OfInstruction):
         row = self.instruction
         whole = product(row, outputs[0], places(*packed_b(row)))
         lines = d_rows(row, outputs[1], whole)
-        elements_by_slot = element_numbers_by_slot(
+        elements_by_slot = slot_elements(
             row, lines[whole.least] * row.shape.k + whole.k, lines * row.shape.n + whole.col
         )
         return {**elements_by_slot, "sha256": whole.digest()}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables, numbered by addresses in shared memory."""
-        tables = {
-            f.operand: slot_table_of_elements(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments
-        }
+        tables = {f.operand: element_table(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
 
 
@@ -87,19 +85,15 @@ class CodedRun:
     metadata: Bytes | None = None
 
     def launch(
-        self,
-        coded_and_other: tuple[Bytes, Bytes],
-        descriptors: Sequence[tuple[int, int]],
-        grid: tuple[int, int],
-        size: int,
+        self, image_pair: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]], grid: tuple[int, int], size: int
     ) -> Launch:
-        """`coded_and_other`: images of the coded matrix and of the other one; `descriptors` of both, by block; `size`:
+        """`image_pair`: images of the coded matrix and of the other one; `descriptors` of both, by block; `size`:
         output bytes.
         """
-        first, _ = coded_and_other
+        first, _ = image_pair
         length, count = first.shape[1], len(first) if self.kind != "raw" else 1
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
-        inputs = (*coded_and_other, described, *([] if self.metadata is None else [self.metadata]))
+        inputs = (*image_pair, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
         return Launch(
             text,
@@ -206,7 +200,7 @@ def d_rows(instruction: Instruction, raw: Bytes, whole: WholeProduct) -> Ints:
     return line
 
 
-def element_numbers_by_slot(instruction: Instruction, a: Ints, d: Ints) -> Reading:
+def slot_elements(instruction: Instruction, a: Ints, d: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
@@ -215,7 +209,7 @@ def element_numbers_by_slot(instruction: Instruction, a: Ints, d: Ints) -> Readi
 
 
 @cache
-def slot_table_of_elements(cols: int, elements: int, number_bytes: bytes) -> Table:
+def element_table(cols: int, elements: int, number_bytes: bytes) -> Table:
     """The table of slots that hold elements of these numbers, counted row by row."""
     rows, columns = np.divmod(np.frombuffer(number_bytes, np.int32), cols)
     values: Json = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}

@@ -24,16 +24,7 @@ from tcprobe.layout.descriptor import PERIOD
 from tcprobe.probes import ptx
 from tcprobe.probes import wgmma_input_kernels as inputs
 from tcprobe.probes.ptx import Kernel
-from tcprobe.probes.wgmma_op import (
-    BAD,
-    FEW_MEETINGS,
-    FEW_SLOTS,
-    IMAGES_SHIFT,
-    SLOT_SHIFT,
-    Kind,
-    Warpgroup,
-    behind,
-)
+from tcprobe.probes.wgmma_op import BAD, FEW_MEETINGS, FEW_SLOTS, IMAGES_SHIFT, SLOT_SHIFT, Kind, Warpgroup, behind
 
 POINTERS = ("coded", "other", "desc", "out")
 ANSWER_BYTES = 4 * WARPGROUP

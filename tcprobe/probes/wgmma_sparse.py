@@ -31,12 +31,12 @@ from tcprobe.probes.sparse_images import metadata_images
 from tcprobe.probes.wgmma import (
     CodedRun,
     d_rows,
-    element_numbers_by_slot,
+    element_table,
     packed_b,
     places,
     registers_launch,
     shared_launch,
-    slot_table_of_elements,
+    slot_elements,
 )
 from tcprobe.probes.wgmma_meetings import meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
@@ -80,7 +80,7 @@ class SparseWarpgroupExperiment(OfInstruction):
             raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
         lines = d_rows(row, outputs[-1], whole)
         fields = np.stack([field for _, field in by_selector])
-        slots = element_numbers_by_slot(row, lines[whole.least] * row.stored + stored, lines * row.shape.n + whole.col)
+        slots = slot_elements(row, lines[whole.least] * row.stored + stored, lines * row.shape.n + whole.col)
         return {**slots, "e": fields.astype(np.int32), "sha256": whole.digest()}
 
     def _stored_and_field(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
@@ -125,10 +125,7 @@ class SparseWarpgroupExperiment(OfInstruction):
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
         row = self.instruction
-        tables = {
-            o: slot_table_of_elements(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes())
-            for o in "ad"
-        }
+        tables = {o: element_table(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
         e = selected([self._metadata_table(reading["a"], field) for field in reading["e"]])
         hashed = StructureHash(row.triples, reading["sha256"].tobytes().hex())
         return Conclusion({**tables, "e": e}, ADDRESSES, hashed)

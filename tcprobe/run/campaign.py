@@ -247,16 +247,14 @@ class Campaign:
     def _measure_all(self, live: runner.Session, device: Device, probes: Sequence[Probe]) -> None:
         """Measure experiments that the device supports, kind by kind; UsageError if it supports none."""
         on_device = [
-            experiment
-            for experiment in probes
-            if not isinstance(experiment, Dialogue) or experiment.target.on(arch.arch(device.arch))
+            probe for probe in probes if not isinstance(probe, Dialogue) or probe.target.on(arch.arch(device.arch))
         ]
         if not on_device:
             raise UsageError(f"{device.arch} has no {self._subjects}.")
         for kind in dict.fromkeys(map(kind_of, on_device)):
             with ExitStack() as stack:
                 session = live if not self.reports else stack.enter_context(runner.Session(live.worker))
-                of_kind = [experiment for experiment in on_device if kind_of(experiment) == kind]
+                of_kind = [probe for probe in on_device if kind_of(probe) == kind]
                 self.reports.append(self._measure(session, device, of_kind))
 
     def _measure(
@@ -297,9 +295,8 @@ def _derive_multiplies(reading: ArchReading, multiplies: Sequence[Instruction]) 
     if conclusion.opcodes or conclusion.contested:
         drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in conclusion.opcodes.items()})
     refuted = {*verdict.withheld, *verdict.misread, *derived.forms.contradicted}
-    report.measurements = (
-        [m for m in report.measurements if m.experiment not in refuted] + withheld + derived.measurements
-    )
+    kept = [m for m in report.measurements if m.experiment not in refuted]
+    report.measurements = kept + withheld + derived.measurements
     report.contradictions = [f"{m.experiment}: {m.words}" for m in report.measurements if m.experiment in refuted]
     return derived
 

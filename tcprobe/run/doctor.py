@@ -63,18 +63,14 @@ def new_words(device: Arch) -> str:
     from tcprobe.store.kinds.tensor_memory import KIND
     from tcprobe.store.results import published
 
-    measured = {
-        finding.experiment for finding in published().measurements(device.name, "live") if finding.status == "measured"
-    }
+    measured = {m.experiment for m in published().measurements(device.name, "live") if m.status == "measured"}
     counts = Counter(
         probe.group
         for probe in experiments().values()
         if "live" in probe.methods and probe.id not in measured and all(f.target.on(device) for f in probe.fragments)
     )
-    placed = {
-        finding.subject for finding in findings.every(published(), KIND, device.name) if finding.status == "measured"
-    }
-    unknown = [id_ for id_, finding in dialogues(KIND).items() if finding.target.on(device) and id_ not in placed]
+    placed = {f.subject for f in findings.every(published(), KIND, device.name) if f.status == "measured"}
+    unknown = [id_ for id_, dialogue in dialogues(KIND).items() if dialogue.target.on(device) and id_ not in placed]
     if not counts and not unknown:
         return f"nothing: every table of {device.name} is published, measured live; a run would confirm it"
     families = ", ".join(f"{name} {count}" for name, count in counts.items())

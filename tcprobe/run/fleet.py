@@ -100,13 +100,9 @@ class Fleet:
     distrusted: set[str] = field(default_factory=set)
     outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
     _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
-    _findings_before: list[report.SavedFinding] = field(
-        default_factory=list
-    )  # what the folder has, unless all is to be measured again
-    _in_progress: dict[str, tuple[str, JobKey | None]] = field(
-        default_factory=dict
-    )  # ticket: machine, job (None: an offer)
-    _asked_machines: set[str] = field(default_factory=set)
+    _before: list[report.SavedFinding] = field(default_factory=list)  # of the folder; none if all is measured again
+    _tickets: dict[str, tuple[str, JobKey | None]] = field(default_factory=dict)  # open: machine, job (None: an offer)
+    _seen: set[str] = field(default_factory=set)
     _unplanned: bool = False  # whether an offer came that no job follows from yet
     _idle_since: float = field(default_factory=time.monotonic)
 
@@ -117,7 +113,7 @@ class Fleet:
         """
         self.request = _with_method(self.request)
         before = list(measured_findings(results))
-        self._findings_before = [] if self.request.force else before
+        self._before = [] if self.request.force else before
         try:
             while True:
                 run_slots = self.crew.slots()
@@ -128,9 +124,7 @@ class Fleet:
                 for ticket, answer in self.crew.answers(STEP):
                     self._take(ticket, answer)
             if not self.outcomes:
-                words = "; ".join(
-                    dict.fromkeys(w for machine_offer in self.offers.values() for w in machine_offer.words)
-                )
+                words = "; ".join(dict.fromkeys(w for reply in self.offers.values() for w in reply.words))
                 raise EnvironmentUnfitError(
                     f"no machine of the fleet has what this needs: {words or 'the fleet is empty'}."
                 )
@@ -141,7 +135,7 @@ class Fleet:
     def _over(self) -> bool:
         """Whether no ticket is open and every job settled; gives up jobs that no machine can make after `patience`."""
         waiting = [outcome for outcome in self.outcomes.values() if not outcome.settled]
-        if self._in_progress:
+        if self._tickets:
             self._idle_since = time.monotonic()
             return False
         if time.monotonic() - self._idle_since < self.patience and (waiting or not self.offers):
@@ -152,58 +146,54 @@ class Fleet:
 
     def _lose(self, run_slots: Mapping[str, int]) -> None:
         """Take back the tickets of machines that are gone; a machine that comes back is asked for its offer again."""
-        for ticket, (machine, _) in list(self._in_progress.items()):
+        for ticket, (machine, _) in list(self._tickets.items()):
             if machine not in run_slots:
                 self.crew.drop(ticket)
                 self._take(ticket, LostMachineError("it was lost"))
-        self._asked_machines &= set(run_slots)
+        self._seen &= set(run_slots)
 
     def _hand_out(self, run_slots: Mapping[str, int]) -> None:
         """Ask new machines for offers; give the others as many jobs as they take."""
         self._ask(run_slots)
-        if self._unplanned and all(key is not None for _, key in self._in_progress.values()):
+        if self._unplanned and all(key is not None for _, key in self._tickets.values()):
             self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
             self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
             self._unplanned = False
-        busy = Counter(machine for machine, _ in self._in_progress.values())
+        busy = Counter(machine for machine, _ in self._tickets.values())
         for machine, most in run_slots.items():
             for _ in range(max(most, 1) - busy[machine]):
                 key = self._next(machine)
                 if key is None:
                     break
-                self._in_progress[self._start(machine, self._jobs[key])] = machine, key
+                self._tickets[self._start(machine, self._jobs[key])] = machine, key
 
     def _start(self, machine: str, job: FleetJob) -> str:
         """Have a machine make a job, continuing from the known findings; returns the ticket."""
-        known_reports = known_findings(job, machine, self._findings_before)
+        known_reports = known_findings(job, machine, self._before)
         arguments, _ = job.able[machine]
         return self.crew.give(machine, single_run, list(arguments), report.text(known_reports) if known_reports else "")
 
     def _next(self, machine: str) -> JobKey | None:
         """The first waiting job that a machine can make; None if there is none."""
-        in_progress = {key for _, key in self._in_progress.values()}
+        open_jobs = {key for _, key in self._tickets.values()}
         for key, job in self._jobs.items():
-            job_outcome = self.outcomes[key]
-            if (
-                not job_outcome.settled
-                and key not in in_progress
-                and machine in job.able.keys() - job_outcome.refused_by
-            ):
+            outcome = self.outcomes[key]
+            if not outcome.settled and key not in open_jobs and machine in job.able.keys() - outcome.refused_by:
                 return key
         return None
 
     def _ask(self, run_slots: Mapping[str, int]) -> None:
         """Ask new machines for their offers."""
-        for machine in [address for address in run_slots if address not in self._asked_machines | self.distrusted]:
-            self._asked_machines.add(machine)
-            self._in_progress[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = (
+        for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
+            self._seen.add(machine)
+            self._tickets[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = (
                 machine,
                 None,
             )
 
     def _take(self, ticket: str, reply: object) -> None:
         """Take the answer to a ticket."""
-        machine, key = self._in_progress.pop(ticket)
+        machine, key = self._tickets.pop(ticket)
         if isinstance(reply, LostMachineError):
             if key is not None:
                 self._complain(self.outcomes[key], machine, str(reply), again=True)

@@ -215,12 +215,7 @@ class Gpu:
         return function
 
     def call(
-        self,
-        name: str,
-        blocks: int,
-        inputs: Sequence[Array],
-        output: Array,
-        each: tuple[int, int] = (WARP, 0),
+        self, name: str, blocks: int, inputs: Sequence[Array], output: Array, each: tuple[int, int] = (WARP, 0)
     ) -> None:
         """Run `name`(inputs..., output), `each` block with threads and bytes of shared memory; `output` is filled.
 

@@ -112,28 +112,24 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError if a GPU cannot run the kernel."""
-    needed, device_arch = kernel.asked.arch, arch(gpu_arch)
-    if kernel.maps and device_arch.name != needed.name:
+    needed, present = kernel.asked.arch, arch(gpu_arch)
+    if kernel.maps and present.name != needed.name:
         raise EnvironmentUnfitError(
-            f"{name} is {device_arch.name}; a wgmma kernel runs on {needed.name} only: use `arch` {device_arch.name}."
+            f"{name} is {present.name}; a wgmma kernel runs on {needed.name} only: use `arch` {present.name}."
         )
-    if device_arch.number < needed.number:
-        raise EnvironmentUnfitError(
-            f"{name} is {device_arch.name}, older than {needed.name}: use `arch` {device_arch.name}."
-        )
+    if present.number < needed.number:
+        raise EnvironmentUnfitError(f"{name} is {present.name}, older than {needed.name}: use `arch` {present.name}.")
 
 
 def _random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
     """A and B as numbers, and their lines in memory as bits."""
     (m, n, k), options, rng = mnk, kernel.asked, np.random.default_rng(21)
     operand = matrix(options.instruction, "a")
-    patterns_of_numbers = patterns(np.array(NUMBERS, np.int64), operand).astype(f"u{dtype(options.type).bits // 8}")
+    bits = patterns(np.array(NUMBERS, np.int64), operand).astype(f"u{dtype(options.type).bits // 8}")
     picks = [rng.integers(0, len(NUMBERS), shape, np.int8) for shape in ((m, k), (k, n))]
     numbers = [pick + np.int64(NUMBERS[0]) for pick in picks]
     along_rows = (options.a == "row", options.b == "row")
-    return numbers, [
-        patterns_of_numbers[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)
-    ]
+    return numbers, [bits[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
 
 
 def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
@@ -166,10 +162,8 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
     """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
     _, images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, _result(kernel, mnk), _result(kernel, mnk))]
-    ours, theirs = (
-        _launcher(kernel, launched, matrices[:3], mnk),
-        _cublas_call(gpu, kernel, [*matrices[:2], matrices[3]], mnk),
-    )
+    ours = _launcher(kernel, launched, matrices[:3], mnk)
+    theirs = _cublas(gpu, kernel, [*matrices[:2], matrices[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
     rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
     if not theirs:
@@ -202,16 +196,15 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
 def _map(tma_box: Json, lines: Lines) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
-    tensor_map = packed_map(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(
-        strides=(lines.ld,)
-    )
+    gapless = packed_map(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)
+    tensor_map = gapless._replace(strides=(lines.ld,))
     code, raw = driver.encode_map(tensor_map, lines.address)
     if code:
         raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {tensor_map}.")
     return (ctypes.c_byte * len(raw)).from_buffer_copy(raw)
 
 
-def _cublas_call(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
+def _cublas(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
     """The same product by cublasGemmEx, None if it has no such multiply; column-major, so as D' = B' A'."""
     options, (m, n, k) = kernel.asked, mnk
     if (options.type, options.out) not in PEERS:

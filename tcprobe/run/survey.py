@@ -50,24 +50,17 @@ class Survey:
     @property
     def differing(self) -> dict[ComparedFact, dict[str, str]]:
         """The facts in which two versions differ."""
-        return {
-            fact: by_compiler for fact, by_compiler in sorted(self.facts.items()) if len(set(by_compiler.values())) > 1
-        }
+        return {fact: versions for fact, versions in sorted(self.facts.items()) if len(set(versions.values())) > 1}
 
     def alike(self, what: str) -> int:
         """How many facts of a kind are the same in all versions that have them."""
-        return sum(
-            fact.what == what and len(set(by_compiler.values())) == 1 for fact, by_compiler in self.facts.items()
-        )
+        return sum(fact.what == what and len(set(versions.values())) == 1 for fact, versions in self.facts.items())
 
     @property
     def since(self) -> dict[ComparedFact, list[str]]:
         """The facts that not all versions have which know the arch, each with the versions that have it."""
-        return {
-            fact: list(by_compiler)
-            for fact, by_compiler in sorted(self.facts.items())
-            if set(by_compiler) != self._knowing(fact.arch)
-        }
+        facts = sorted(self.facts.items())
+        return {fact: list(versions) for fact, versions in facts if set(versions) != self._knowing(fact.arch)}
 
     def _knowing(self, name: str) -> set[str]:
         """The versions that know an arch."""

@@ -104,12 +104,7 @@ class CudaRunner(Protocol):
         """Compile functions; `target` is the PTX target, if it must be a particular one."""
 
     def call(
-        self,
-        name: str,
-        blocks: int,
-        inputs: Sequence[Array],
-        output: Array,
-        each: tuple[int, int] = (32, 0),
+        self, name: str, blocks: int, inputs: Sequence[Array], output: Array, each: tuple[int, int] = (32, 0)
     ) -> None:
         """Run a function; `each` has a block's threads and bytes of dynamic shared memory."""
 

@@ -145,11 +145,7 @@ def _places(instruction: Instruction) -> Iterator[tuple[Placed, ...]]:
     """Every choice of factors in shared memory with their majors; empty if all are in registers."""
     descriptors = instruction.described
     in_registers = {fragment.operand for fragment in instruction.factors}
-    must_be_shared = [
-        operand for operand in descriptors if operand.held.name[0] not in in_registers
-    ]  # whose matrix cannot be in registers
-    for in_shared in (
-        (must_be_shared, list(descriptors)) if len(must_be_shared) < len(descriptors) else (must_be_shared,)
-    ):
+    required = [operand for operand in descriptors if operand.held.name[0] not in in_registers]
+    for in_shared in (required, list(descriptors)) if len(required) < len(descriptors) else (required,):
         for majors in product(*(operand.held.majors for operand in in_shared)):
             yield tuple(Placed(operand, major) for operand, major in zip(in_shared, majors, strict=True))

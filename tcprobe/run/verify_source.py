@@ -227,11 +227,8 @@ def _multiply_call(case: VerifyCase) -> Iterator[str]:
     arguments += ["re"] if "e" in case.operands else []
     statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
     fences = "".join(f"{name}::fence_operand(p{operand}); " for operand in in_registers)
-    before_and_after = (
-        f"{fences}{name}::fence();",
-        f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);",
-    )
-    yield from (before_and_after[0], statement, before_and_after[1]) if case.shared else (statement,)
+    waits = f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);"
+    yield from (f"{fences}{name}::fence();", statement, waits) if case.shared else (statement,)
     yield "copied(rd, pd);"
 
 

@@ -117,11 +117,7 @@ class Crosscheck:
 
     def _differing(self, account: Account) -> Iterator[PieceShown]:
         """What an account shows that differs from the common layout."""
-        return (
-            piece_shown
-            for piece_shown in account.pieces_shown
-            if self._common.get(piece_shown[0]) != _bytes(piece_shown[2])
-        )
+        return (shown for shown in account.pieces_shown if self._common.get(shown[0]) != _bytes(shown[2]))
 
     @cached_property
     def _common(self) -> dict[Place, bytes]:

@@ -55,10 +55,8 @@ def conclude(
     waiting = list(pending)
     if not waiting:
         return
-    layouts_by_bits, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
-    layout_elsewhere = {
-        o: layouts_by_bits[e.bits] for o, e in encoded.items() if o not in own and e.bits in layouts_by_bits
-    }
+    by_bits, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
+    others = {o: by_bits[e.bits] for o, e in encoded.items() if o not in own and e.bits in by_bits}
     doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
     for form in waiting:
         try:
@@ -66,28 +64,23 @@ def conclude(
             if rests:
                 yield Concluded(form, None, rests[0], contradicted=True)
             else:
-                yield Concluded(form, _tables_and_numbering(form, arch, own, layout_elsewhere))
+                yield Concluded(form, _tables_and_numbering(form, arch, own, others))
         except UnreadError as error:
             yield Concluded(form, None, str(error))
         except ContradictedError as error:
             yield Concluded(form, None, str(error), contradicted=True)
 
 
-def _tables_and_numbering(
-    pending_form: Pending, arch: Arch, own: Layouts, layout_elsewhere: Mapping[str, Elsewhere]
-) -> Json:
+def _tables_and_numbering(pending: Pending, arch: Arch, own: Layouts, others: Mapping[str, Elsewhere]) -> Json:
     """Tables and numbering of a form that is one opcode known elsewhere, or whose code has such opcodes."""
-    if pending_form.opcode in layout_elsewhere:
-        elsewhere = layout_elsewhere[pending_form.opcode]
-        agree_with_references(pending_form.instruction, arch, elsewhere.tables)
-        return {
-            "tables": elsewhere.tables,
-            "numbering": f"{elsewhere.numbering}; {pending_form.opcode} {elsewhere.words}",
-        }
-    layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in layout_elsewhere.items()}}
-    content = by_code(pending_form.instruction, pending_form.code, arch, layouts)
-    used = [opcode for opcode in tensor_opcodes(pending_form.code) if opcode in layout_elsewhere]
-    words = "; ".join(f"{opcode} {layout_elsewhere[opcode].words}" for opcode in used)
+    if pending.opcode in others:
+        elsewhere = others[pending.opcode]
+        agree_with_references(pending.instruction, arch, elsewhere.tables)
+        return {"tables": elsewhere.tables, "numbering": f"{elsewhere.numbering}; {pending.opcode} {elsewhere.words}"}
+    layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in others.items()}}
+    content = by_code(pending.instruction, pending.code, arch, layouts)
+    used = [opcode for opcode in tensor_opcodes(pending.code) if opcode in others]
+    words = "; ".join(f"{opcode} {others[opcode].words}" for opcode in used)
     return content | {"numbering": f"{content['numbering']}; {words}"}
 
 

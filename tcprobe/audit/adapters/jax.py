@@ -30,13 +30,9 @@ def statements() -> Iterator[Statement]:
 
     for n in WIDTHS:
         for name in ("WGMMA_LAYOUT", "WGMMA_LAYOUT_ACC_32BIT"):
-            yield _tiled_statement(
-                f"fa.{name}", getattr(fa, name), f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (64, n)
-            )
-    yield _tiled_statement("fa.WGMMA_LAYOUT", fa.WGMMA_LAYOUT, "wgmma.mma_async.m64n8k16.f32.f16.f16.a", (64, 16))
-    yield _tiled_statement(
-        "fa.WGMMA_LAYOUT_8BIT", fa.WGMMA_LAYOUT_8BIT, "wgmma.mma_async.m64n8k32.s32.s8.s8.a", (64, 32)
-    )
+            yield _tiled(f"fa.{name}", getattr(fa, name), f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (64, n))
+    yield _tiled("fa.WGMMA_LAYOUT", fa.WGMMA_LAYOUT, "wgmma.mma_async.m64n8k16.f32.f16.f16.a", (64, 16))
+    yield _tiled("fa.WGMMA_LAYOUT_8BIT", fa.WGMMA_LAYOUT_8BIT, "wgmma.mma_async.m64n8k32.s32.s8.s8.a", (64, 32))
     yield from _warp_statements()
     for name, reason in APART.items():
         if hasattr(fa, name):
@@ -55,12 +51,10 @@ def _warp_statements() -> Iterator[Statement]:
             mma_layouts = MMALayouts(getattr(ir, kind).get())
         for operand, field, size in (("a", "lhs", (64, k)), ("b", "rhs", (k, 8)), ("d", "acc", (64, 8))):
             layout_name = f"MMALayouts(ir.{kind}.get()).{field}"
-            yield _tiled_statement(
-                layout_name, getattr(mma_layouts, field), f"{form}.{operand}", size, atom=kind, bands=4
-            )
+            yield _tiled(layout_name, getattr(mma_layouts, field), f"{form}.{operand}", size, atom=kind, bands=4)
 
 
-def _tiled_statement(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: str | int) -> Statement:
+def _tiled(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: str | int) -> Statement:
     slot_elements = elements(tiled, tile_size)
     count = len(slot_elements) // 128
     code = CODE.format(name=name, size=tile_size)

@@ -195,7 +195,7 @@ def _accumulator(n: int) -> Statement:
     emitter = _function("wgmma_macro_generator", "TensorCoreIntrinEmitter")
     script = "tvm.tirx" if find_spec("tvm.tirx") else "tvm.tir"
     tirx = importlib.import_module(script)
-    emitter_options = {
+    options = {
         "accum_dtype": "float32",
         "block_row_warps": 4,
         "block_col_warps": 1,
@@ -203,20 +203,15 @@ def _accumulator(n: int) -> Statement:
         "warp_col_tiles": n,
         "b_transposed": True,
     }
-    store_layout = emitter(**emitter_options).make_mma_store_layout(
-        tirx.decl_buffer((64, n), "float32", scope="local.fragment")
-    )
+    layout = emitter(**options).make_mma_store_layout(tirx.decl_buffer((64, n), "float32", scope="local.fragment"))
     place = invert(
         product(range(64), range(n)),
-        lambda row, col: (
-            int(store_layout.map_forward_thread([row, col])[0]),
-            int(store_layout.map_forward_index([row, col])[0]),
-        ),
+        lambda row, col: (int(layout.map_forward_thread([row, col])[0]), int(layout.map_forward_index([row, col])[0])),
     )
     fragment = f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"
     package, name = script.split(".")
     text = STORE_CODE.format(
-        how=emitter_options, n=n, module=_module("wgmma_macro_generator"), script=f"{package} import {name}"
+        how=options, n=n, module=_module("wgmma_macro_generator"), script=f"{package} import {name}"
     )
     return statement(f"wgmma make_mma_store_layout, n {n}", fragment, (128, n // 2), place, code=text)
 
