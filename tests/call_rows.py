@@ -2,7 +2,7 @@
 
 from tcprobe import emit
 from tcprobe.code import call
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

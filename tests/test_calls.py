@@ -10,7 +10,7 @@ import pytest
 from call_rows import NVRTC_PTX, ROWS, function_name, header, on, tables
 from machine_code import TOOLS, needs_tools
 
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.operand import Role

@@ -15,7 +15,7 @@ from emit_tables import RESULTS, distinct, nonlinear, run_python, scrambled, war
 
 from tcprobe import emit
 from tcprobe.cli import main
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
 from tcprobe.layout.csv import read_csv

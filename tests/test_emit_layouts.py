@@ -6,7 +6,7 @@ import pytest
 from emit_tables import RESULTS, distinct, number, run_python, warpgroup
 
 from tcprobe import emit
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

@@ -112,7 +112,7 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError if a GPU cannot run the kernel."""
-    needed, present = kernel.asked.arch, arch(gpu_arch)
+    needed, present = kernel.gemm.arch, arch(gpu_arch)
     if kernel.maps and present.name != needed.name:
         raise EnvironmentUnfitError(
             f"{name} is {present.name}; a wgmma kernel runs on {needed.name} only: use `arch` {present.name}."
@@ -123,7 +123,7 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
 
 def _random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
     """A and B as numbers, and their lines in memory as bits."""
-    (m, n, k), options, rng = mnk, kernel.asked, np.random.default_rng(21)
+    (m, n, k), options, rng = mnk, kernel.gemm, np.random.default_rng(21)
     operand = matrix(options.instruction, "a")
     bits = patterns(np.array(NUMBERS, np.int64), operand).astype(f"u{dtype(options.type).bits // 8}")
     picks = [rng.integers(0, len(NUMBERS), shape, np.int8) for shape in ((m, k), (k, n))]
@@ -133,7 +133,7 @@ def _random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array],
 
 
 def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
-    return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.asked.out).bits // 8}")
+    return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.gemm.out).bits // 8}")
 
 
 def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
@@ -142,7 +142,7 @@ def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> t
     matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~_result(kernel, mnk))]
     _launcher(kernel, launched, matrices, mnk)()
     d, outside = matrices[2].read()
-    return int((d != rounded_bits(a @ b, kernel.asked.out)).sum()), outside
+    return int((d != rounded_bits(a @ b, kernel.gemm.out)).sum()), outside
 
 
 def rounded_bits(products: Ints, out: str) -> Array:
@@ -206,7 +206,7 @@ def _map(tma_box: Json, lines: Lines) -> Any:
 
 def _cublas(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
     """The same product by cublasGemmEx, None if it has no such multiply; column-major, so as D' = B' A'."""
-    options, (m, n, k) = kernel.asked, mnk
+    options, (m, n, k) = kernel.gemm, mnk
     if (options.type, options.out) not in PEERS:
         return None
     kind, out, compute, scalar = PEERS[options.type, options.out]
