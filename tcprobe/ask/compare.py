@@ -55,7 +55,7 @@ class _Subject(NamedTuple):
 
 def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
     """One verdict per reference, for a fragment whose table `measured` holds."""
-    subject = _Subject(fragment, measured, arch.arch(measured.arch))
+    subject = _Subject(fragment, measured, arch.BY_NAME[measured.arch])
     return [_verdict(reference, subject) for reference in references()]
 
 
@@ -188,10 +188,9 @@ def numbered(fragment: Fragment) -> bool:
 
 
 def conventional(fragment: Fragment) -> bool:
-    """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them, in
-    registers, shared or tensor memory."""
+    """Whether row, column and k numbers are a convention, and only which slots meet can be compared."""
     row = inventory.instructions().get(fragment.experiment)
-    return row is not None and not row.of_role(Role.ADDRESS) and not row.elsewhere
+    return row is not None and row.conventional
 
 
 def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:

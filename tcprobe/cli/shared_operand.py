@@ -63,10 +63,10 @@ def behind(operand: SharedOperand, layers: Layers, fields: DescriptorAsked) -> B
 
 def in_shared_memory(name: str) -> Meaning | None:
     """What a name means that says an operand in shared memory."""
-    from tcprobe.isa.names import resolve, words
+    from tcprobe.isa.names import resolve
 
-    smem = any(word.endswith("_smem") for word in words.read(name).plain)
-    return resolve(name) if smem else None
+    meaning = resolve(name)
+    return meaning if meaning.says_shared else None
 
 
 def meant(meaning: Meaning, layers: Layers, fields: DescriptorAsked) -> Behind:

@@ -19,6 +19,7 @@ from functools import cache, cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.layout import gf2
 from tcprobe.layout.space import Space
 from tcprobe.layout.table import Table
@@ -87,6 +88,11 @@ class Layout:
     def origin(self) -> dict[str, int]:
         """The element at the point with all inputs zero."""
         return unpack(self.offset, self.outputs)
+
+    def formula(self, output: str) -> Formula:
+        """The formula of an output; it is proven where the layout is, as that of `fit_layout`."""
+        images = {variable: [base[output] for base in bases] for variable, bases in self.bases.items()}
+        return linear_formula(images, self.origin[output], self.space.names, self.space.sizes)
 
     def at(self, **point: int) -> dict[str, int]:
         """The element of a point."""

@@ -316,6 +316,24 @@ def tables_of(
     ], without
 
 
+def on_archs(fragment: Fragment, names: Sequence[str | None], layers: Layers) -> tuple[list[Cell], list[str]]:
+    """The tables of a fragment on those of several archs that have one, and why the others have none.
+
+    UsageError where none of them has a table.
+    """
+    cells, missing = [], []
+    for name in names:
+        if found := find(fragment, name, layers):
+            cells.append(found)
+        elif fragment.target.on(device := arch.arch(name or "")):
+            missing.append(str(no_table(fragment, name, layers)))
+        else:
+            missing.append(f"{device.name} does not have it")
+    if not cells:
+        raise no_table(fragment, names[0], layers)
+    return cells, missing
+
+
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
     """As `find`, but for "all" on every arch that has a measurement."""
     if name != "all":

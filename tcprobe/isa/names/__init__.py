@@ -105,6 +105,11 @@ class Meaning:
         """The one operand in shared memory; UsageError if there is none, or several."""
         return self._only("operands in shared memory", self.shared or self._none())
 
+    @property
+    def says_shared(self) -> bool:
+        """Whether it says an operand in shared memory: one that is called a_smem or b_smem."""
+        return "_smem" in self.name.lower() and any(w.endswith("_smem") for w in words.read(self.name).plain)
+
     def major(self, operand: SharedOperand) -> str | None:
         """Which major the name gives an operand in shared memory, as the template arguments of an atom do."""
         majors = words.read(self.texts[0]).majors
