@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
@@ -27,6 +26,8 @@ from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tcprobe.references import Claim
 
 

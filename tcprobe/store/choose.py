@@ -21,7 +21,6 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from tcprobe.errors import DataError
@@ -35,6 +34,7 @@ from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 from tcprobe.values import Json
 
+HERE = "results"  # the folder that is read where none is named
 MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
 Place = tuple[str, str, str, str]  # layer, arch, method, experiment
@@ -319,15 +319,15 @@ def _opcodes(arch: str, results: Results) -> dict[str, tuple[dict[str, Table], s
 
 def alone(results: Results) -> Layers:
     """One folder with its runs, and nothing under it."""
-    name = _name(results.root)
-    runs = (Layer(run, f"{name}, run {run.root.name}", name) for run in results.runs())
+    name = _name(results)
+    runs = (Layer(run, f"{name}, run {os.path.basename(run.folder)}", name) for run in results.runs())
     return Layers([Layer(results, name, name), *runs])
 
 
-def over_published(folder: Path) -> Layers:
+def over_published(folder: str | os.PathLike[str]) -> Layers:
     """A folder over what tcprobe publishes; one of the two where they are the same."""
-    below = alone(published())
-    return below if _name(folder) == PUBLISHED else Layers([*alone(Results(folder)).layers, *below.layers])
+    above, below = Results(folder), alone(published())
+    return below if _name(above) == PUBLISHED else Layers([*alone(above).layers, *below.layers])
 
 
 def layers_of(results: Results | Layers) -> Layers:
@@ -337,14 +337,13 @@ def layers_of(results: Results | Layers) -> Layers:
 
 def default() -> Layers:
     """What was measured into `./results`, if there is anything, over what tcprobe publishes."""
-    here = Path("results")
-    return over_published(here) if alone(Results(here)).archs() else alone(published())
+    return over_published(HERE) if alone(Results(HERE)).archs() else alone(published())
 
 
-def _name(root: Path) -> str:
+def _name(results: Results) -> str:
     """What answers call a folder: its path, quoted where that would break or continue a line of a comment."""
     with suppress(OSError):  # there may be no working directory any more
-        if root.resolve() == published().root.resolve():
+        if os.path.realpath(results.folder) == os.path.realpath(published().folder):
             return PUBLISHED
-    text = str(root) if str(root) != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
+    text = results.folder if results.folder != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
     return text if text.isprintable() and not text.endswith("\\") else json.dumps(text)

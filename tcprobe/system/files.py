@@ -15,12 +15,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import DataError, EnvironmentUnfitError
 
 if sys.platform != "win32":
     import fcntl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_BYTES = 4 << 20  # of any file that is read
 DAY = 86_400.0  # seconds
@@ -223,7 +226,8 @@ def _replace(path: str, data: bytes, mode: int | None) -> None:
 def _has(path: str, data: bytes) -> bool:
     """Whether a file has these bytes; not where it cannot be read."""
     try:
-        return os.path.getsize(path) == len(data) and Path(path).read_bytes() == data
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_size == len(data) and file.read() == data
     except OSError:
         return False
 
