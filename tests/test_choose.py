@@ -19,7 +19,7 @@ from tcprobe.layout.table import slot_table
 from tcprobe.pages import overview
 from tcprobe.store.cell import cell, for_emit, load
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published
-from tcprobe.store.finding import METHODS, STATUSES, whence
+from tcprobe.store.evidence import METHODS, STATUSES, whence
 from tcprobe.store.results import Results, published
 
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.d.f32"]

@@ -25,7 +25,7 @@ from tcprobe import emit
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.store.documents import seal
-from tcprobe.store.finding import PROVENANCE
+from tcprobe.store.evidence import PROVENANCE
 from tcprobe.store.results import Results, published
 from tcprobe.text import MOST_TEXT, plain
 

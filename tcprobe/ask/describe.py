@@ -13,7 +13,7 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import how, whence
+from tcprobe.store.evidence import how, whence
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, tensor_memory_shown, wrapping
+from tcprobe.cli import shared_operand, tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -189,11 +189,13 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
 
 def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
-    from tcprobe.isa.instruction import Instruction
-
     meant = {pattern: tensor_memory.meant(pattern) or tensor_memory.form(pattern) for pattern in patterns}
     if not any(meant.values()):
         tensor_memory.require_none(show)
+        return patterns
+    from tcprobe.cli import tensor_memory_shown
+    from tcprobe.isa.instruction import Instruction
+
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])

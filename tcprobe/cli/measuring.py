@@ -195,7 +195,7 @@ def _print(done: Report, folder: Path, as_json: bool, show_stages: bool) -> None
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     """Write what the folder has of the archs of a run, by the methods that it took."""
     from tcprobe.run import merge, report
-    from tcprobe.store.finding import FROM_CODE
+    from tcprobe.store.evidence import FROM_CODE
     from tcprobe.store.results import Results
 
     live = {done.device.arch for done in reports if done.device.method == "live"}

@@ -16,7 +16,7 @@ from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.store.choose import Found
-from tcprobe.store.finding import Finding, whence
+from tcprobe.store.evidence import whence
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import Done
     from tcprobe.store.cell import Cell
+    from tcprobe.store.finding import Finding
 
 ERRATUM = "errata"
 

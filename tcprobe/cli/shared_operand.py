@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.answers import bold
 from tcprobe.cli.options import Command, Number, several, together
 from tcprobe.cli.places import SwizzleType
 from tcprobe.errors import UsageError
@@ -206,6 +205,8 @@ def print_behind(behind: Behind, as_json: bool) -> None:
 
 
 def _print(behind: Behind) -> None:
+    from tcprobe.cli.answers import bold
+
     one, held, descriptor = behind.operand, behind.operand.held, behind.descriptor
     click.echo(f"{bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"

@@ -10,15 +10,18 @@ First a GF(2)-linear map is tried; then, for each output, a boolean search. If b
 form". `contradiction` has the first slots that no linear map fits.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.fit.formula import Formula
-from tcprobe.fit.linear import Layout, NotLinear, fit_layout
+from tcprobe.fit.linear import Layout, fit_layout
 from tcprobe.layout.table import Table
+
+if TYPE_CHECKING:
+    from tcprobe.fit.not_linear import NotLinear
 
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 
-__all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit", "fitted"]
+__all__ = ["Fit", "Formula", "Layout", "fit", "fitted"]
 
 
 class Fit(NamedTuple):
@@ -27,7 +30,7 @@ class Fit(NamedTuple):
     verdict: str
     formulas: dict[str, Formula | None]
     layout: Layout | None
-    contradiction: NotLinear | None
+    contradiction: "NotLinear | None"
 
 
 _FITTED: dict[str, Fit] = {}  # by layout id: many fragments share few layouts

@@ -18,7 +18,8 @@ from tcprobe.isa import inventory
 from tcprobe.run import report
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, MAKER, Finding, how, made_by
+from tcprobe.store.evidence import FROM_CODE, MAKER, how, made_by
+from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files

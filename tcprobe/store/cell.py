@@ -21,7 +21,7 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.finding import PUBLISHED, how, whence
+from tcprobe.store.evidence import PUBLISHED, how, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 

@@ -21,7 +21,7 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
@@ -29,10 +29,13 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, PUBLISHED, Finding, Key, witness
+from tcprobe.store.evidence import METHODS, PUBLISHED, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.store.finding import Sourced
 
 HERE = "results"  # the folder that is read where none is named
 MANY = 32  # files looked for in a folder, from which on it is listed
@@ -61,13 +64,6 @@ class Found(NamedTuple):
     def table(self, fragment: Fragment) -> Table:
         """Its table of a fragment; KeyError if it has none."""
         return self.measured.tables[fragment.operand]
-
-
-class Sourced(NamedTuple):
-    """A finding, and the name of the layer that holds it."""
-
-    finding: Finding
-    source: str
 
 
 class Layers:
@@ -232,8 +228,9 @@ class Layers:
         nearest = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
         return nearest[0] if nearest else {}
 
-    def findings(self, kind: str, arch: str) -> dict[str, Sourced]:
+    def findings(self, kind: str, arch: str) -> "dict[str, Sourced]":
         """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
+        from tcprobe.store.finding import Sourced
         from tcprobe.store.findings import every
 
         if (kind, arch) not in self._findings:
@@ -244,8 +241,9 @@ class Layers:
             self._findings[kind, arch] = by_subject
         return self._findings[kind, arch]
 
-    def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
+    def finding(self, kind: str, arch: str, subject: str) -> "Sourced | None":
         """What was measured of one subject, from the nearest layer that has it; None if no layer does."""
+        from tcprobe.store.finding import Finding, Key, Sourced
         from tcprobe.store.findings import read as read_finding
 
         keys = [Key(kind, arch, method, subject) for method in METHODS]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
-from tcprobe.store.finding import Key, Status
 from tcprobe.text import one_line
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.store.finding import Key, Status
 
 TABLE = "table"
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
@@ -45,6 +48,8 @@ class Measurement:
     @property
     def key(self) -> Key:
         """What it is the measurement of."""
+        from tcprobe.store.finding import Key
+
         return Key(TABLE, self.arch, self.method, self.experiment)
 
 

@@ -31,7 +31,7 @@ from tcprobe.layout.table import Table
 from tcprobe.store import acceptance, documents, layouts
 from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS
+from tcprobe.store.evidence import METHODS
 from tcprobe.store.measurement import Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
