@@ -32,7 +32,7 @@ T = TypeVar("T", Fragment, Instruction, SharedOperand)
 class Meaning:
     """What `name` may mean. `texts` are looked up for it: the name itself, or names that it stands for."""
 
-    def __init__(self, name: str, texts: tuple[str, ...]) -> None:
+    def __init__(self, name: str, *texts: str) -> None:
         self.name, self.texts = name, texts
 
     @cached_property
@@ -138,7 +138,7 @@ class Meaning:
 
 def resolve(name: str, *texts: str) -> Meaning:
     """What a name means; with `texts`, what the names mean that it stands for."""
-    return Meaning(name, texts or (name,))
+    return Meaning(name, *(texts or (name,)))
 
 
 def select(*patterns: str, family: str | None = None, device: Arch | None = None) -> list[Fragment]:
