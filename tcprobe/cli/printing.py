@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
 from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, NAME, Style, line, stated_width
 from tcprobe.fit import Fit, Formula
 from tcprobe.fit.manual import manual_names
@@ -23,6 +23,7 @@ from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.ask.against import Repetition
     from tcprobe.ask.diff import Absent, Difference
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report

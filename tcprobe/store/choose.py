@@ -281,7 +281,7 @@ class Layers:
         """What is saved in a folder."""
         place = (layer.name, arch, method)
         if place not in self._listed:
-            self._listed[place] = frozenset(layer.results.experiments(arch, method))
+            self._listed[place] = layer.results.listed(arch, method)
         return self._listed[place]
 
     def _trusted(self, layer: Layer, key: Place, read: Callable[[], T | None]) -> T | None:

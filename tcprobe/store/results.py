@@ -113,12 +113,16 @@ class Results:
 
     def experiments(self, arch: str, method: str) -> list[str]:
         """Ids of the saved experiments, sorted; DataError if the folder cannot be read."""
+        return sorted(self.listed(arch, method))
+
+    def listed(self, arch: str, method: str) -> frozenset[str]:
+        """As `experiments`, in no order."""
         folder = os.path.join(self.folder, arch, method)
         try:
             names = os.listdir(folder) if files.is_folder(folder) else []
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error.strerror}.") from None
-        return sorted(subject_of(name) for name in names if name.endswith(".json"))
+        return frozenset([subject_of(name) for name in names if name.endswith(".json")])
 
     def measurement(self, arch: str, method: str, experiment: str) -> Measurement | None:
         """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
