@@ -132,10 +132,9 @@ def _print(cells: Sequence[Cell], view: ShowView, as_json: bool, explained: bool
         for cell in cells:
             click.echo(json.dumps(cell_entry(cell)))
     else:
-        from tcprobe.cli import showing, terminal
+        from tcprobe.cli import showing
 
-        with terminal.paged(any(view)):
-            showing.show(cells, view)
+        showing.show(cells, view)
 
 
 def _print_why(cells: Sequence[Cell], as_json: bool) -> None:

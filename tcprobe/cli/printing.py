@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, NAME, Style, line, stated_width
-from tcprobe.fit import Fit, Formula
-from tcprobe.fit.manual import manual_names
+from tcprobe.cli.verdicts import STYLE, bold, named_parts, verdict_line
+from tcprobe.cli.wrapping import BAD, DOUBT, NAME, line, stated_width
+from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.store.choose import Found
@@ -33,23 +33,8 @@ if TYPE_CHECKING:  # brings NumPy along
 
 ERRATUM = "errata"
 
-STYLE: dict[str, Style] = {
-    CONFIRMED: GOOD,
-    DIFFERS: BAD,
-    NOT_COVERED: LESS,
-    "measured": GOOD,
-    "refused": DOUBT,
-    "failed": BAD,
-}
-
-
 FEW = 2  # names that a count is shown with
 MANY = 12  # names, above which a count stands for them
-
-
-def bold(text: str) -> str:
-    """Text that stands out on a terminal."""
-    return click.style(text, bold=True)
 
 
 def say(text: str) -> None:
@@ -181,25 +166,11 @@ def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
             click.echo(f"  not linear: {fit.contradiction}")
 
 
-def named_parts(formulas: Iterable[Formula | None]) -> None:
-    """What the PTX manual calls the parts of a lane's number that formulas have."""
-    if names := manual_names(formulas):
-        line(f"  {names}")
-
-
 def reasons(cell: Cell, links: Sequence[str]) -> None:
     """`show --why`: what a table rests on, a link a line."""
     click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.known}")
     for link in links:
         line(f"  {link}")
-
-
-def verdict_line(verdict: Verdict) -> None:
-    """What a reference says of a table, and why it is known to be wrong where it is."""
-    words = f"{verdict.verdict} ({verdict.detail})"
-    line(f"{verdict.reference}: {words}", verdict.verdict, **STYLE[verdict.verdict])
-    if verdict.erratum:
-        line(f"  stated erratum: {verdict.erratum}")
 
 
 def comparison(

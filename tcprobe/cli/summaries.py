@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.printing import bold
+from tcprobe.cli.verdicts import bold
 from tcprobe.cli.wrapping import line
 
 if TYPE_CHECKING:
