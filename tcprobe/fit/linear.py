@@ -110,7 +110,8 @@ def fit_layout(table: Table) -> "Layout | NotLinear":
         return layout
     from tcprobe.fit.not_linear import FIRST, because
 
-    return because(table, {number: unpack(fitted[number], table.outputs) for number in wrong[:FIRST]}, len(wrong))
+    expected = {number: unpack(fitted[number], table.outputs) for number in wrong[:FIRST]}
+    return because(table, expected, len(wrong))
 
 
 def _through(table: Table, values: list[int | None]) -> Layout:
