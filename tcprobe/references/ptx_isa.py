@@ -54,8 +54,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     return _by_row(fragment, ptx_isa_sparse.ROWS) or ptx_isa_sparse.silence(fragment)
 
 
-def _by_row(fragment: Fragment, rows: tuple[FormulaRow, ...]) -> Claim | None:
-    row = next((row for row in rows if row.covers(fragment)), None)
+def _by_row(fragment: Fragment, formula_rows: tuple[FormulaRow, ...]) -> Claim | None:
+    row = next((row for row in formula_rows if row.covers(fragment)), None)
     return _claim(row, fragment.threads, fragment.elements) if row else None
 
 
