@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.behind import Behind
     from tcprobe.ask.trace_shared import SharedTrace
-    from tcprobe.cli.requests import DescriptorAsked, TraceAsked, WhereAsked
+    from tcprobe.cli.requests import DescriptorRequest, TraceRequest, WhereRequest
     from tcprobe.isa.instruction import Instruction, SharedOperand
     from tcprobe.isa.names import Meaning
     from tcprobe.store.cell import Cell
@@ -50,7 +50,7 @@ def fields(command: Command) -> Command:
     return together(OPTIONS, command)
 
 
-def behind(operand: SharedOperand, layers: Layers, fields: DescriptorAsked) -> Behind:
+def behind(operand: SharedOperand, layers: Layers, fields: DescriptorRequest) -> Behind:
     """The operand behind the descriptor that the options say."""
     from tcprobe.ask.behind import behind as lying_behind
 
@@ -68,7 +68,7 @@ def in_shared_memory(name: str) -> Meaning | None:
     return meaning if meaning.says_shared else None
 
 
-def meant(meaning: Meaning, layers: Layers, fields: DescriptorAsked) -> Behind:
+def meant(meaning: Meaning, layers: Layers, fields: DescriptorRequest) -> Behind:
     """The operand that a name means, behind the descriptor that the options say; its major may be in the name."""
     one = meaning.shared_operand
     return behind(one, layers, {**fields, "major": fields["major"] or meaning.major(one)})
@@ -91,14 +91,14 @@ def beyond(params: Mapping[str, object], *others: str) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in (*others, *NAMES) if params[name] is not None]
 
 
-def check_registers(instruction: Instruction, trace: TraceAsked) -> None:
+def check_registers(instruction: Instruction, trace: TraceRequest) -> None:
     """UsageError where `trace` of a multiply of registers is asked about shared memory."""
     smem = [f"--operand {trace['operand']}"] if trace["operand"] in ("a_smem", "b_smem") else []
     if wrong := smem + beyond(trace, "byte", "a_in"):
         raise UsageError(f"{instruction.id} has no operand in shared memory (wgmma has): remove {', '.join(wrong)}.")
 
 
-def _check_traced(instruction: Instruction, trace: TraceAsked) -> None:
+def _check_traced(instruction: Instruction, trace: TraceRequest) -> None:
     """UsageError for options of `trace` that say nothing of a multiply with factors behind descriptors."""
     for name, number in (("product", trace["product"]), ("selector", trace["selector"])):
         if number is not None and (name == "product" or instruction.metadata is None):
@@ -114,7 +114,7 @@ def _check_traced(instruction: Instruction, trace: TraceAsked) -> None:
         )
 
 
-def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceAsked) -> Iterator[SharedTrace]:
+def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceRequest) -> Iterator[SharedTrace]:
     """What `trace` answers of a multiply with factors behind descriptors, one answer after the other.
 
     UsageError unless just an element of D, a byte, or a slot of A is asked about.
@@ -158,7 +158,7 @@ def meetings(answer: SharedTrace) -> None:
     click.echo(line(memory.confidence))
 
 
-def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
+def located(behind: Behind, where: WhereRequest, as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
     from tcprobe.ask.confidence import line
@@ -205,10 +205,8 @@ def print_behind(behind: Behind, as_json: bool) -> None:
 
 
 def _print(behind: Behind) -> None:
-    from tcprobe.cli.answers import bold
-
     one, held, descriptor = behind.operand, behind.operand.held, behind.descriptor
-    click.echo(f"{bold(one.id)} on sm_90")
+    click.echo(f"{wrapping.bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
     size = f"{held.rows} x {held.cols} of {held.type}"
     wrapping.line(f"operand {held.name}, {size} in shared memory, {behind.major} contiguous, {swizzle}")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import click
-
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
 from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, Style, line
 from tcprobe.fit import Formula
@@ -19,11 +17,6 @@ STYLE: dict[str, Style] = {
     "refused": DOUBT,
     "failed": BAD,
 }
-
-
-def bold(text: str) -> str:
-    """Text that stands out on a terminal."""
-    return click.style(text, bold=True)
 
 
 def named_parts(formulas: Iterable[Formula | None]) -> None:
