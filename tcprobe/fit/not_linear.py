@@ -32,10 +32,10 @@ class NotLinear:
         return f"{self.count} slots contradict: " + "; ".join(map(str, self.first))
 
 
-def because(table: Table, expected: Mapping[int, dict[str, int]], count: int) -> NotLinear:
-    """What a table has at the first of `count` points where a linear map is `expected` to have another element."""
+def because(table: Table, predicted_elements: Mapping[int, dict[str, int]], count: int) -> NotLinear:
+    """What a table has at the first of `count` points where a linear map predicts another element."""
     first = []
-    for number, element in expected.items():
+    for number, element in predicted_elements.items():
         found = dict(zip(table.outputs, table.cells[number] or (), strict=False))
         first.append(Contradiction(table.space.point(number), element, found))
     return NotLinear(tuple(first), count)
