@@ -25,7 +25,8 @@ from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array
-from tcprobe.store.choose import Layers, Sourced, default
+from tcprobe.store.choose import Layers, default
+from tcprobe.store.finding import Sourced
 
 KIND = "numerics"
 MEASURED = "sm_90"  # the arch that is meant where none is named

@@ -26,7 +26,8 @@ from tcprobe.run.origin import provenance
 from tcprobe.run.worker import Desk
 from tcprobe.store import findings
 from tcprobe.store.documents import seal
-from tcprobe.store.finding import PROVENANCE, Finding
+from tcprobe.store.evidence import PROVENANCE
+from tcprobe.store.finding import Finding
 from tcprobe.store.results import Results, published
 from tcprobe.store.stated import stated
 

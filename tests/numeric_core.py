@@ -13,7 +13,8 @@ from tcprobe.probes.numerics_cases import Images
 from tcprobe.probes.numerics_experiments import model_results
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import PROVENANCE, Finding
+from tcprobe.store.evidence import PROVENANCE
+from tcprobe.store.finding import Finding
 from tcprobe.store.results import published
 
 FP8 = (tuple(k for k in range(32) if k % 4 < 2), tuple(k for k in range(32) if k % 4 > 1))

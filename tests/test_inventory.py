@@ -1,7 +1,5 @@
 """Rows: complete, consistent, and impossible to build when they contradict themselves."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,7 +155,7 @@ def instruction(row):
 )
 def test_a_contradictory_row_cannot_be_built(change):
     with pytest.raises(RowError):
-        instruction(dataclasses.replace(BASE, **change))
+        instruction(BASE._replace(**change))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
-from tcprobe.references import documented, shape_stride
+from tcprobe.references import shape_stride
 from tcprobe.store import layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
@@ -29,6 +29,7 @@ from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.findings import every
 from tcprobe.store.folders import layers
 from tcprobe.store.results import published
+from tcprobe.store.stated import stated
 
 
 def test_counts_of_ptx_isa_9_1():
@@ -105,18 +106,18 @@ def test_references_state_tables_that_can_be():
     device, silent = arch("sm_90"), set()
     for row in FORMS.values():
         for fragment in row.fragments if row.shape.n in (8, 24, 256) else ():
-            stated = documented(fragment, device)
-            if stated is None:
+            found = stated(fragment, device)
+            if found is None:
                 silent.add(fragment.shape.k)
             else:
-                assert misfit(fragment, stated[1].meant) is None
+                assert misfit(fragment, found[1].meant) is None
     assert silent == {256}  # b1
 
 
 @pytest.mark.parametrize("n", [8, 24, 256])
 def test_a_layout_is_written_by_its_bases(n):
     fragment = inventory.fragment(f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d")
-    table = documented(fragment, arch("sm_90"))[1].meant
+    table = stated(fragment, arch("sm_90"))[1].meant
     written = layouts.written(table)
     assert layouts.read(json.loads(json.dumps(written))) == table
     assert len(json.dumps(written)) < 400
@@ -139,7 +140,7 @@ def test_a_layout_is_written_by_its_bases(n):
 )
 def test_a_damaged_layout_is_refused(damage):
     fragment = inventory.fragment("wgmma.mma_async.m64n24k16.f32.f16.f16.d")
-    written = layouts.written(documented(fragment, arch("sm_90"))[1].meant)
+    written = layouts.written(stated(fragment, arch("sm_90"))[1].meant)
     with pytest.raises((DataError, TypeError, KeyError)):  # what `documents.naming` turns into a DataError
         layouts.read({**written, **damage})
 

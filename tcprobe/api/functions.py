@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tcprobe.ask.compare import Against, Verdict
+    from tcprobe.ask.against import Against
+    from tcprobe.ask.compare import Verdict
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.cost import InstructionCost
     from tcprobe.ask.descriptor import SharedTile
@@ -248,7 +249,8 @@ def compare(name: str | Cell, table: Path | None = None, arch: str | None = None
     >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
     [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
     """
-    from tcprobe.ask.compare import against, verdicts
+    from tcprobe.ask.against import against
+    from tcprobe.ask.compare import verdicts
     from tcprobe.layout.csv import read_csv
 
     cell = _cell(name, arch)

@@ -15,7 +15,7 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.finding import whence
+from tcprobe.store.evidence import whence
 from tcprobe.store.stated import stated
 from tcprobe.values import Json
 

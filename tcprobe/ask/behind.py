@@ -24,7 +24,8 @@ from tcprobe.isa import inventory
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import Finding, whence
+from tcprobe.store.evidence import whence
+from tcprobe.store.finding import Finding
 from tcprobe.store.findings import every
 from tcprobe.values import Json
 

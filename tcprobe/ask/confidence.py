@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tcprobe.store.finding import FROM_CODE, AnyFinding, Finding, witness
+from tcprobe.store.evidence import FROM_CODE, witness
+from tcprobe.store.finding import AnyFinding, Finding
 from tcprobe.values import Json
 
 ORDER = ("contradicted", "documented only", "single", "good", "strong")  # words, the least sure first

@@ -20,16 +20,18 @@ import msgspec
 
 from tcprobe.ask.cost_names import KIND, archs, subjects
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory, names
+from tcprobe.isa import arch, inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import search
 from tcprobe.references.cost import Row, rows_about
-from tcprobe.store.finding import how, whence
+from tcprobe.store.evidence import how, whence
 from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.store.choose import Layers, Sourced
+    from tcprobe.store.choose import Layers
+    from tcprobe.store.finding import Sourced
 
 AGREES = 0.05  # relative
 
@@ -80,7 +82,7 @@ class InstructionCost(Described):
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
-        meant = [name for name in self.body.overlap if partner == name or names.shortens(partner, name)]
+        meant = [name for name in self.body.overlap if partner == name or search.shortens(partner, name)]
         if len(meant) != 1:
             known = ", ".join(self.body.overlap) or "nothing"
             raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {known}.")
@@ -97,7 +99,7 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, names.short(pattern)) for pattern in patterns]
+    exact = [layers.finding(KIND, place, search.short(pattern)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(one) for one in exact if one]
     known = layers.findings(KIND, place)

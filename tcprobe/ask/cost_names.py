@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, names
 from tcprobe.isa.instruction import IMPLIED
+from tcprobe.isa.names import search
 from tcprobe.isa.names.words import read
 from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:
     from tcprobe.isa.target import Target
-    from tcprobe.store.choose import Layers, Sourced
+    from tcprobe.store.choose import Layers
+    from tcprobe.store.finding import Sourced
 
 KIND = "cost"
 
@@ -26,7 +28,7 @@ def archs(layers: Layers) -> list[str]:
 
 def subjects(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
     """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
-    if not names.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
+    if not search.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
         known = {id_: one for id_, one in known.items() if not id_.startswith(FULL_LOAD)}
     ids = _named(pattern, known) or _becoming(pattern, known) or _spoken(pattern, known)
     if not ids:
@@ -36,8 +38,8 @@ def subjects(pattern: str, place: str, known: dict[str, Sourced], layers: Layers
 
 def _named(pattern: str, ids: Iterable[str]) -> list[str]:
     """Subjects by their name, a shortened one or a pattern."""
-    wanted, listed = names.short(pattern), list(ids)
-    return [wanted] if wanted in listed else names.matching(wanted, listed)
+    wanted, listed = search.short(pattern), list(ids)
+    return [wanted] if wanted in listed else search.matching(wanted, listed)
 
 
 def _becoming(opcode: str, known: dict[str, Sourced]) -> list[str]:
@@ -53,7 +55,7 @@ def _spoken(text: str, ids: Iterable[str]) -> list[str]:
     """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
     rows = {row.id for row in names.resolve(text).instructions}
     reading = read(text)
-    if not reading.words and not IMPLIED.isdisjoint(names.short(text).split(".")):
+    if not reading.words and not IMPLIED.isdisjoint(search.short(text).split(".")):
         return []  # a dotted name in another order than PTX's
     return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _cut(id_))]
 
@@ -74,7 +76,7 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
     if there := [name for name, known in others.items() if _named(pattern, known) or _becoming(pattern, known)]:
         return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
     loops = dialogues(KIND)
-    begun = [id_ for id_ in loops if id_.startswith(f"{names.short(pattern)}.")]
+    begun = [id_ for id_ in loops if id_.startswith(f"{search.short(pattern)}.")]
     meant = _named(pattern, loops) or begun or _spoken(pattern, loops)
     if not meant:
         return UsageError(

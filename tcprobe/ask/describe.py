@@ -13,7 +13,7 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import how, whence
+from tcprobe.store.evidence import how, whence
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
@@ -159,8 +159,8 @@ def provenance(measured: Measurement) -> Json:
     """How a measurement was obtained."""
     structure = measured.structure
     evidence = {"triples": structure.triples, "structure_sha256": structure.sha256} if structure else {}
-    row = inventory.instructions().get(measured.experiment)
-    made = {"emulated_by": measured.provenance["compiler"]} if row and emulated(row, arch.arch(measured.arch)) else {}
+    row, device = inventory.instructions().get(measured.experiment), arch.BY_NAME[measured.arch]
+    made = {"emulated_by": measured.provenance["compiler"]} if row and emulated(row, device) else {}
     return {
         "method": measured.method,
         "arch": measured.arch,
@@ -264,7 +264,7 @@ def _emulated(cell: Cell) -> list[str]:
     """That a table shows a compiler's work too, where the arch has no such instruction."""
     measured = cell.measured
     row = inventory.instructions().get(measured.experiment) if measured else None
-    if measured is None or row is None or not emulated(row, arch.arch(measured.arch)):
+    if measured is None or row is None or not emulated(row, arch.BY_NAME[measured.arch]):
         return []
     return [
         f"{measured.arch} has no such instruction: what {measured.provenance['compiler']} emulates it by is measured"

@@ -16,8 +16,9 @@ from tcprobe.isa.sparsity import emulated
 from tcprobe.references.numerics import Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
-from tcprobe.store.choose import Layers, Sourced
-from tcprobe.store.finding import how, whence
+from tcprobe.store.choose import Layers
+from tcprobe.store.evidence import how, whence
+from tcprobe.store.finding import Sourced
 from tcprobe.text import Described
 from tcprobe.values import Json
 

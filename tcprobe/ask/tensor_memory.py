@@ -22,14 +22,15 @@ from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import short
+from tcprobe.isa.names.search import short
 from tcprobe.isa.operand import Place
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.table import Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
 from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
-from tcprobe.store.choose import Layers, Sourced
+from tcprobe.store.choose import Layers
+from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.tensor_memory import Subject, measured_as, subject
 from tcprobe.values import Json
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.references.memory_operand import CELL, CellStatement, Stated, TensorCell
-from tcprobe.store.choose import Layers, Sourced
-from tcprobe.store.finding import how, whence
+from tcprobe.store.choose import Layers
+from tcprobe.store.evidence import how, whence
+from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.tensor_memory import KIND, Subject
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.choose import Layers, Sourced
-from tcprobe.store.finding import whence
+from tcprobe.store.choose import Layers
+from tcprobe.store.evidence import whence
+from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.values import Json
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tcprobe.ask.compare import conventional
+from typing import NamedTuple
+
+from tcprobe.ask.confidence import Confidence
 from tcprobe.ask.table_confidence import confidence
 from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
@@ -32,6 +34,27 @@ WRONG = {
 }
 
 
+class Why(NamedTuple):
+    """`links` are (link, words), from the probe on; `confidence` is how sure they make a table."""
+
+    links: list[tuple[str, str]]
+    confidence: Confidence
+
+    @property
+    def lines(self) -> list[str]:
+        """For `show --why`."""
+        return [f"confidence: {self.confidence}", *(f"{link}: {words}" for link, words in self.links)]
+
+    def to_json(self) -> Json:
+        """Plain data: `confidence`, and `chain` by link."""
+        return {"confidence": self.confidence.to_json(), "chain": dict(self.links)}
+
+
+def why(cell: Cell) -> Why:
+    """What a table rests on, and how sure it is."""
+    return Why(chain(cell), confidence(cell))
+
+
 def chain(cell: Cell) -> list[tuple[str, str]]:
     """(link, words), from the probe on."""
     measured = cell.measured
@@ -54,18 +77,8 @@ def chain(cell: Cell) -> list[tuple[str, str]]:
 
 def _anchor(cell: Cell) -> str:
     row = inventory.instructions().get(cell.fragment.experiment)
-    if row is not None and conventional(cell.fragment):
+    if row is not None and row.conventional:
         return (
             f"rows, columns and k have the numbers of {cell.numbering}; which slots meet is measured, numbers are not"
         )
     return f"numbers from {cell.numbering}: a place in memory, or an index, fixes each element"
-
-
-def lines(cell: Cell) -> list[str]:
-    """For `show --why`."""
-    return [f"confidence: {confidence(cell)}", *(f"{link}: {words}" for link, words in chain(cell))]
-
-
-def to_json(cell: Cell) -> Json:
-    """Plain data: `confidence`, and `chain` by link."""
-    return {"confidence": confidence(cell).to_json(), "chain": dict(chain(cell))}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, tensor_memory_shown, wrapping
+from tcprobe.cli import shared_operand, tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from tcprobe.ask.absent import WhyNot
     from tcprobe.cli.requests import ShowRequest
     from tcprobe.cli.showing import ShowView
-    from tcprobe.isa.fragment import Fragment
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
-    from tcprobe.values import Json
 
 MANY = 9  # from so many fragments on, only one of a kind is named
 FAMILY = click.option(
@@ -105,7 +103,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     if not patterns:
         return
     from tcprobe.store import names
-    from tcprobe.store.cell import tables_of
+    from tcprobe.store.cell import on_archs, tables_of
 
     archs = several(name)
     if explained and len(archs) > 1:
@@ -113,7 +111,10 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     chosen, remarks = names.chosen(patterns, archs[-1], layers)
     print_notes(*remarks)
     if len(archs) > 1:
-        _print_beside(_side_by_side(chosen, archs, layers), as_json)
+        for fragment in chosen:
+            found, missing = on_archs(fragment, archs, layers)
+            _print_beside(found, as_json)
+            print_notes(*missing)
         return
     cells, without = tables_of(chosen, name, selector, layers)
     _print(cells, view, as_json, explained)
@@ -123,28 +124,31 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
 
 def _print(cells: Sequence[Cell], view: ShowView, as_json: bool, explained: bool) -> None:
     """Tables as JSON, as what they rest on, or in words and pictures."""
-    if as_json:
+    if explained:
+        _print_why(cells, as_json)
+    elif as_json:
         from tcprobe.ask.describe import cell_entry
 
         for cell in cells:
-            click.echo(json.dumps(cell_entry(cell) | (_why(cell) if explained else {})))
-    elif explained:
-        from tcprobe.ask import why
-        from tcprobe.cli import printing
-
-        for cell in cells:
-            printing.reasons(cell, why.lines(cell))
+            click.echo(json.dumps(cell_entry(cell)))
     else:
-        from tcprobe.cli import showing, terminal
+        from tcprobe.cli import showing
 
-        with terminal.paged(any(view)):
-            showing.show(cells, view)
+        showing.show(cells, view)
 
 
-def _why(cell: Cell) -> Json:
-    from tcprobe.ask import why
+def _print_why(cells: Sequence[Cell], as_json: bool) -> None:
+    """What tables rest on: beside each as JSON, or in words alone."""
+    from tcprobe.ask.describe import cell_entry
+    from tcprobe.ask.why import why
+    from tcprobe.cli import printing
 
-    return {"why": why.to_json(cell)}
+    for cell in cells:
+        reasons = why(cell)
+        if as_json:
+            click.echo(json.dumps({**cell_entry(cell), "why": reasons.to_json()}))
+        else:
+            printing.reasons(cell, reasons.lines)
 
 
 def _drawings(show: ShowRequest, without: str | None) -> ShowView:
@@ -157,39 +161,16 @@ def _drawings(show: ShowRequest, without: str | None) -> ShowView:
     return view
 
 
-def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool) -> None:
-    """Formulas, layout and evidence of each fragment's tables; what one does not have is said."""
+def _print_beside(cells: Sequence[Cell], as_json: bool) -> None:
+    """Formulas, layout and evidence of a fragment's tables on several archs."""
     from tcprobe.ask.describe import cell_entry
     from tcprobe.cli.answers import side_by_side
 
-    for cells, missing in answers:
-        if as_json:
-            for cell in cells:
-                click.echo(json.dumps(cell_entry(cell)))
-        else:
-            side_by_side(cells)
-        print_notes(*missing)
-
-
-def _side_by_side(
-    fragments: Sequence[Fragment], archs: Sequence[str | None], layers: Layers
-) -> Iterator[tuple[list[Cell], list[str]]]:
-    """Of each fragment its tables on several archs, and words on those that have none."""
-    from tcprobe.isa.arch import arch as arch_row
-    from tcprobe.store.cell import find, no_table
-
-    for fragment in fragments:
-        cells, missing = [], []
-        for at in archs:
-            if cell := find(fragment, at, layers):
-                cells.append(cell)
-            elif fragment.target.on(arch_row(at or "")):
-                missing.append(str(no_table(fragment, at, layers)))
-            else:
-                missing.append(f"{arch_row(at or '').name} does not have it")
-        if not cells:
-            raise no_table(fragment, archs[0], layers)
-        yield cells, missing
+    if as_json:
+        for cell in cells:
+            click.echo(json.dumps(cell_entry(cell)))
+    else:
+        side_by_side(cells)
 
 
 def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowRequest) -> tuple[str, ...]:
@@ -207,11 +188,13 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
 
 def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowRequest) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
-    from tcprobe.isa.instruction import Instruction
-
     meant = {pattern: tensor_memory.find_operand(pattern) or tensor_memory.form(pattern) for pattern in patterns}
     if not any(meant.values()):
         tensor_memory.require_none(show)
+        return patterns
+    from tcprobe.cli import tensor_memory_shown
+    from tcprobe.isa.instruction import Instruction
+
     for one in meant.values():
         if one is not None:
             tensor_memory.check_arch(one if isinstance(one, Instruction) else one.form, show["name"])

@@ -85,12 +85,12 @@ def _apart(tokens: Sequence[str]) -> tuple[list[str], str]:
 
 
 def _is_gpu(name_words: Sequence[str]) -> bool:
+    text = " ".join(name_words)
+    if "." in text or (len(name_words) > 1 and not re.match(_BRANDS, text)):  # what is dotted is a fragment's name
+        return False
     from tcprobe.isa import gpus
     from tcprobe.isa.arch import ARCHS
 
-    text = " ".join(name_words)
-    if len(name_words) > 1 and not re.match(_BRANDS, text):
-        return False
     generations = {row.generation.partition(" ")[0].lower() for row in ARCHS}
     return bool(re.fullmatch(_NUMBERED, text) or gpus.numbers(text)) or text.lower() in generations
 
@@ -101,10 +101,9 @@ def split(tokens: Sequence[str]) -> list[str]:
     """
     from tcprobe.isa import inventory
 
-    if tokens and re.search(r"\.[ct]sv$|^-$", tokens[0]):
+    if tokens and (tokens[0] == "-" or tokens[0].endswith((".csv", ".tsv"))):
         return [tokens[0], *split(tokens[1:])]
-    bare = any(re.fullmatch(r"\w[\w-]*", word) and not re.match(r"sm\d+_", word, re.I) for word in tokens)
-    if not bare or len(tokens) < 2 or set(tokens) <= set(inventory.families()):
+    if len(tokens) < 2 or not any(map(_is_bare, tokens)) or set(tokens) <= set(inventory.families()):
         return list(tokens)
     words = " ".join(tokens).split()
     operands = [position for position, word in enumerate(words) if _ends_name(word)]
@@ -115,6 +114,10 @@ def split(tokens: Sequence[str]) -> list[str]:
         stored = operands and last < len(words) and words[last].startswith("stmatrix")  # where `convert` goes to
         cuts = [position + 1 for position in operands[:-1]] + [last] * bool(stored)
     return [" ".join(words[start:to]) for start, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+
+
+def _is_bare(word: str) -> bool:
+    return bool(re.fullmatch(r"\w[\w-]*", word)) and not re.match(r"sm\d+_", word, re.I)
 
 
 def _ends_name(word: str) -> bool:

@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
@@ -37,7 +36,9 @@ class Named(click.Path):
     """A path that has a name: an empty one, as of a shell variable that is not set, would be the current folder."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> PathName:
-        """The path."""
+        """The Path."""
+        from pathlib import Path  # most answers need none
+
         if not str(value):
             self.fail("an empty name.", param, ctx)
         if not _for_the_system(str(value)):
@@ -45,7 +46,7 @@ class Named(click.Path):
         path = super().convert(str(value), param, ctx)
         if not self.file_okay and os.path.lexists(path) and not os.path.isdir(path):
             self.fail(f"{quoted(str(value))} is not a folder.", param, ctx)
-        return path
+        return Path(os.fsdecode(path))
 
 
 def _for_the_system(name: str) -> bool:
@@ -94,13 +95,15 @@ class Seconds(click.FloatRange):
 
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
 WRITTEN = click.option(
     "--results",
     "folder",
-    type=Named(path_type=Path, file_okay=False),
-    default=Path("results"),
+    type=Named(file_okay=False),
+    default="results",
     show_default=True,
     help="Results folder to write.",
 )
@@ -122,7 +125,7 @@ SELECTOR = click.option(
 )
 CUDA = click.option(
     "--cuda",
-    type=Named(path_type=Path, exists=True, file_okay=False),
+    type=Named(exists=True, file_okay=False),
     help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )
@@ -131,7 +134,7 @@ CUDAS = click.option(
     "--cuda",
     "toolkits",
     multiple=True,
-    type=Named(path_type=Path, exists=True, file_okay=False),
+    type=Named(exists=True, file_okay=False),
     help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use; with --method sass several. "
     "Default: CUDA_HOME, the installed wheels, PATH.",
 )
@@ -146,7 +149,7 @@ def read_results(command: Called) -> Called:
     @click.option(
         "--results",
         "folder",
-        type=Named(path_type=Path, file_okay=False),
+        type=Named(file_okay=False),
         help="Folder of measurements that take precedence over the published ones. Default: ./results, if it has any.",
     )
     @click.option("--only", is_flag=True, help="Read that folder alone, not the published tables.")

@@ -9,37 +9,29 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, NAME, Style, bold, line, stated_width
-from tcprobe.fit import Fit, Formula
-from tcprobe.fit.manual import manual_names
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
+from tcprobe.cli.verdicts import STYLE, named_parts, verdict_line
+from tcprobe.cli.wrapping import BAD, DOUBT, NAME, bold, line, stated_width
+from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.store.choose import Found
-from tcprobe.store.finding import Finding, whence
+from tcprobe.store.evidence import whence
 from tcprobe.store.lookup import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
+    from tcprobe.ask.against import Repetition
     from tcprobe.ask.diff import Absent, Difference
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import JobEnd
     from tcprobe.store.cell import Cell
+    from tcprobe.store.finding import Finding
 
 ERRATUM = "errata"
-
-STYLE: dict[str, Style] = {
-    CONFIRMED: GOOD,
-    DIFFERS: BAD,
-    NOT_COVERED: LESS,
-    "measured": GOOD,
-    "refused": DOUBT,
-    "failed": BAD,
-}
-
 
 FEW = 2  # names that a count is shown with
 MANY = 12  # names, above which a count stands for them
@@ -176,25 +168,11 @@ def formulas(layout_fits: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
             click.echo(f"  not linear: {fit.contradiction}")
 
 
-def named_parts(formulas: Iterable[Formula | None]) -> None:
-    """What the PTX manual calls the parts of a lane's number that formulas have."""
-    if names := manual_names(formulas):
-        line(f"  {names}")
-
-
 def reasons(cell: Cell, links: Sequence[str]) -> None:
     """`show --why`: what a table rests on, a link a line."""
     click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.known}")
     for link in links:
         line(f"  {link}")
-
-
-def verdict_line(verdict: Verdict) -> None:
-    """What a reference says of a table, and why it is known to be wrong where it is."""
-    words = f"{verdict.verdict} ({verdict.detail})"
-    line(f"{verdict.reference}: {words}", verdict.verdict, **STYLE[verdict.verdict])
-    if verdict.erratum:
-        line(f"  stated erratum: {verdict.erratum}")
 
 
 def comparison(

@@ -11,7 +11,6 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import Command, Number, several, together
 from tcprobe.cli.places import SwizzleType
-from tcprobe.cli.wrapping import bold
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,10 +62,10 @@ def behind(operand: SharedOperand, layers: Layers, fields: DescriptorRequest) ->
 
 def in_shared_memory(name: str) -> Meaning | None:
     """What a name means that says an operand in shared memory."""
-    from tcprobe.isa.names import resolve, words
+    from tcprobe.isa.names import resolve
 
-    smem = any(word.endswith("_smem") for word in words.read(name).plain)
-    return resolve(name) if smem else None
+    meaning = resolve(name)
+    return meaning if meaning.says_shared else None
 
 
 def meant(meaning: Meaning, layers: Layers, fields: DescriptorRequest) -> Behind:
@@ -207,7 +206,7 @@ def print_behind(behind: Behind, as_json: bool) -> None:
 
 def _print(behind: Behind) -> None:
     one, held, descriptor = behind.operand, behind.operand.held, behind.descriptor
-    click.echo(f"{bold(one.id)} on sm_90")
+    click.echo(f"{wrapping.bold(one.id)} on sm_90")
     swizzle = f"swizzle {descriptor.swizzle}" if descriptor.swizzle else "no swizzle"
     size = f"{held.rows} x {held.cols} of {held.type}"
     wrapping.line(f"operand {held.name}, {size} in shared memory, {behind.major} contiguous, {swizzle}")

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import click
 
-from tcprobe.cli.hints import hint, in_options
 from tcprobe.errors import InternalError, UnknownNameError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message, quoted
@@ -169,6 +168,8 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
             traceback.print_exc()
         if isinstance(error, OSError):
             _discard_output()
+        from tcprobe.cli.hints import hint, in_options
+
         _say(f"Error: {in_options(str(failure), ctx)} {hint(failure)}".rstrip())
         for line in getattr(failure, "commands", ()):
             _say(f"  {line}")

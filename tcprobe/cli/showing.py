@@ -8,7 +8,7 @@ import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import notes
-from tcprobe.cli.printing import STYLE, named_parts, verdict_line
+from tcprobe.cli.verdicts import STYLE, named_parts, verdict_line
 from tcprobe.cli.wrapping import NAME, bold, line, width
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
@@ -35,8 +35,11 @@ class ShowView(NamedTuple):
 def show(cells: Sequence[Cell], view: ShowView) -> None:
     """Tables of one or several fragments: one of them brief, several outlined, or what `view` says of each."""
     if any(view):
-        for cell in cells:
-            (_whole if view.full else _drawn)(cell, view)
+        from tcprobe.cli.terminal import paged
+
+        with paged():
+            for cell in cells:
+                (_whole if view.full else _drawn)(cell, view)
     elif all(cell.fragment is cells[0].fragment and cell.arch == cells[0].arch for cell in cells):
         _brief(cells[0])
         _others(cells[1:], MOST_SELECTORS)

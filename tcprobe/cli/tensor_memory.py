@@ -77,10 +77,12 @@ def find_operand(name: str) -> MemoryOperand | None:
 
 def form(name: str) -> Instruction | None:
     """The tcgen05 instruction that a name means and that holds nothing in registers; None where it means no such."""
+    if "tcgen05" not in name.lower():
+        return None
     from tcprobe.isa import inventory
-    from tcprobe.isa.names import short
+    from tcprobe.isa.names.search import short
 
-    row = inventory.instructions().get(short(name)) if "tcgen05" in name.lower() else None
+    row = inventory.instructions().get(short(name))
     return row if row and not row.fragments else None
 
 

@@ -10,15 +10,18 @@ First a GF(2)-linear map is tried; then, for each output, a boolean search. If b
 form". `contradiction` has the first slots that no linear map fits.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.fit.formula import Formula, linear_formula
-from tcprobe.fit.linear import Layout, NotLinear, fit_layout
+from tcprobe.fit.formula import Formula
+from tcprobe.fit.linear import Layout, fit_layout
 from tcprobe.layout.table import Table
+
+if TYPE_CHECKING:
+    from tcprobe.fit.not_linear import NotLinear
 
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 
-__all__ = ["Fit", "Formula", "Layout", "NotLinear", "fit", "fitted"]
+__all__ = ["Fit", "Formula", "Layout", "fit", "fitted"]
 
 
 class Fit(NamedTuple):
@@ -27,7 +30,7 @@ class Fit(NamedTuple):
     verdict: str
     formulas: dict[str, Formula | None]
     layout: Layout | None
-    contradiction: NotLinear | None
+    contradiction: "NotLinear | None"
 
 
 _FITTED: dict[str, Fit] = {}  # by layout id: many fragments share few layouts
@@ -37,7 +40,7 @@ def fit(table: Table) -> Fit:
     """Layout and formulas of a table."""
     layout = fit_layout(table)
     if isinstance(layout, Layout):
-        return Fit(LINEAR, {name: _linear(layout, name) for name in table.outputs}, layout, None)
+        return Fit(LINEAR, {name: layout.formula(name) for name in table.outputs}, layout, None)
     from tcprobe.fit.boolean import boolean_formula
 
     formulas = {name: boolean_formula(table, name) for name in table.outputs}
@@ -50,9 +53,3 @@ def fitted(table: Table) -> Fit:
     if table.id not in _FITTED:
         _FITTED[table.id] = fit(table)
     return _FITTED[table.id]
-
-
-def _linear(layout: Layout, name: str) -> Formula:
-    """The formula of an output; `fit_layout` has already proven the layout for every slot."""
-    images = {variable: [base[name] for base in bases] for variable, bases in layout.bases.items()}
-    return linear_formula(images, layout.origin[name], layout.space.names, layout.space.sizes)

@@ -27,7 +27,8 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
     products: list[Products] = []
     constant = 0
     for bit in range(max(points.values(), default=0).bit_length()):
-        linear = fit_layout(_one_bit(table, output, bit))
+        column = tuple(None if value is None else value >> bit & 1 for value in table.values[output])
+        linear = fit_layout(Table(table.space, {output: column}))
         if isinstance(linear, Layout):
             constant |= linear.origin[output] << bit
             for variable, bases in linear.bases.items():
@@ -40,11 +41,6 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
     terms = linear_formula(images, constant).terms
     formula = Formula((*terms, *products), constant, table.space.names, table.space.sizes)
     return formula if proven(formula, table, output) else None
-
-
-def _one_bit(table: Table, output: str, bit: int) -> Table:
-    column = tuple(None if value is None else value >> bit & 1 for value in table.values[output])
-    return table.with_values({output: column})
 
 
 def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Point, int]:

@@ -17,38 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
+from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.layout import gf2
 from tcprobe.layout.space import Space
 from tcprobe.layout.table import Table
 
+if TYPE_CHECKING:
+    from tcprobe.fit.not_linear import NotLinear
+
 FIELD = 20  # bits of each output in a packed element; values are below 2**20
 MASK = (1 << FIELD) - 1
-FIRST = 3  # contradicting points that are kept
-
-
-class Contradiction(NamedTuple):
-    """A point that no linear map fits: what the map through the earlier points predicts, and what the table has."""
-
-    point: dict[str, int]
-    expected: dict[str, int]
-    found: dict[str, int]
-
-    def __str__(self) -> str:
-        where = " ".join(f"{name} {value}" for name, value in self.point.items())
-        return f"{where}: linear {self.expected}, measured {self.found}"
-
-
-@dataclass(frozen=True)
-class NotLinear:
-    """Why a table has no linear map: the first points that contradict it, and how many do."""
-
-    first: tuple[Contradiction, ...]
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.count} slots contradict: " + "; ".join(map(str, self.first))
 
 
 @dataclass(frozen=True)
@@ -88,6 +68,11 @@ class Layout:
         """The element at the point with all inputs zero."""
         return unpack(self.offset, self.outputs)
 
+    def formula(self, output: str) -> Formula:
+        """The formula of an output; it is proven where the layout is, as that of `fit_layout`."""
+        images = {variable: [base[output] for base in bases] for variable, bases in self.bases.items()}
+        return linear_formula(images, self.origin[output], self.space.names, self.space.sizes)
+
     def at(self, **point: int) -> dict[str, int]:
         """The element of a point."""
         self.space.number(**point)
@@ -113,7 +98,7 @@ class Layout:
         return [values[vector] for vector in _vectors(self.space)]
 
 
-def fit_layout(table: Table) -> Layout | NotLinear:
+def fit_layout(table: Table) -> "Layout | NotLinear":
     """The linear layout of a table, proven for every used point; or the first points that contradict it."""
     values = pack_table(table)
     layout = _through(table, values)
@@ -123,12 +108,10 @@ def fit_layout(table: Table) -> Layout | NotLinear:
     wrong = [number for number, value in enumerate(values) if value is not None and value != fitted[number]]
     if not wrong:
         return layout
-    return NotLinear(tuple(_contradiction(table, number, fitted[number]) for number in wrong[:FIRST]), len(wrong))
+    from tcprobe.fit.not_linear import FIRST, because
 
-
-def _contradiction(table: Table, number: int, fitted: int) -> Contradiction:
-    stated = dict(zip(table.outputs, table.cells[number] or (), strict=False))
-    return Contradiction(table.space.point(number), unpack(fitted, table.outputs), stated)
+    expected = {number: unpack(fitted[number], table.outputs) for number in wrong[:FIRST]}
+    return because(table, expected, len(wrong))
 
 
 def _through(table: Table, values: list[int | None]) -> Layout:

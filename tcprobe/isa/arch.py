@@ -64,7 +64,7 @@ ARCHS = (
     Arch(120, "Blackwell", "8.7", 120),
     Arch(121, "Blackwell (GB10)", "8.8", 120),
 )
-_BY_NAME = {a.name: a for a in ARCHS}
+BY_NAME = {a.name: a for a in ARCHS}  # as measurements name them; what people type is for `arch`
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
 WARPGROUP = 128  # threads of four warps next to each other, the first a multiple of four (PTX ISA 9.1, section 9.7.15)
 RENAMED = {101: 110}  # CUDA 13 release notes: sm_101 is sm_110
@@ -76,7 +76,7 @@ def arch(name: str) -> Arch:
 
     UsageError where it means none, with the nearest names, or several. sm_101 is called sm_110 since CUDA 13.
     """
-    exact = _BY_NAME.get(name)
+    exact = BY_NAME.get(name)
     return exact or _meant(name)
 
 
@@ -84,7 +84,7 @@ def _meant(name: str) -> Arch:
     written = re.fullmatch(_WRITTEN, name.strip().lower())
     if written:
         number = RENAMED.get(digits := int(written[1].replace(".", "")), digits)
-        exact = _BY_NAME.get(f"sm_{number}")
+        exact = BY_NAME.get(f"sm_{number}")
         if exact and f"sm_{number}{written[2]}" in exact.targets:
             return exact
         if 20 <= number < ARCHS[0].number:
@@ -107,14 +107,14 @@ def _meant(name: str) -> Arch:
 def _unknown(name: str, like: str) -> UsageError:
     import difflib
 
-    near = difflib.get_close_matches(like, _BY_NAME, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(like, BY_NAME, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    return UsageError(f"unknown arch {name[:60]!r}{hint} Known: {', '.join(_BY_NAME)}, and GPUs by name (h100).")
+    return UsageError(f"unknown arch {name[:60]!r}{hint} Known: {', '.join(BY_NAME)}, and GPUs by name (h100).")
 
 
 def is_target(target: str) -> bool:
     """Whether `target` is a PTX target of a known arch: sm_80, sm_120a, sm_120f."""
-    row = _BY_NAME.get(target.rstrip("af"))
+    row = BY_NAME.get(target.rstrip("af"))
     return row is not None and target in row.targets
 
 
@@ -142,7 +142,7 @@ def _parts(target: str) -> tuple[Arch, str]:
     """The arch of a target, and its suffix."""
     if not is_target(target):
         raise UsageError(f"{target[:60]!r} is not a PTX target such as sm_80, sm_120a or sm_120f.")
-    row = _BY_NAME[target.rstrip("af")]
+    row = BY_NAME[target.rstrip("af")]
     return row, target.removeprefix(row.name)
 
 

@@ -11,15 +11,12 @@ formats) and 9.7.14.2; for narrow types in an 8-bit container 9.7.14.5.10: e2m1 
 e3m2 and e2m3 bits 0 to 5.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe.errors import RowError
 
 
-@dataclass(frozen=True)
-class DType:
+class DType(NamedTuple):
     """An element type: PTX's `name`, width in `bits`, pattern of 1, and its shift in an 8-bit container.
 
     `is_signed` is False for floats without a sign.
@@ -31,10 +28,6 @@ class DType:
     is_float: bool = True
     container_shift: int = 0
     is_signed: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.one < 1 << self.bits:
-            raise RowError(f"type {self.name}: the pattern of one, {self.one:#x}, does not fit {self.bits} bits.")
 
     def one_in(self, slot_bits: int) -> int:
         """The pattern of one in a slot of `slot_bits` bits."""

@@ -131,6 +131,13 @@ class Instruction:
         return self.multiplies and not self.elsewhere
 
     @property
+    def conventional(self) -> bool:
+        """Whether row, column and k numbers are a convention: neither a load, a store nor an address anchors them, in
+        registers, shared or tensor memory.
+        """
+        return not self.of_role(Role.ADDRESS) and not self.elsewhere
+
+    @property
     def scales(self) -> tuple[Fragment, ...]:
         """The operands of scale factors, by name."""
         return self.of_role(Role.SCALE)

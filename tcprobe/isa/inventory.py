@@ -112,7 +112,9 @@ def may_hold(wanted: Fragment, experiments: Iterable[str]) -> Iterator[str]:
     """
     stems = tuple(stem for forms in instructions().parts if forms.threads == wanted.threads for stem in forms.stems)
     whole, size = wanted.role in WHOLE, (wanted.rows, wanted.cols)
-    for experiment in (id_ for id_ in experiments if id_.startswith(stems) and not id_.startswith("wmma.mma")):
+    for experiment in [id_ for id_ in experiments if id_.startswith(stems)]:
+        if experiment.startswith("wmma.mma"):
+            continue
         shape = _SHAPE.search(experiment) if whole else None
         if shape is None or size in _sizes(shape[0], ".sp" in experiment):
             yield experiment

@@ -7,14 +7,11 @@
 >>> [(o.name, o.role.value, o.registers) for o in row.operands()]
 [('d', 'result', 4), ('a', 'factor', 4), ('b', 'factor', 2), ('c', 'accumulator', 4)]
 
-A row that contradicts itself raises RowError. Source of the rules: PTX ISA 9.1, section 9.7.14.
+The operands of a row that contradicts itself are a RowError. Source of the rules: PTX ISA 9.1, section 9.7.14.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import WARP
@@ -45,8 +42,7 @@ KINDS: dict[str, tuple[int, set[str]]] = {
 Types = tuple[str, str, str, str]  # of d, a, b, c
 
 
-@dataclass(frozen=True)
-class MultiplyRow:
+class MultiplyRow(NamedTuple):
     """`types` in PTX's order (d, a, b, c), `layouts` of (A, B).
 
     `registers_ab` overrides the register counts of A and B where PTX states more than the elements need (wmma .f16
@@ -63,14 +59,9 @@ class MultiplyRow:
     products: int = 1
     mixable: tuple[frozenset[str] | set[str], ...] = MIXABLE
 
-    def __post_init__(self) -> None:
-        if not set(self.layouts) <= {"row", "col"} or len(self.layouts) != 2:
-            raise RowError(f"{self.shape}: layouts {self.layouts}; A and B are each row or col.")
-        _check_types(self)
-        _check_products(self)
-
     def operands(self) -> tuple[Operand, ...]:
-        """d, a, b and c with the registers that they take."""
+        """d, a, b and c with the registers that they take; RowError where the row contradicts itself."""
+        _check(self)
         (m, n, k), (d, a, b, c) = self.shape, self.types
         of_a, of_b = self.layouts
         registers_a, registers_b = self.registers_ab or (None, None)
@@ -96,6 +87,13 @@ def _operand(
     slot = slot or dtype(kind).bits
     registers = registers or registers_for(rows * cols * products, slot, WARP)
     return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
+
+
+def _check(multiply_row: MultiplyRow) -> None:
+    if not set(multiply_row.layouts) <= {"row", "col"} or len(multiply_row.layouts) != 2:
+        raise RowError(f"{multiply_row.shape}: layouts {multiply_row.layouts}; A and B are each row or col.")
+    _check_types(multiply_row)
+    _check_products(multiply_row)
 
 
 def _check_types(multiply_row: MultiplyRow) -> None:

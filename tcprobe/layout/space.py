@@ -6,28 +6,22 @@
 (1536, 27, {'thread': 2, 'i': 3})
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from tcprobe.errors import DataError, UsageError
 
 MOST_POINTS = 1 << 20
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """A named input with values 0 to size - 1."""
 
     name: str
     size: int
-
-    def __post_init__(self) -> None:
-        if type(self.size) is not int or self.size < 1:
-            raise DataError(f"axis {self.name} has size {self.size!r}; a size is a whole number of at least 1.")
 
     @property
     def bits(self) -> int:
@@ -48,6 +42,9 @@ class Space:
     axes: tuple[Axis, ...]
 
     def __post_init__(self) -> None:
+        for axis in self.axes:
+            if type(axis.size) is not int or axis.size < 1:
+                raise DataError(f"axis {axis.name} has size {axis.size!r}; a size is a whole number of at least 1.")
         if len({axis.name for axis in self.axes}) < len(self.axes) or not self.axes:
             raise DataError(f"axes {', '.join(axis.name for axis in self.axes) or 'none'}: each needs its own name.")
         if self.points > MOST_POINTS:

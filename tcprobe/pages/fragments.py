@@ -8,7 +8,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.pages.tables import code, fitting, grid, heading_anchor, spans
 from tcprobe.store.cell import DOCUMENTED, Cell
-from tcprobe.store.finding import METHODS
+from tcprobe.store.evidence import METHODS
 
 HEADS = {
     "live": "live",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tcprobe.pages.tables import grid, spans
-from tcprobe.store.finding import FROM_CODE
+from tcprobe.store.evidence import FROM_CODE
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import markdown

@@ -6,6 +6,7 @@ string is the reason why it states nothing. PER_ARCH = False means that its clai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.plugins import discover
 from tcprobe.references.claim import Claim, Erratum
 
-__all__ = ["Claim", "Erratum", "Reference", "claim_of", "documented", "references"]
+__all__ = ["Claim", "Erratum", "Reference", "claim_of", "claims", "references"]
 
 
 class Reference(Protocol):
@@ -58,10 +59,9 @@ def references() -> tuple[Reference, ...]:
     return tuple(sorted(modules, key=lambda module: (module.NAME != "PTX ISA", module.NAME)))
 
 
-def documented(fragment: Fragment, device: Arch) -> tuple[str, Claim] | None:
-    """(name, claim) of the first reference that states anything of `fragment` on `device`; None if none does."""
-    claims = ((reference.NAME, claim_of(reference, fragment, device)) for reference in references())
-    return next(((name, claim) for name, claim in claims if isinstance(claim, Claim)), None)
+def claims(fragment: Fragment, device: Arch) -> Iterator[tuple[str, Claim | str]]:
+    """(name, `claim_of`) of one reference after the other."""
+    return ((reference.NAME, claim_of(reference, fragment, device)) for reference in references())
 
 
 def claim_of(reference: Reference, fragment: Fragment, device: Arch) -> Claim | str:

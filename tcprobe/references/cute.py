@@ -6,7 +6,6 @@ names, which contain the shape, the types (D, A, B, C) and the order of A and B 
 PTX's row.col).
 """
 
-import re
 from functools import cache
 from itertools import product
 from typing import NamedTuple
@@ -25,7 +24,7 @@ PER_ARCH = False
 SOURCE = "github.com/NVIDIA/cutlass, include/cute/atom/mma_traits_sm*.hpp and copy_traits_sm*.hpp, commit 7107b05535f8"
 ERRATA: tuple[Erratum, ...] = ()
 
-_TYPES = "TF32|BF16|F16|F32|F64|S32|[USE]\\d(?:M\\d)?"
+ORDERS = {"row": "T", "col": "N", None: ""}
 WHOLE_WARP = L(32, 1)
 
 
@@ -62,7 +61,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if not fragment.family.startswith("mma"):
         return _apart(fragment)
     instruction = inventory.instructions()[fragment.experiment]
-    atom = _atom(_key(instruction))
+    atom = _atom(_name(instruction))
     if atom is None:
         return f"CuTe has no atom for {instruction.name}"
     layout = atom.layout(fragment.operand)
@@ -90,29 +89,27 @@ def _apart(fragment: Fragment) -> Claim | str:
 
 
 @cache
-def _atom(key: tuple[object, ...]) -> Atom | None:
-    shape = "_{}x{}x{}_".format(*key[0])  # type: ignore[misc]
-    named = ((name, atom) for atom in ATOMS if shape in atom.names for name in atom.names.split() if shape in name)
-    return next((atom for name, atom in named if _parse(name) == key), None)
+def _atom(name: str) -> Atom | None:
+    """The atom of a name, whichever arch its own name begins with."""
+    named = (atom for atom in ATOMS for of_arch in atom.names.split() if of_arch.partition("_")[2] == name)
+    return next(named, None)
 
 
-def _parse(name: str) -> tuple[object, ...]:
-    """The key of an instruction from an atom's name, as SM80_16x8x256_S32U1U1S32_TN_XORPOPC."""
-    match = re.fullmatch(r"SM\d+_(?:SPARSE_)?(\d+)x(\d+)x(\d+)_(\w*?)_?([TN]{2})(?:_(XOR|AND)POPC)?(?:_VS)?", name)
-    if match is None:
-        raise ValueError(f"not the name of a CuTe atom: {name}")
-    shape = tuple(int(n) for n in match.groups()[:3])
-    types = tuple(t.lower().replace("u1", "b1") for t in re.findall(_TYPES, match[4]))
-    layouts = ("row" if match[5][0] == "T" else "col", "col" if match[5][1] == "N" else "row")
-    return shape, types, layouts, match[6].lower() if match[6] else None, "SPARSE" in name, "_VS" in name
+def _name(instruction: Instruction) -> str:
+    """As atoms are called, without the arch: 16x8x256_S32U1U1S32_TN_XORPOPC.
 
-
-def _key(instruction: Instruction) -> tuple[object, ...]:
-    """As `_parse`, from an instruction. It has no types if one atom stands for all types of a kind."""
-    types = () if instruction.kind else tuple(instruction.type(operand) for operand in "dabc")
-    layouts = tuple(factor.layout for factor in instruction.factors)
-    special = instruction.metadata is not None, bool(instruction.scales)
-    return tuple(instruction.shape), types, layouts, instruction.bit_op, *special
+    There are no types in it if one atom stands for all types of a kind.
+    """
+    types = "" if instruction.kind else "".join(instruction.type(operand) for operand in "dabc").replace("b1", "u1")
+    parts = [
+        *(["SPARSE"] if instruction.metadata else []),
+        "{}x{}x{}".format(*instruction.shape),
+        *([types.upper()] if types else []),
+        "".join(ORDERS[factor.layout] for factor in instruction.factors),
+        *([f"{instruction.bit_op.upper()}POPC"] if instruction.bit_op else []),
+        *(["VS"] if instruction.scales else []),
+    ]
+    return "_".join(parts)
 
 
 @cache

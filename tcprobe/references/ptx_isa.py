@@ -14,13 +14,13 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
-from tcprobe.references import ptx_isa_sparse, ptx_moves
 from tcprobe.references.claim import Claim, Erratum, Formula, tabulate
 from tcprobe.references.formulas import FormulaRow, Map, group, member
 
 NAME = "PTX ISA"
 PER_ARCH = False
 SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
+MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 SILENT = {
     "wmma": "unspecified by design (9.7.14.4.1)",
     "wgmma": "shown in figures only (9.7.15.5.1.1)",
@@ -37,7 +37,9 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the document states of `fragment` (the same for every arch), or why nothing."""
     if fragment.family in SILENT:
         return SILENT[fragment.family]
-    if fragment.family in ptx_moves.SECTIONS:
+    if fragment.family in MOVES:
+        from tcprobe.references import ptx_moves
+
         return ptx_moves.claim(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     if not instruction.multiplies:
@@ -45,12 +47,16 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return _reduction_claim(fragment) if fragment.operand == "redval" else figures
     if fragment.role is Role.SCALE:
         return "section 9.7.14.3 says which lanes and bytes are read; which row or column each serves is a figure only"
-    sparse = instruction.metadata is not None
-    rows: tuple[FormulaRow, ...] = ptx_isa_sparse.ROWS if sparse else ROWS
-    row = next((row for row in rows if row.covers(fragment)), None)
-    if row is None:
-        return ptx_isa_sparse.silence(fragment) if sparse else "no such fragment in 9.7.14.5"
-    return _claim(row, fragment.threads, fragment.elements)
+    if instruction.metadata is None:
+        return _by_row(fragment, ROWS) or "no such fragment in 9.7.14.5"
+    from tcprobe.references import ptx_isa_sparse
+
+    return _by_row(fragment, ptx_isa_sparse.ROWS) or ptx_isa_sparse.silence(fragment)
+
+
+def _by_row(fragment: Fragment, formula_rows: tuple[FormulaRow, ...]) -> Claim | None:
+    row = next((row for row in formula_rows if row.covers(fragment)), None)
+    return _claim(row, fragment.threads, fragment.elements) if row else None
 
 
 def _reduction_claim(fragment: Fragment) -> Claim:
@@ -88,8 +94,31 @@ ERRATA = (
         "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
         "and so does the hardware",
     ),
-    *ptx_isa_sparse.ERRATA,
-    *ptx_moves.ERRATA,
+    Erratum(
+        "mma.sp*.m16n8k32.*f16.*.b",
+        "9.7.14.6.2.2",
+        "the table of registers lists b0 to b3 for four registers of two elements each; there are eight",
+    ),
+    Erratum(
+        "mma.sp*.m16n8k16.*.tf32.*.b",
+        "9.7.14.6.2.3",
+        "the table speaks of four .tf32 elements in each of four registers; a register holds one",
+    ),
+    Erratum(
+        "mma.sp*.m16n8k64.*.e[45]m[32].*",
+        "9.7.14.6",
+        "the version notes speak of .f16 accumulators and of m16n8k32 for these types; the syntax has neither",
+    ),
+    Erratum(
+        "ldmatrix.m16n16.*.address",
+        "9.7.14.5.15",
+        "the table of which threads' addresses count has eight rows for a matrix; m16n16 has sixteen",
+    ),
+    Erratum(
+        "stmatrix.m16n8.*",
+        "9.7.14.5.16",
+        ".trans is mandatory for .m16n8 by the text; one of the examples leaves it out",
+    ),
 )
 
 # fmt: off

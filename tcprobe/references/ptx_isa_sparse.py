@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
-from tcprobe.references.claim import Erratum
 from tcprobe.references.formulas import FormulaRow, Map, group, member
 
 BYTES = "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1"
@@ -25,24 +24,6 @@ def silence(fragment: Fragment) -> str:
     what = "the metadata" if fragment.role is Role.METADATA else f"{fragment.operand.upper()} of this shape"
     return f"section 9.7.14.6.2 shows {what} as a figure only"
 
-
-ERRATA = (
-    Erratum(
-        "mma.sp*.m16n8k32.*f16.*.b",
-        "9.7.14.6.2.2",
-        "the table of registers lists b0 to b3 for four registers of two elements each; there are eight",
-    ),
-    Erratum(
-        "mma.sp*.m16n8k16.*.tf32.*.b",
-        "9.7.14.6.2.3",
-        "the table speaks of four .tf32 elements in each of four registers; a register holds one",
-    ),
-    Erratum(
-        "mma.sp*.m16n8k64.*.e[45]m[32].*",
-        "9.7.14.6",
-        "the version notes speak of .f16 accumulators and of m16n8k32 for these types; the syntax has neither",
-    ),
-)
 
 # fmt: off
 ROWS = (

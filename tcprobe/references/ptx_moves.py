@@ -13,25 +13,13 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.references.claim import Claim, Erratum, tabulate
+from tcprobe.references.claim import Claim, tabulate
 
 SECTIONS = {"ldmatrix": "9.7.14.5.15", "stmatrix": "9.7.14.5.16", "movmatrix": "9.7.14.5.17"}
 FIGURES = {"ldmatrix.m16n16": 105, "stmatrix.m16n8": 108}
 IDENTITY = (
     "the text calls D the transpose of A and gives the rows and columns of the transpose, which together make the "
     "instruction an identity; read as rows and columns of A"
-)
-ERRATA = (
-    Erratum(
-        "ldmatrix.m16n16.*.address",
-        "9.7.14.5.15",
-        "the table of which threads' addresses count has eight rows for a matrix; m16n16 has sixteen",
-    ),
-    Erratum(
-        "stmatrix.m16n8.*",
-        "9.7.14.5.16",
-        ".trans is mandatory for .m16n8 by the text; one of the examples leaves it out",
-    ),
 )
 
 

@@ -21,7 +21,7 @@ from tcprobe.run import merge, report
 from tcprobe.run.backend import Device
 from tcprobe.run.campaign import Request
 from tcprobe.run.fleet_worker import Offer, RunAnswer
-from tcprobe.store.finding import FROM_CODE, made_by
+from tcprobe.store.evidence import FROM_CODE, made_by
 from tcprobe.store.results import Results
 
 MOST_OFFER = 1 << 20  # characters of an offer

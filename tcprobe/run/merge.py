@@ -19,7 +19,7 @@ from tcprobe.run import report
 from tcprobe.run.report import SavedFinding
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, MAKER, how, made_by
+from tcprobe.store.evidence import FROM_CODE, MAKER, how, made_by
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files

@@ -19,7 +19,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
-from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES
+from tcprobe.store.evidence import METHODS, PROVENANCE, STATUSES
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
 

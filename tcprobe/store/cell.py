@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
@@ -22,11 +21,13 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store import lookup
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.finding import PUBLISHED, how, whence
+from tcprobe.store.evidence import PUBLISHED, how, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tcprobe.references import Claim
 
 
@@ -314,6 +315,24 @@ def tables_of(
         for cell in cells
         for one in selections(cell, selector if fragment.selectors or len(tables) == 1 else None)
     ], without
+
+
+def on_archs(fragment: Fragment, names: Sequence[str | None], layers: Layers) -> tuple[list[Cell], list[str]]:
+    """The tables of a fragment on those of several archs that have one, and why the others have none.
+
+    UsageError where none of them has a table.
+    """
+    cells, missing = [], []
+    for name in names:
+        if found := find(fragment, name, layers):
+            cells.append(found)
+        elif fragment.target.on(device := arch.arch(name or "")):
+            missing.append(str(no_table(fragment, name, layers)))
+        else:
+            missing.append(f"{device.name} does not have it")
+    if not cells:
+        raise no_table(fragment, names[0], layers)
+    return cells, missing
 
 
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:

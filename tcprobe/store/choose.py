@@ -21,8 +21,7 @@ from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
@@ -30,11 +29,15 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, PUBLISHED, Finding, Key, witness
+from tcprobe.store.evidence import METHODS, PUBLISHED, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 from tcprobe.values import Json
 
+if TYPE_CHECKING:
+    from tcprobe.store.finding import Sourced
+
+HERE = "results"  # the folder that is read where none is named
 MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
 Place = tuple[str, str, str, str]  # layer, arch, method, experiment
@@ -61,13 +64,6 @@ class Found(NamedTuple):
     def table(self, fragment: Fragment) -> Table:
         """Its table of a fragment; KeyError if it has none."""
         return self.measured.tables[fragment.operand]
-
-
-class Sourced(NamedTuple):
-    """A finding, and the name of the layer that holds it."""
-
-    finding: Finding
-    source: str
 
 
 class Layers:
@@ -167,15 +163,19 @@ class Layers:
     def sharing(self, layout: str, arch: str, fragment: Fragment) -> list[str]:
         """Ids of the fragments whose table that counts on an arch has a layout, as that of `fragment` has."""
         if (layout, arch) not in self._sharing:
-            mentioning = {
-                experiment
-                for layer, name, method in self._places([arch])
-                for experiment in inventory.may_hold(fragment, self._experiments(layer, name, method))
-                if layer.results.mentions(layout, name, method, experiment)
-            }
-            operands = {e: [o for o, id_ in self._named(e, arch).items() if id_ == layout] for e in mentioning}
+            experiments = self._mentioning(layout, arch, fragment)
+            operands = {e: [o for o, id_ in self._named(e, arch).items() if id_ == layout] for e in experiments}
             self._sharing[layout, arch] = inventory.ids_of(operands)
         return self._sharing[layout, arch]
+
+    def _mentioning(self, layout: str, arch: str, fragment: Fragment) -> set[str]:
+        """The experiments on an arch whose files name a layout: one that has it of a fragment is among them."""
+        found: set[str] = set()
+        for layer, name, method in self._places([arch]):
+            listed = self._experiments(layer, name, method)
+            likely = inventory.may_hold(fragment, listed)
+            found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
+        return found
 
     def _named(self, experiment: str, arch: str) -> Mapping[str, str]:
         """Layout ids by operand of the tables of an experiment that count on an arch."""
@@ -228,8 +228,9 @@ class Layers:
         nearest = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
         return nearest[0] if nearest else {}
 
-    def findings(self, kind: str, arch: str) -> dict[str, Sourced]:
+    def findings(self, kind: str, arch: str) -> "dict[str, Sourced]":
         """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
+        from tcprobe.store.finding import Sourced
         from tcprobe.store.findings import every
 
         if (kind, arch) not in self._findings:
@@ -240,8 +241,9 @@ class Layers:
             self._findings[kind, arch] = by_subject
         return self._findings[kind, arch]
 
-    def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
+    def finding(self, kind: str, arch: str, subject: str) -> "Sourced | None":
         """What was measured of one subject, from the nearest layer that has it; None if no layer does."""
+        from tcprobe.store.finding import Finding, Key, Sourced
         from tcprobe.store.findings import read as read_finding
 
         keys = [Key(kind, arch, method, subject) for method in METHODS]
@@ -279,7 +281,7 @@ class Layers:
         """What is saved in a folder."""
         place = (layer.name, arch, method)
         if place not in self._listed:
-            self._listed[place] = frozenset(layer.results.experiments(arch, method))
+            self._listed[place] = layer.results.listed(arch, method)
         return self._listed[place]
 
     def _trusted(self, layer: Layer, key: Place, read: Callable[[], T | None]) -> T | None:
@@ -315,15 +317,15 @@ def _opcodes(arch: str, results: Results) -> dict[str, tuple[dict[str, Table], s
 
 def alone(results: Results) -> Layers:
     """One folder with its runs, and nothing under it."""
-    name = _name(results.root)
-    runs = (Layer(run, f"{name}, run {run.root.name}", name) for run in results.runs())
+    name = _name(results)
+    runs = (Layer(run, f"{name}, run {os.path.basename(run.folder)}", name) for run in results.runs())
     return Layers([Layer(results, name, name), *runs])
 
 
-def over_published(folder: Path) -> Layers:
+def over_published(folder: str | os.PathLike[str]) -> Layers:
     """A folder over what tcprobe publishes; one of the two where they are the same."""
-    below = alone(published())
-    return below if _name(folder) == PUBLISHED else Layers([*alone(Results(folder)).layers, *below.layers])
+    above, below = Results(folder), alone(published())
+    return below if _name(above) == PUBLISHED else Layers([*alone(above).layers, *below.layers])
 
 
 def layers_of(results: Results | Layers) -> Layers:
@@ -333,14 +335,13 @@ def layers_of(results: Results | Layers) -> Layers:
 
 def default() -> Layers:
     """What was measured into `./results`, if there is anything, over what tcprobe publishes."""
-    here = Path("results")
-    return over_published(here) if alone(Results(here)).archs() else alone(published())
+    return over_published(HERE) if alone(Results(HERE)).archs() else alone(published())
 
 
-def _name(root: Path) -> str:
+def _name(results: Results) -> str:
     """What answers call a folder: its path, quoted where that would break or continue a line of a comment."""
     with suppress(OSError):  # there may be no working directory any more
-        if root.resolve() == published().root.resolve():
+        if os.path.realpath(results.folder) == os.path.realpath(published().folder):
             return PUBLISHED
-    text = str(root) if str(root) != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
+    text = results.folder if results.folder != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
     return text if text.isprintable() and not text.endswith("\\") else json.dumps(text)

@@ -11,14 +11,16 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.system import files
 from tcprobe.system.digest import sha256
 from tcprobe.text import MOST_TEXT, plain, quoted
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SCHEMA = 1
 _UNFIT = f"has characters that cannot be printed, or more than {MOST_TEXT}"

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from tcprobe.errors import DataError
 from tcprobe.store import documents, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import PROVENANCE, Finding, Key
+from tcprobe.store.evidence import PROVENANCE
+from tcprobe.store.finding import Finding, Key
 from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
 from tcprobe.store.results import Results
 from tcprobe.values import Json

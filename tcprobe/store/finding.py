@@ -9,20 +9,14 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 ('live', 8, 0)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from tcprobe.store.evidence import PROVENANCE
 from tcprobe.text import one_line
 
-FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
-WEAKER = "same-opcode"  # rests on what another arch shows
-METHODS = ("live", *FROM_CODE, "emulated")
-STATUSES = ("measured", "refused", "failed")
-MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
-PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 Status = Literal["measured", "refused", "failed"]
-PUBLISHED = "published"
 
 
 class Key(NamedTuple):
@@ -85,6 +79,13 @@ class Finding:
         return None if self.body is None else msgspec.json.decode(msgspec.json.encode(self.body))
 
 
+class Sourced(NamedTuple):
+    """A finding, and the name of the layer that holds it."""
+
+    finding: Finding
+    source: str
+
+
 def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> Finding:
     """What the code of a compiler shows, of a document that names the compiler alone."""
     made = dict.fromkeys(PROVENANCE, "none") | {"device": "machine code", "compiler": compiler}
@@ -94,32 +95,3 @@ def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> F
 def is_number(text: str) -> bool:
     """Whether a part of a subject is a number as it is written: 7, not 07."""
     return text.isascii() and text.isdigit() and text == str(int(text))
-
-
-def made_by(finding: AnyFinding) -> tuple[str, ...]:
-    """The device, driver, CUDA version and compiler that a finding rests on."""
-    return tuple(finding.provenance[key] for key in MAKER)
-
-
-def witness(finding: AnyFinding) -> str:
-    """What counts once, however often it reports: a kind of GPU, or a compiler where code was read."""
-    return finding.provenance["device" if finding.method not in FROM_CODE else "compiler"]
-
-
-def makers(findings: Iterable[AnyFinding]) -> str:
-    """How findings were made, in words, each way once."""
-    return " and ".join(dict.fromkeys(how(finding) for finding in findings))
-
-
-def how(finding: AnyFinding) -> str:
-    """The method and what it was done with, in words."""
-    made = finding.provenance
-    if finding.method in FROM_CODE:
-        weaker = " (weaker: the layout that another arch has for the opcode)" if finding.method == WEAKER else ""
-        return f"{finding.method}{weaker}, from machine code by {made['compiler']}"
-    return f"{finding.method} on {made['device']}, driver {made['driver']}, CUDA {made['cuda']}"
-
-
-def whence(source: str) -> str:
-    """Where a table comes from, in words: "published", or "from FOLDER"."""
-    return source if source == PUBLISHED else f"from {source}"

@@ -15,7 +15,8 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, earlier, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, Finding, Key
+from tcprobe.store.evidence import METHODS, PROVENANCE, STATUSES
+from tcprobe.store.finding import Finding, Key
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results, file_name, published, subject_of
 from tcprobe.system import files

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
-from tcprobe.store.choose import Layers, alone, default, over_published
+from tcprobe.store.choose import HERE, Layers, alone, default, over_published
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def layers(folder: Path | None, only: bool = False) -> Layers:
@@ -18,10 +21,10 @@ def layers(folder: Path | None, only: bool = False) -> Layers:
     """
     if folder is None and not only:
         return default()
-    folder = folder or Path("results")
-    if not is_folder(folder):
-        raise UsageError(f"{folder}: no such folder.", "no folder", folder=str(folder))
-    return alone(Results(folder)) if only else over_published(folder)
+    place = folder or HERE
+    if not is_folder(place):
+        raise UsageError(f"{place}: no such folder.", "no folder", folder=str(place))
+    return alone(Results(place)) if only else over_published(place)
 
 
 def side_by_side(folders: Sequence[Path]) -> Layers:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
-from tcprobe.store.finding import Key, Status
 from tcprobe.text import one_line
+from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.store.finding import Key, Status
 
 TABLE = "table"
 MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
@@ -44,4 +48,30 @@ class Measurement:
     @property
     def key(self) -> Key:
         """What it is the measurement of."""
+        from tcprobe.store.finding import Key
+
         return Key(TABLE, self.arch, self.method, self.experiment)
+
+
+def read(body: Json, tables: Mapping[str, Table]) -> Measurement:
+    """The inverse of `written`, with its tables; TypeError or KeyError where anything is missing."""
+    structure, unread = body.pop("structure"), body.pop("unread")
+    lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
+    return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
+
+
+def written(measurement: Measurement) -> Json:
+    """Plain data, in which layouts are named by their ids."""
+    structure = measurement.structure
+    return {
+        "experiment": measurement.experiment,
+        "arch": measurement.arch,
+        "method": measurement.method,
+        "status": measurement.status,
+        "provenance": dict(measurement.provenance),
+        "fragments": {operand: table.id for operand, table in measurement.tables.items()},
+        "numbering": measurement.numbering,
+        "structure": structure and {name: value for name, value in structure._asdict().items() if value is not None},
+        "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in measurement.unread.items()},
+        "words": measurement.words,
+    }

@@ -57,11 +57,11 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     """
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
-    if not tables:
-        raise no_table(candidates[0], arch_name, layers)
-    first = _agreed(name, "fragments", tables)
-    note = _note(name, "fragments", tables) if len(candidates) > 1 else None
-    return Meant(next(iter(tables[first].values())), note)
+    if tables:
+        first = _agreed(name, "fragments", tables)
+        note = _note(name, "fragments", tables) if len(candidates) > 1 else None
+        return Meant(next(iter(tables[first].values())), note)
+    raise no_table(candidates[0], arch_name, layers)
 
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, Operands, str | None]:

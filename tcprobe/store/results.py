@@ -20,22 +20,25 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table
 from tcprobe.store import acceptance, documents, layouts
+from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS
+from tcprobe.store.evidence import METHODS
 from tcprobe.store.measurement import Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
@@ -45,17 +48,28 @@ _RUN = r"[a-z0-9][a-z0-9.-]{0,99}"
 
 
 class Results:
-    """The measurements under `root`. Reading caches; `write` is atomic."""
+    """The measurements under a folder. Reading caches; `write` is atomic.
 
-    def __init__(self, root: Path, shared: Path | None = None) -> None:
-        """`shared` is the folder that stores the layouts, where it is not `root`."""
-        self.root, self._shared = root, shared or root
+    Reading takes names of files as text: of thousands most are not there, and a Path takes longer than looking.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], shared: str = "") -> None:
+        """`shared` is the folder that stores the layouts, where it is not `folder`."""
+        self.folder = os.fspath(folder)
+        self._shared = shared or self.folder
         self._layouts: dict[str, Table] = {}
         self._read: dict[tuple[str, str, str], Measurement | None] = {}
         self._methods: dict[str, list[str]] = {}
         self._lowerings: dict[str, Json | None] = {}
         self._runs: list[Results] | None = None
         self._bytes: dict[tuple[str, str, str], bytes] = {}
+
+    @cached_property
+    def root(self) -> Path:
+        """The folder."""
+        from pathlib import Path
+
+        return Path(self.folder)
 
     def path(self, arch: str, method: str, experiment: str) -> Path:
         """Where a measurement is stored."""
@@ -67,19 +81,24 @@ class Results:
 
     def layout_path(self, layout: str) -> Path:
         """Where a layout is stored."""
-        return self._shared / "layouts" / f"{layout}.json"
+        from pathlib import Path
+
+        return Path(self._layout_place(layout))
 
     def runs(self) -> list[Results]:
         """What other devices, drivers and compilers measured, a folder of its own each, sorted."""
         if self._runs is None:
-            folders = sorted(path.parent for path in self.root.glob("runs/*/run.json"))
-            self._runs = [Results(folder, self._shared) for folder in folders if re.fullmatch(_RUN, folder.name)]
+            names: list[str] = []
+            with suppress(OSError):
+                names = sorted(os.listdir(os.path.join(self.folder, "runs")))
+            runs = (os.path.join(self.folder, "runs", name) for name in names if re.fullmatch(_RUN, name))
+            self._runs = [Results(run, self._shared) for run in runs if os.path.exists(os.path.join(run, "run.json"))]
         return self._runs
 
     def run(self, name: str) -> Results:
         """The folder of a run, which need not exist yet."""
         self._runs = None
-        return Results(self.root / "runs" / name, self._shared)
+        return Results(os.path.join(self.folder, "runs", name), self._shared)
 
     def archs(self) -> list[str]:
         """Archs with measurements, ascending."""
@@ -88,24 +107,27 @@ class Results:
     def methods(self, arch: str) -> list[str]:
         """Methods by which `arch` was measured, the strongest first."""
         if arch not in self._methods:
-            folders = {m: os.path.join(self.root, arch, m) for m in METHODS}
+            folders = {m: os.path.join(self.folder, arch, m) for m in METHODS}
             self._methods[arch] = [m for m, folder in folders.items() if files.is_folder(folder)]
         return self._methods[arch]
 
     def experiments(self, arch: str, method: str) -> list[str]:
         """Ids of the saved experiments, sorted; DataError if the folder cannot be read."""
-        folder = self.root / arch / method
+        return sorted(self.listed(arch, method))
+
+    def listed(self, arch: str, method: str) -> frozenset[str]:
+        """As `experiments`, in no order."""
+        folder = os.path.join(self.folder, arch, method)
         try:
             names = os.listdir(folder) if files.is_folder(folder) else []
         except OSError as error:
             raise DataError(f"{folder}: cannot be read: {error.strerror}.") from None
-        return sorted(subject_of(name) for name in names if name.endswith(".json"))
+        return frozenset([subject_of(name) for name in names if name.endswith(".json")])
 
     def measurement(self, arch: str, method: str, experiment: str) -> Measurement | None:
         """A saved measurement, None if there is none; DataError if its file cannot be trusted."""
         key = (arch, method, experiment)
         if key not in self._read:
-            # thousands of files, most of them not there: Path takes longer than looking
             self._read[key] = self._measurement(self._place(*key), key)
         return self._read[key]
 
@@ -148,7 +170,7 @@ class Results:
     def layout(self, layout: str) -> Table:
         """The table of a layout id; DataError if its file is missing or cannot be trusted."""
         if layout not in self._layouts:
-            path = self.layout_path(layout)
+            path = self._layout_place(layout)
             body = documents.read(path, "layout")
             if body is None:
                 raise DataError(f"{path}: missing, though a measurement names it. Measure again with --force.")
@@ -173,7 +195,7 @@ class Results:
             self.set_aside(measurement)
             return
         self._write_layouts(measurement.tables.values())
-        _save(self.path(*key), "measurement", _to_json(measurement))
+        _save(self.path(*key), "measurement", measurements.written(measurement))
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
         self.beside(*key).unlink(missing_ok=True)
@@ -181,7 +203,7 @@ class Results:
     def set_aside(self, measurement: Measurement) -> None:
         """Record a refusal or failure beside the tables that were measured before."""
         path = self.beside(measurement.arch, measurement.method, measurement.experiment)
-        _save(path, "measurement", _to_json(measurement))
+        _save(path, "measurement", measurements.written(measurement))
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
@@ -279,7 +301,10 @@ class Results:
         files.sweep([*folders, self.root / "layouts"])
 
     def _place(self, arch: str, method: str, experiment: str) -> str:
-        return os.path.join(self.root, arch, method, file_name(experiment))
+        return os.path.join(self.folder, arch, method, file_name(experiment))
+
+    def _layout_place(self, layout: str) -> str:
+        return os.path.join(self._shared, "layouts", f"{layout}.json")
 
     def _measurement(self, path: str, key: tuple[str, str, str]) -> Measurement | None:
         body = documents.read(path, "measurement")
@@ -289,7 +314,7 @@ class Results:
             acceptance.measurement(body)
         tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
         with naming(path):
-            measurement = _from_json(body, tables)
+            measurement = measurements.read(body, tables)
             arch, method, experiment = measurement.arch, measurement.method, measurement.experiment
             if (arch, method, experiment) != key:
                 raise DataError(f"holds {experiment} of {arch}, {method}; it was renamed or copied.")
@@ -310,30 +335,9 @@ def subject_of(name: str) -> str:
 @cache
 def published() -> Results:
     """The tables that come with tcprobe: inside the wheel, or `results/` of a checkout."""
-    inside = Path(__file__).parents[1] / "published"
-    return Results(inside if inside.is_dir() else Path(__file__).parents[2] / "results")
-
-
-def _from_json(body: Json, tables: Mapping[str, Table]) -> Measurement:
-    structure, unread = body.pop("structure"), body.pop("unread")
-    lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
-    return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
-
-
-def _to_json(measurement: Measurement) -> Json:
-    structure = measurement.structure
-    return {
-        "experiment": measurement.experiment,
-        "arch": measurement.arch,
-        "method": measurement.method,
-        "status": measurement.status,
-        "provenance": dict(measurement.provenance),
-        "fragments": {operand: table.id for operand, table in measurement.tables.items()},
-        "numbering": measurement.numbering,
-        "structure": structure and {name: value for name, value in structure._asdict().items() if value is not None},
-        "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in measurement.unread.items()},
-        "words": measurement.words,
-    }
+    package = os.path.dirname(os.path.dirname(__file__))
+    inside = os.path.join(package, "published")
+    return Results(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "results"))
 
 
 def _trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:

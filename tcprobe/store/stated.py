@@ -17,7 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.references import claim_of, documented, references
+from tcprobe.references import claims
 from tcprobe.references.claim import Claim
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.results import published
@@ -27,25 +27,28 @@ FIGURE = " as a figure only"
 
 def stated(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
     """What is documented of a fragment on an arch, and by which reference; None where nothing is."""
-    return documented(fragment, arch) or _drawn(fragment, arch)
+    silent = []
+    for name, claim in claims(fragment, arch):
+        if isinstance(claim, Claim):
+            return name, claim
+        silent.append((name, claim))
+    name, why = silent[0]
+    drawn = _drawn(fragment, arch, why) if why.endswith(FIGURE) else None
+    return (name, drawn) if drawn else None
 
 
 @cache
-def _drawn(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
-    """What the first reference draws; it is asked for where no reference states more."""
-    first = references()[0]
-    words = claim_of(first, fragment, arch)
-    if isinstance(words, Claim) or not words.endswith(FIGURE):
-        return None
+def _drawn(fragment: Fragment, arch: Arch, figure: str) -> Claim | None:
+    """What the first reference draws in a figure, where no reference states more."""
     others = [other.name for other in ARCHS if other != arch]
     saved = (found for id_ in _alike(fragment) for found in _below().saved(id_, others, ["live"]))
     live = next((found for found in saved if fragment.operand in found.measured.tables), None)
     if live is None:
         return None
     table = live.measured.tables[fragment.operand]
-    section = words.partition(" shows ")[0]
+    section = figure.partition(" shows ")[0]
     where = f"{section} as a figure, which is the table measured live on {live.measured.arch}"
-    return first.NAME, Claim(table, where, None, table)
+    return Claim(table, where, None, table)
 
 
 def _alike(fragment: Fragment) -> list[str]:

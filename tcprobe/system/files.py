@@ -15,12 +15,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import DataError, EnvironmentUnfitError
 
 if sys.platform != "win32":
     import fcntl
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_BYTES = 4 << 20  # of any file that is read
 DAY = 86_400.0  # seconds
@@ -36,17 +39,26 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
     DataError where it cannot be read, is not a regular file, or has more than `most` bytes.
     """
     try:
-        with open(path, "rb", opener=_at_once) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise DataError(f"{path}: not a regular file.")
-            if status.st_size > most:
-                raise DataError(f"{path}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
-            raw = file.read(status.st_size + 1)
+        handle = _at_once(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:  # half as long as a file object takes, which counts where hundreds are read
+            return _read(path, handle, most)
+        finally:
+            os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {_reason(error)}.") from None
+
+
+def _read(path: str | Path, handle: int, most: int) -> bytes:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path}: not a regular file.")
+    if status.st_size > most:
+        raise DataError(f"{path}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
+    raw = b""
+    while part := os.read(handle, status.st_size + 1 - len(raw)):
+        raw += part
     if len(raw) > status.st_size:
         raise DataError(f"{path}: it grows while it is read.")
     return raw
@@ -152,7 +164,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _at_once(path: str, flags: int) -> int:
+def _at_once(path: str | Path, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -223,7 +235,8 @@ def _replace(path: str, data: bytes, mode: int | None) -> None:
 def _has(path: str, data: bytes) -> bool:
     """Whether a file has these bytes; not where it cannot be read."""
     try:
-        return os.path.getsize(path) == len(data) and Path(path).read_bytes() == data
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_size == len(data) and file.read() == data
     except OSError:
         return False
 

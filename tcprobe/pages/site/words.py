@@ -11,7 +11,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.pages.site.facts import BADGES, Fact
 from tcprobe.store.cell import Cell
-from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by, whence
+from tcprobe.store.evidence import FROM_CODE, PROVENANCE, how, made_by, whence
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence

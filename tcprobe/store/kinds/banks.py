@@ -17,7 +17,8 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.layout.banks import BankRule
 from tcprobe.layout.source_tags import SourceTags, from_json
-from tcprobe.store.finding import Finding, makers
+from tcprobe.store.evidence import makers
+from tcprobe.store.finding import Finding
 
 METHODS = ("live",)
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -23,7 +23,8 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.peaks import peak
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.evidence import how
+from tcprobe.store.finding import Finding
 
 METHODS = ("live",)
 WHAT = "times every instruction: latency by operand, interval, and what overlaps"

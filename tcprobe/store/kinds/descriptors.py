@@ -16,7 +16,8 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES
-from tcprobe.store.finding import Finding, makers
+from tcprobe.store.evidence import makers
+from tcprobe.store.finding import Finding
 
 METHODS = ("live",)
 FIELDS, READINGS = {"lbo", "sbo", "base_offset", "start"}, {"subtracted", "added", "ignored"}

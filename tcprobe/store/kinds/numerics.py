@@ -17,7 +17,8 @@ from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.parameters import Arithmetic, Integers
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
-from tcprobe.store.finding import Finding, how
+from tcprobe.store.evidence import how
+from tcprobe.store.finding import Finding
 
 METHODS = ("live", "emulated")
 WHAT = "measures the arithmetic of multiplies, bit by bit"

@@ -15,7 +15,8 @@ import msgspec
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.store.finding import Finding, how, is_number
+from tcprobe.store.evidence import how
+from tcprobe.store.finding import Finding, is_number
 
 METHODS = ("live",)
 ENCODINGS, MISALIGNED = "encodings", "misaligned."

@@ -20,7 +20,8 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.cell_runs import CellRun, Held, places
 from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS, fields
-from tcprobe.store.finding import Finding, makers
+from tcprobe.store.evidence import makers
+from tcprobe.store.finding import Finding
 
 KIND = "tensor_memory"
 METHODS = ("live",)

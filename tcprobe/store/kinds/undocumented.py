@@ -17,7 +17,8 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.finding import Finding, is_number, makers
+from tcprobe.store.evidence import makers
+from tcprobe.store.finding import Finding, is_number
 
 METHODS = ("live",)
 NIBBLES, MOST_SELECTORS, SELECTOR = 16, 16, ".selector"

@@ -1,0 +1,190 @@
+"""What a name that is not an id means: rows whose ids and types the words of the name fit.
+
+>>> from tcprobe.isa.names.search import fragments, short
+>>> [f.id for f in fragments("mma m16n8k16 bf16 A")]
+['mma.m16n8k16.row.col.f32.bf16.bf16.f32.a']
+>>> short("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+'mma.m16n8k16.row.col.f32.f16.f16.f32'
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from typing import TypeVar
+
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.forms import Forms
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
+from tcprobe.isa.names import words
+from tcprobe.isa.names.words import Reading
+
+Row = Fragment | Instruction | SharedOperand
+T = TypeVar("T", Fragment, Instruction, SharedOperand)
+_VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
+_UNORDERED = re.compile(r"\baligned\b.*\b(?:sync|aligned)\b|\bsync\.(?!aligned\b).*\b(?:sync|aligned)\b")
+
+
+def short(name: str) -> str:
+    """A name without the qualifiers that every form has, the form in which ids are; as it is where PTX has another
+    order of them.
+    """
+    whole = _VECTOR.sub(r"\1X", name.strip().lower())
+    bare = id_of(whole)
+    row = inventory.instructions().get(bare)
+    in_order = row is None or words.read(whole).written_as(partial(_written, row))
+    return bare if in_order and not _UNORDERED.search(whole) else whole
+
+
+def fitting(wanted: Sequence[str]) -> list[str]:
+    """Ids of what words mean in any order: operands if they say one, else instructions."""
+    reading = Reading((), tuple(wanted))
+    if reading.operand:
+        return [row.id for row in _search(reading, inventory.nameable(".".join(wanted)).values())]
+    return [row.id for row in _search(reading, inventory.instructions().values())]
+
+
+def fragments(name: str) -> list[Fragment]:
+    """The operands in registers that a name may mean, those of the instructions where it says no operand."""
+    if row := _exact(name, inventory.find):
+        return [row]
+    if whole := _exact(name, inventory.instructions().get):
+        return _held([whole])
+    reading = words.read(name)
+    known = inventory.nameable(".".join(reading.plain))
+    if _is_pattern(name):
+        return _globbed(name, known.values())
+    by_operand = reading.operand or not reading.words
+    rows = _search(reading, known.values()) if by_operand else _held(instructions(name))
+    return rows or (_held(instructions(name)) if by_operand else _search(reading, known.values()))
+
+
+def _held(rows: Iterable[Instruction]) -> list[Fragment]:
+    return list(dict.fromkeys(inventory.fragment(fragment.id) for row in rows for fragment in row.fragments))
+
+
+def instructions(name: str) -> list[Instruction]:
+    """The instructions that a name may mean."""
+    if row := _exact(name, inventory.instructions().get):
+        return [row]
+    known = inventory.instructions()
+    if _is_pattern(name):
+        return [known[id_] for id_ in matching(short(name), known)]
+    reading = words.read(name)
+    pattern = ".".join(reading.plain)
+    forms = (forms for forms in known.parts if forms.meant_by(pattern))
+    return _search(reading, (row for part in forms for row in _rows(part, reading)))
+
+
+def _rows(forms: Forms, reading: Reading) -> Iterator[Instruction]:
+    """The forms that a name can mean, made only where their ids fit, if it is dotted alone."""
+    return (forms[id_] for id_ in forms if reading.words or reading.fits(_parts(id_)))
+
+
+def shared(name: str) -> list[SharedOperand]:
+    """The operands in shared memory that a name may mean."""
+    reading = words.read(name)
+    if _is_pattern(name):
+        return _globbed(name, _all_shared(short(name)))
+    if any(word.endswith("_smem") for word in reading.plain):
+        return _search(reading, _all_shared(".".join(reading.plain)))
+    return [operand for row in instructions(name) for operand in row.described]
+
+
+def _all_shared(pattern: str) -> Iterator[SharedOperand]:
+    """The operands in shared memory of the forms that a pattern can mean."""
+    parts = (forms for forms in inventory.instructions().parts if forms.threads == WARPGROUP)
+    rows = (row for forms in parts if forms.meant_by(pattern) for row in forms.values())
+    return (operand for row in rows for operand in row.described)
+
+
+def _exact(name: str, find: Callable[[str], T | None]) -> T | None:
+    """The row of an id, of PTX's own name, or of an atom; an operand may follow as a word."""
+    reading = words.read(name)
+    row = find(short(".".join(reading.plain))) if len(reading.dotted) == 1 else None
+    return row if row and _fits(reading, row) else None
+
+
+def _search(reading: Reading, rows: Iterable[T]) -> list[T]:
+    """The rows that a name fits; of words in any order those that it fits best."""
+    fitting = [row for row in rows if _fits(reading, row)]
+    return _closest(reading, fitting) if reading.words and len(reading.plain) > 1 else fitting
+
+
+def _fits(reading: Reading, candidate: Row) -> bool:
+    parts = _parts(candidate.id)
+    if isinstance(candidate, Fragment) and candidate.shared and not {"load", "store"}.isdisjoint(reading.plain):
+        parts = _parts(id_of(candidate.instruction))
+    more = _more(candidate) if reading.words else ()
+    return reading.fits(parts, more) and reading.written_as(partial(_written, candidate))
+
+
+def _more(candidate: Row) -> tuple[str, ...]:
+    if isinstance(candidate, Fragment):
+        return (candidate.type,) if candidate.shared else ()
+    if isinstance(candidate, SharedOperand):
+        return ()
+    stated = (word for values in candidate.stated.values() for value in values for word in str(value).split())
+    scales = (f"scale_vec::{word.lower()}" if re.fullmatch(r"\dX", word) else word for word in stated)
+    return (*(operand.type for operand in candidate.operands), *scales)
+
+
+def _written(candidate: Row) -> list[str]:
+    """The parts of PTX's name of a row, the operand last."""
+    if isinstance(candidate, Instruction):
+        return re.split(r"[.{}|]+", candidate.name.lower())
+    if isinstance(candidate, SharedOperand):
+        return [*_written(candidate.instruction), candidate.held.name]
+    return [*candidate.instruction.lower().split("."), *([] if candidate.shared else [candidate.operand])]
+
+
+@cache
+def _parts(id_: str) -> tuple[str, ...]:
+    return tuple(id_.lower().split("."))
+
+
+def _closest(reading: Reading, fitting: list[T]) -> list[T]:
+    """Of what fits those that fit best, by one reason after the other: named whole, of a family that is named, of a
+    type of its own that is named, with one type of C and D, in the order of the words.
+    """
+    best = [row for row in fitting if len(_parts(row.id)) == len(reading.plain)] or fitting
+    best = [row for row in best if row.family in reading.plain] or best
+    best = [row for row in best if isinstance(row, Instruction) and _one_accumulator(row)] or best
+    best = [row for row in best if isinstance(row, Fragment) and reading.says(row.type)] or best
+    return [row for row in best if reading.in_order(_parts(row.id))] or best
+
+
+def _one_accumulator(instruction: Instruction) -> bool:
+    return instruction.multiplies_registers and instruction.type("c") == instruction.type("d")
+
+
+def _is_pattern(name: str) -> bool:
+    return any(c in name for c in "*?[")
+
+
+def _globbed(name: str, rows: Iterable[T]) -> list[T]:
+    by_id = {row.id: row for row in rows}
+    return [by_id[id_] for id_ in matching(short(name), by_id)]
+
+
+def matching(pattern: str, ids: Iterable[str]) -> list[str]:
+    """The ids that a pattern means; if it means none as written, those that contain its parts in order."""
+    listed = list(ids)
+    for whole in (pattern, f"*.{pattern}", f"{pattern}.*", f"*.{pattern}.*"):
+        matches = [id_ for id_ in listed if fnmatch.fnmatchcase(id_.lower(), whole.lower())]
+        if matches:
+            return matches
+    return [id_ for id_ in listed if shortens(pattern, id_)]
+
+
+def shortens(pattern: str, id_: str) -> bool:
+    """Whether a pattern has patterns of some parts, in order, among them what sets a form apart (that it is sparse)."""
+    wanted, whole = pattern.split("."), id_.split(".")
+    parts = iter(whole)
+    return words.APART.keys() & set(whole) <= set(wanted) and all(
+        any(fnmatch.fnmatchcase(part, one) for part in parts) for one in wanted
+    )
