@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from tcprobe.errors import DataError
 from tcprobe.text import one_line
 
 FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
@@ -94,6 +95,17 @@ def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> F
 def is_number(text: str) -> bool:
     """Whether a part of a subject is a number as it is written: 7, not 07."""
     return text.isascii() and text.isdigit() and text == str(int(text))
+
+
+def provenance_in(content: object) -> dict[str, str]:
+    """The provenance that a file states; DataError unless it is an object of exactly PROVENANCE's keys and texts."""
+    if (
+        not isinstance(content, dict)
+        or set(content) != set(PROVENANCE)
+        or not all(isinstance(text, str) for text in content.values())
+    ):
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
+    return content
 
 
 def made_by(finding: AnyFinding) -> tuple[str, ...]:
