@@ -1,4 +1,4 @@
-"""Findings with one value exchanged for another and sealed again: refused as data, or taken; never an internal error."""
+"""Findings with one value exchanged for another, sealed again: refused as data, or taken; never an internal error."""
 
 import functools
 import json
