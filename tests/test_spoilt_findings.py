@@ -3,16 +3,40 @@
 import functools
 import json
 import shutil
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tcprobe.errors import DataError
-from tcprobe.store import findings
+from tcprobe.isa.arch import ARCHS
+from tcprobe.probes import (
+    cost_bulk,
+    cost_clock,
+    cost_moves,
+    cost_multiplies,
+    cost_tcgen05,
+    cost_tensor_copies,
+    cost_tensor_moves,
+    cost_warpgroups,
+)
+from tcprobe.store import findings, kinds
 from tcprobe.store.documents import seal
 from tcprobe.store.finding import METHODS, Key
+from tcprobe.store.kinds import cost
 from tcprobe.store.results import Results, published
 
 HOSTILE = (None, -1, 0.5, 2**70, "", "x", "nan", True, [], [[]], {}, {"a": []}, [None] * 3)
+COSTS = (
+    cost_bulk,
+    cost_clock,
+    cost_moves,
+    cost_multiplies,
+    cost_tcgen05,
+    cost_tensor_copies,
+    cost_tensor_moves,
+    cost_warpgroups,
+)
 KINDS = ("measurement", "banks", "cost", "descriptors", "numerics", "tensor_maps", "undocumented")
 
 
@@ -62,3 +86,61 @@ def test_a_value_of_another_type_is_refused_as_data(tmp_path, kind, sample):
         except DataError:
             refused += 1
     assert refused > 0.7 * len(outer)
+
+
+OF_KIND = {
+    "banks": "ldmatrix.x4",
+    "cost": "ldmatrix.m8n8.x4.shared.b16",
+    "descriptors": "wgmma.mma_async.m64n64k16.f32.bf16.bf16.products",
+    "numerics": "mma.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "tensor_maps": "128B",
+    "undocumented": "mma.sp.m16n8k32.row.col.f32.f16.f16.f32",
+}
+
+
+@pytest.mark.parametrize("kind", OF_KIND)
+def test_what_the_arch_has_not_is_found_on_it_by_nobody(kind):
+    """sm_70 has none of them, and no arch has `banana`."""
+    finding = findings.published_finding(kind, "sm_90", OF_KIND[kind])
+    kinds.check(finding)
+    wrongly = [replace(finding, subject="banana"), replace(finding, arch="sm_70")]
+    for spoilt_finding in wrongly:
+        with pytest.raises(DataError):
+            kinds.check(spoilt_finding)
+
+
+def test_costs_are_taken_of_what_the_experiments_time_on_the_archs_that_have_it():
+    finding = findings.published_finding("cost", "sm_90", "movmatrix.m8n8.trans.b16")
+    body = msgspec.structs.replace(finding.body, emulated=True)
+    seen = set()
+    for module in COSTS:
+        for one in module.experiments():
+            for row in ARCHS:
+                there = replace(finding, subject=one.id, arch=row.name, body=body)
+                try:
+                    cost._check_subject(there)
+                    taken = True
+                except DataError:
+                    taken = False
+                assert taken == bool(one.target.on(row)), (one.id, row.name)
+                seen.add(taken)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "part", "nothing"),
+    [
+        ("banks", "ldmatrix.x4", "", {"patterns": 0, "misfits": 0}),
+        ("descriptors", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.products", "products", {"products": 0, "wrong": 0}),
+        ("numerics", "mma.m16n8k16.row.col.f32.bf16.bf16.f32", "", {"random": 0, "wrong": 0}),
+        ("numerics", "mma.m16n8k16.row.col.f32.bf16.bf16.f32", "floats", {"result_bits": 24}),
+        ("tensor_maps", "128B", "mode", {"loads": 0, "stores": 0, "misfits": 0}),
+        ("cost", "mma.m16n8k16.row.col.f32.bf16.bf16.f32", "", {"opcodes": {"IMAD": 1.0}}),
+    ],
+)
+def test_measured_is_not_said_of_what_nobody_tried_or_no_form_can_be(kind, subject, part, nothing):
+    finding = findings.published_finding(kind, "sm_90", subject)
+    inner = msgspec.structs.replace(getattr(finding.body, part) if part else finding.body, **nothing)
+    body = msgspec.structs.replace(finding.body, **{part: inner}) if part else inner
+    with pytest.raises(DataError):
+        kinds.check(replace(finding, body=body))
