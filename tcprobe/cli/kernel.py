@@ -85,7 +85,7 @@ def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
     from tcprobe.kernel.gemm import gemm as made
     from tcprobe.system import files
 
-    _check_sides(asked)
+    _check_size(asked)
     one = made(_options(asked), layers)
     ways = explained(one, asked["explain"]) if asked["explain"] else []
     if asked["output"]:
@@ -151,17 +151,12 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_sides(gemm_asked: GemmAsked) -> None:
-    """UsageError for sizes with too few sides."""
-    for name, sides, count, example in (
-        ("tile", gemm_asked["tile"], 3, "128x128x64"),
-        ("warps", gemm_asked["warps"], 2, "2x2"),
-        ("size", gemm_asked["size"], 3, "4096x4096x4096"),
-    ):
-        if sides and (len(sides) != count or not min(sides)):
-            raise UsageError(
-                f"--{name} {'x'.join(map(str, sides))}: {count} sides of 1 or more are needed, such as {example}."
-            )
+def _check_size(gemm_asked: GemmAsked) -> None:
+    """UsageError for a size of too few sides."""
+    sides = gemm_asked["size"]
+    if sides and (len(sides) != 3 or not min(sides)):
+        shown = "x".join(map(str, sides))
+        raise UsageError(f"--size {shown}: 3 sides of 1 or more are needed, such as 4096x4096x4096.")
 
 
 def _launch(kernel: GemmKernel) -> None:
