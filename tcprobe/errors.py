@@ -46,10 +46,10 @@ class UsageError(TcprobeError):
         self.topic, self.about = topic, about
 
 
-def check_choice(name: str, value: object, choices: Collection[object]) -> None:
-    """UsageError unless the value of parameter `name` is one of `choices`."""
-    if value not in choices:
-        raise UsageError(f"`{name}` {str(value)[:60]!r}: one of {', '.join(map(str, choices))} is needed.")
+def check_choice(name: str, value: object, allowed_words: Collection[object]) -> None:
+    """UsageError unless the value of parameter `name` is one of `allowed_words`."""
+    if value not in allowed_words:
+        raise UsageError(f"`{name}` {str(value)[:60]!r}: one of {', '.join(map(str, allowed_words))} is needed.")
 
 
 def answered(ask: Callable[[], T]) -> T | None:
