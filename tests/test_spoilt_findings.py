@@ -131,6 +131,8 @@ def test_costs_are_taken_of_what_the_experiments_time_on_the_archs_that_have_it(
     ("kind", "subject", "part", "nothing"),
     [
         ("banks", "ldmatrix.x4", "", {"patterns": 0, "misfits": 0}),
+        ("banks", "ldmatrix.x1", "", {"phases": [[0, 1, 2, 3, 4, 5, 6, 6]]}),
+        ("banks", "ldmatrix.x1", "", {"phases": [[0, 1, 2, 3, 4, 5, 6, 8]]}),
         ("descriptors", "wgmma.mma_async.m64n64k16.f32.bf16.bf16.products", "products", {"products": 0, "wrong": 0}),
         ("numerics", "mma.m16n8k16.row.col.f32.bf16.bf16.f32", "", {"random": 0, "wrong": 0}),
         ("numerics", "mma.m16n8k16.row.col.f32.bf16.bf16.f32", "floats", {"result_bits": 24}),
