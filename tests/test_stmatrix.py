@@ -17,7 +17,7 @@ from tcprobe.ask.convert.stmatrix import StoreOptions, stored
 from tcprobe.ask.convert.store_code import coded
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.banks import IDLE

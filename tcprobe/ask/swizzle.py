@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tcprobe.errors import TcprobeError
 from tcprobe.fit.affine import Affine
 from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, proven
 from tcprobe.layout.address import AddressMap, runs
 from tcprobe.references.shared_memory.names import names_of
+from tcprobe.text import Described
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Answer(Described):
     """The layout of an address map in elements; `bits` is the width of an element, if it is known."""
 
     address: AddressMap
     found: AddressFit
     names: list[str]
     bits: int | None
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The layout as CuTe writes it, what else fits, names, proof, and what is missing."""
+        return words(self)
 
 
 def layout_of(address: AddressMap, bits: int | None) -> Answer:

@@ -20,7 +20,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed
-from tcprobe.references.accumulator import Landing, Slot, loaded_slot
+from tcprobe.references.accumulator import Landing, Slot, slot_of_load
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
@@ -147,7 +147,7 @@ def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, c
         tuple(meetings),
         whole.sources,
         asked_with.majors,
-        loaded_slot(landing, *asked_with.load) if asked_with.load else None,
+        slot_of_load(landing, *asked_with.load) if asked_with.load else None,
         all(one.measured_places for one in whole.there),
     )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.audit.package_audit import PackageAudit
-    from tcprobe.cli.requests import AuditAsked
+    from tcprobe.cli.requests import AuditRequest
     from tcprobe.store.choose import Layers
 
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @read_results
 @JSON
 def audit(
-    packages: tuple[str, ...], save: Path | None, layers: Layers, as_json: bool, **asked: Unpack[AuditAsked]
+    packages: tuple[str, ...], save: Path | None, layers: Layers, as_json: bool, **request: Unpack[AuditRequest]
 ) -> None:
     """Compare every layout that installed packages state with the measured tables.
 
@@ -54,9 +54,9 @@ def audit(
     installed makes it 3. --json prints one object a package.
     """
     differs, fault = False, None
-    if asked["python"] and not packages:
+    if request["python"] and not packages:
         raise UsageError("--python needs a PACKAGE: tcprobe does not search another environment for packages.")
-    for answer in _audits(packages, layers, **asked):
+    for answer in _audits(packages, layers, **request):
         if isinstance(answer, TcprobeError):
             fault = fault or answer
             click.echo(message(str(answer)), err=True)
@@ -80,21 +80,21 @@ def _audits(
     from tcprobe.audit import ask_package
     from tcprobe.audit.adapters import adapters
     from tcprobe.audit.package_audit import audit as audited
-    from tcprobe.audit.package_audit import of_files
+    from tcprobe.audit.package_audit import audit_files
     from tcprobe.cli import terminal
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
-    names = [package if package in files else ask_package.known(package) for package in packages]
+    names = [package if package in files else ask_package.index_name(package) for package in packages]
     installed = names if python else [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"no package is installed: pip install {' '.join(adapters())}")
-    asked = list(dict.fromkeys(names or installed))
-    for number, name in enumerate(asked, 1):
+    chosen_packages = list(dict.fromkeys(names or installed))
+    for number, name in enumerate(chosen_packages, 1):
         try:
             if name not in files and name not in installed:
                 raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
-            with terminal.working(f"{number} of {len(asked)}: reading layouts of {name}"):
-                answer = of_files(files[name], layers) if name in files else audited(name, layers, limit, python)
+            with terminal.working(f"{number} of {len(chosen_packages)}: reading layouts of {name}"):
+                answer = audit_files(files[name], layers) if name in files else audited(name, layers, limit, python)
             yield answer
         except TcprobeError as error:
             yield error
@@ -102,7 +102,7 @@ def _audits(
 
 def _print(audited: PackageAudit) -> None:
     from tcprobe.ask.compare import CONFIRMED, NOT_COVERED
-    from tcprobe.audit.package_audit import report, reported
+    from tcprobe.audit.package_audit import known_report, report
 
     agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
     counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
@@ -112,7 +112,7 @@ def _print(audited: PackageAudit) -> None:
     for ruling in audited.findings:
         click.echo("")
         click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
-        wrapping.line(escaped(f"Reported: {reported(audited.package, ruling)}."))
+        wrapping.line(escaped(f"Reported: {known_report(audited.package, ruling)}."))
 
 
 COMMANDS = (audit,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, Number, Output, read_results
 from tcprobe.cli.places import ElementType, Sides
 from tcprobe.cli.shell import Suggesting
@@ -17,7 +18,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import GemmAsked
+    from tcprobe.cli.requests import GemmRequest
     from tcprobe.kernel.gemm import GemmKernel, GemmOptions
     from tcprobe.run.products import ProductRun
     from tcprobe.store.choose import Layers
@@ -74,52 +75,52 @@ def kernel() -> None:
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 @read_results
 @JSON
-def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
+def gemm(layers: Layers, **request: Unpack[GemmRequest]) -> None:
     """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
 
     sm_90 uses tensor maps, a producer warpgroup, wgmma and stmatrix; other archs cp.async or plain copies, swizzled
     shared memory, ldmatrix and mma. m, n and k are any size, but lines must be multiples of 16 bytes apart. --json
     prints the launch. --run multiplies small whole numbers and counts wrong results (exit code 1 if there are any).
     """
-    from tcprobe.kernel.explain import explained
-    from tcprobe.kernel.gemm import gemm as made
+    from tcprobe.kernel.explain import explain
+    from tcprobe.kernel.gemm import gemm as gemm_kernel
     from tcprobe.system import files
 
-    _check_size(asked)
-    one = made(_options(asked), layers)
-    ways = explained(one, asked["explain"]) if asked["explain"] else []
-    if asked["output"]:
-        files.write(asked["output"], one.source.encode())
-    outcome = _outcome(one, asked["size"]) if asked["run"] else None
-    if asked["as_json"]:
+    _check_size(request)
+    kernel = gemm_kernel(_options(request), layers)
+    ways = explain(kernel, request["explain"]) if request["explain"] else []
+    if request["output"]:
+        files.write(request["output"], kernel.source.encode())
+    outcome = _outcome(kernel, request["size"]) if request["run"] else None
+    if request["as_json"]:
         ran = outcome.to_json() if outcome else None
-        click.echo(json.dumps({**one.to_json(asked["size"]), "explain": ways, "run": ran}))
+        click.echo(json.dumps({**kernel.to_json(request["size"]), "explain": ways, "run": ran}))
     elif ways or outcome:
         _say_ways(ways)
         if outcome:
-            _say_outcome(one, outcome)
-    elif not asked["output"]:
-        click.echo(one.source, nl=False)
+            _say_outcome(kernel, outcome)
+    elif not request["output"]:
+        click.echo(kernel.source, nl=False)
     else:
-        _launch(one)
+        wrapping.lines(kernel.in_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 
 
-def _options(gemm_asked: GemmAsked) -> GemmOptions:
+def _options(gemm_request: GemmRequest) -> GemmOptions:
     from tcprobe.kernel.gemm import GemmOptions
 
     return GemmOptions(
-        gemm_asked["arch"],
-        gemm_asked["type"],
-        gemm_asked["tile"],
-        gemm_asked["warps"],
-        gemm_asked["stages"],
-        gemm_asked["a"],
-        gemm_asked["b"],
-        gemm_asked["out"],
-        gemm_asked["name"],
-        cluster=gemm_asked["cluster"],
+        gemm_request["arch"],
+        gemm_request["type"],
+        gemm_request["tile"],
+        gemm_request["warps"],
+        gemm_request["stages"],
+        gemm_request["a"],
+        gemm_request["b"],
+        gemm_request["out"],
+        gemm_request["name"],
+        cluster=gemm_request["cluster"],
     )
 
 
@@ -145,34 +146,18 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
     click.echo(f"{kernel.name} on {escaped(outcome.device)}: {compared} {bad}")
     words = f"{timed}: {outcome.tflops} TFLOP/s"
     if outcome.cublas is None:
-        click.echo(f"{words}; cublasGemmEx does not multiply {kernel.asked.type} into {kernel.asked.out}")
+        click.echo(f"{words}; cublasGemmEx does not multiply {kernel.gemm.type} into {kernel.gemm.out}")
     else:
         differ = f"; {outcome.apart} elements differ from cuBLAS's" if outcome.apart else ""
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_size(gemm_asked: GemmAsked) -> None:
+def _check_size(gemm_request: GemmRequest) -> None:
     """UsageError for a size of too few sides."""
-    sides = gemm_asked["size"]
+    sides = gemm_request["size"]
     if sides and (len(sides) != 3 or not min(sides)):
         shown = "x".join(map(str, sides))
         raise UsageError(f"--size {shown}: 3 sides of 1 or more are needed, such as 4096x4096x4096.")
-
-
-def _launch(kernel: GemmKernel) -> None:
-    """What a launch needs to know."""
-    said = kernel.to_json(None)
-    click.echo(
-        f"{kernel.name}: {said['multiply']}, {kernel.block[0]} threads, {kernel.shared_bytes} bytes of shared memory"
-    )
-    click.echo(
-        f"grid: {said['grid'][0]}, {said['grid'][1]}; registers: "
-        + ", ".join(f"{count} of {name}" for name, count in said["registers"].items())
-    )
-    for name, step in said["wavefronts"].items():
-        click.echo(
-            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
-        )
 
 
 COMMANDS = (kernel,)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import Output, told
+from tcprobe.cli.options import Output, print_notes
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.path.request import TileRequest
-    from tcprobe.ask.path.steps import PathStep
-    from tcprobe.cli.requests import CodeAsked
+    from tcprobe.cli.requests import CodeRequest
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -32,69 +29,33 @@ MAJOR = click.option(
 OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 
 
-def only_one(code_asked: CodeAsked) -> None:
+def only_one(code_request: CodeRequest) -> None:
     """UsageError where JSON and code are asked for, or names of code that is not."""
-    coded = code_asked["code"] or code_asked["output"]
-    if code_asked["as_json"] and coded:
+    coded = code_request["code"] or code_request["output"]
+    if code_request["as_json"] and coded:
         raise UsageError("--json cannot be combined with --code or -o.")
-    if not coded and (code_asked["called"] or code_asked["namespace"]):
+    if not coded and (code_request["called"] or code_request["namespace"]):
         raise UsageError("--name and --namespace are for code: give --code or -o too.")
 
 
 def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
-    """The table that a fragment's name means, on an arch; what it was taken for is told on stderr."""
+    """The table that a fragment's name means, on an arch; notes go to stderr."""
     from tcprobe.store.names import meant
 
     cell, note = meant(fragment, name, layers)
-    told(note)
+    print_notes(note)
     return cell
 
 
-def write(text: str, code_asked: CodeAsked) -> None:
+def write(text: str, code_request: CodeRequest) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
-    from tcprobe.code.scope import renamed, scoped
+    from tcprobe.code.scope import in_namespace, rename
     from tcprobe.system import files
 
-    output, struct = code_asked["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
-    text = scoped(renamed(text, struct[1] if struct else "", code_asked["called"]), code_asked["namespace"])
+    output, struct = code_request["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = in_namespace(rename(text, struct[1] if struct else "", code_request["called"]), code_request["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
         wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
-
-
-def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
-    """A line for each step, then what they cost in cycles."""
-    from tcprobe.ask.path.cycles import path_cycles
-    from tcprobe.ask.plan_cost import told
-
-    table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
-    for line in told(path_cycles(request, steps)):
-        wrapping.line(f"cycles, {line}")
-
-
-def steps_words(request: TileRequest, step: PathStep) -> None:
-    """The instructions of a step and its addresses."""
-    from tcprobe.ask.path.boxes import BoxCopy
-    from tcprobe.ask.path.progress import formulas
-
-    wrapping.line(f"{step.kind}: {', '.join(step.ptx)}")
-    if isinstance(step, BoxCopy):
-        wrapping.line(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
-    for where, text in formulas(request, step).items():
-        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
-
-
-def table(lines: Sequence[Sequence[str]]) -> None:
-    """Cells in columns, numbers from the third on."""
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for cells in lines:
-        left = [cell.ljust(width) for cell, width in zip(cells[:2], wide, strict=False)]
-        right = [cell.rjust(width) for cell, width in zip(cells[2:], wide[2:], strict=True)]
-        click.echo("  ".join([*left, *right]).rstrip())
-
-
-def _row(step: PathStep) -> tuple[str, ...]:
-    counted = ["-" if n is None else str(n) for n in (step.wavefronts, step.ideal)]
-    return (step.kind, step.instruction, str(len(step.issues())), *counted)

@@ -10,14 +10,13 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Number, read_results
 from tcprobe.cli.places import ElementType, MapSwizzle, Sides
-from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
+from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.ask.tensor_map import MapPlan
-    from tcprobe.cli.requests import MapAsked
+    from tcprobe.cli.requests import MapRequest
     from tcprobe.store.choose import Layers
 
 
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
+def tensormap(name: str | None, layers: Layers, as_json: bool, **request: Unpack[MapRequest]) -> None:
     """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
     A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
@@ -78,39 +77,15 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[M
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     arch = ask.check_arch(name)
-    known = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
-    measured = known.get(ENCODINGS)
+    findings = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
+    measured = findings.get(ENCODINGS)
     words = tensor_maps.rests_on(layers, arch)
-    plan = ask.plan(ask.MapOptions(**asked), measured, arch_row(arch).number)
+    plan = ask.plan(ask.MapOptions(**request), measured, arch_row(arch).number)
     if as_json:
         click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return
-    _text(plan)
+    wrapping.lines(plan.in_words)
     wrapping.line(escaped(words))
-
-
-def _text(plan: MapPlan) -> None:
-    from tcprobe.ask.tensor_map import cuda, swizzles
-
-    made = plan.map
-    count = " x ".join(map(str, plan.boxes))
-    counted = (
-        "gaps included; what an mbarrier must expect is not measured"
-        if made.type in PADDED
-        else ("which an mbarrier must expect")
-    )
-    wrapping.line(
-        f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
-        f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}"
-    )
-    if plan.pitch:
-        names = " and ".join(one.name for one in swizzles(made.swizzle))
-        where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
-        wrapping.line(
-            f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-            + (f", or of {plan.alignment} to start at the pattern's first row" if made.swizzle else "")
-        )
-    click.echo(cuda(plan))
 
 
 COMMANDS = (tensormap,)

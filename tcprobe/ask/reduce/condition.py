@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tcprobe.ask.reduce.number import NAMED, TOKEN, number, value
-from tcprobe.code.names import ARGUMENT, chosen
+from tcprobe.code.names import ARGUMENT, require_legal
 from tcprobe.errors import UsageError
 from tcprobe.text import quoted
 
@@ -135,7 +135,7 @@ def _check_names(found: Sequence[str]) -> None:
     if len(found) > MOST_NAMES:
         raise UsageError(f"{quoted(', '.join(found))} cannot be arguments: {len(found)} names, at most {MOST_NAMES}.")
     for name in found:
-        chosen(name, ARGUMENT, taken=[name] if _OWN.fullmatch(name) else ())
+        require_legal(name, ARGUMENT, used=[name] if _OWN.fullmatch(name) else ())
 
 
 class _Parser:
