@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -44,6 +44,12 @@ class UsageError(TcprobeError):
     def __init__(self, message: str = "", topic: str = "", **about: str) -> None:
         super().__init__(message)
         self.topic, self.about = topic, about
+
+
+def check_choice(name: str, value: object, allowed_words: Collection[object]) -> None:
+    """UsageError unless the value of parameter `name` is one of `allowed_words`."""
+    if value not in allowed_words:
+        raise UsageError(f"`{name}` {str(value)[:60]!r}: one of {', '.join(map(str, allowed_words))} is needed.")
 
 
 def answered(ask: Callable[[], T]) -> T | None:

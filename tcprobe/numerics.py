@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tcprobe.arithmetic import integers
-from tcprobe.arithmetic.formats import FORMATS, bits_of, values_of
+from tcprobe.arithmetic.formats import FORMATS, bits_of, check_numbers, values_of
 from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import dot as dot_of_bits
@@ -129,6 +129,7 @@ def bits_in(kinds: ElementTypes, operand: str, values: Array) -> Array:
     kind = getattr(kinds, operand)
     if kind in FORMATS:
         return bits_of(FORMATS[kind], values)
+    check_numbers(kind, values)
     width, signed = dtype(kind).bits, kind.startswith("s")
     least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
     wrong = (values < least) | (values > most) | (values != np.floor(values))

@@ -137,3 +137,43 @@ def test_the_notebook_runs():
             exec(compile("".join(cell["source"]), cell["id"], "exec"), space)
     assert space["registers"].shape == (32, 8)
     assert str(space["tile"].proposals[0].best) == "Sw<3,4,3>"
+
+
+D, M = "mma.m16n8k16.row.col.f32.f16.f16.f32.d", "mma.m16n8k16.row.col.f32.f16.f16.f32"
+INTEGER = "mma.m16n8k32.row.col.s32.s8.s8.s32"
+NO_ANSWER = {
+    "reduce without a question": lambda: tcprobe.reduce(D),
+    "descriptor of nothing": tcprobe.descriptor,
+    "descriptor's tile": lambda: tcprobe.descriptor(tile=(128,)),
+    "descriptor's major": lambda: tcprobe.descriptor(tile=(128, 64), major="x"),
+    "tensormap's swizzle": lambda: tcprobe.tensormap("bf16", tile=(64, 64), swizzle="x"),
+    "tensormap's interleave": lambda: tcprobe.tensormap("bf16", tile=(64, 64), interleave="x"),
+    "tensormap's promotion": lambda: tcprobe.tensormap("bf16", tile=(64, 64), promotion="x"),
+    "tensormap's fill": lambda: tcprobe.tensormap("bf16", tile=(64, 64), fill="x"),
+    "tensormap's address": lambda: tcprobe.tensormap("bf16", tile=(64, 64), address=-16),
+    "kernel's tile": lambda: tcprobe.kernel("sm_80", "f16", tile=(128, 128)),
+    "kernel's warps": lambda: tcprobe.kernel("sm_80", "f16", warps=(0, 2)),
+    "kernel's stages": lambda: tcprobe.kernel("sm_80", "f16", stages=0),
+    "kernel's major": lambda: tcprobe.kernel("sm_80", "f16", a="diagonal"),
+    "kernel's multiply": lambda: tcprobe.kernel("sm_80", "f16", multiply="x"),
+    "load's lines": lambda: api.straight_load(api.load(D), "diagonal", 64),
+    "banks without accesses": lambda: tcprobe.banks(D, tile=(16, 8)),
+    "swizzle of fractions": lambda: tcprobe.swizzle(np.array([[0.5, 1], [2, 3]])),
+    "swizzle of a row": lambda: tcprobe.swizzle(np.arange(8)),
+    "swizzle below 0": lambda: tcprobe.swizzle(np.full((4, 4), -1)),
+    "swizzle of three bits": lambda: tcprobe.swizzle(np.arange(64).reshape(8, 8), bits=3),
+    "swizzle of none": lambda: tcprobe.swizzle(None),
+    "numerics of complex numbers": lambda: tcprobe.numerics.dot(M, np.full(16, 1 + 2j), np.zeros(16), 0),
+    "numerics of texts": lambda: tcprobe.numerics.dot(M, ["a"] * 16, np.zeros(16), 0),
+    "numerics of objects": lambda: tcprobe.numerics.dot(M, [None] * 16, np.zeros(16), 0),
+    "numerics of numbers too large for NumPy": lambda: tcprobe.numerics.dot(M, [10**400] * 16, np.zeros(16), 0),
+    "integers of complex numbers": lambda: tcprobe.numerics.dot(INTEGER, np.full(32, 1j), np.zeros(32), 0),
+    "integers of objects": lambda: tcprobe.numerics.dot(INTEGER, [None] * 32, np.zeros(32), 0),
+}
+
+
+@pytest.mark.parametrize("ask", NO_ANSWER.values(), ids=NO_ANSWER)
+def test_what_a_command_refuses_python_refuses(ask):
+    """What click checks of a command's options, the functions check themselves."""
+    with pytest.raises(UsageError):
+        ask()

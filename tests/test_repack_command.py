@@ -95,6 +95,17 @@ def test_zero_points_are_packed_and_lead_back(tmp_path, packer):
                 code.pack_zeros(wrong)
 
 
+@pytest.mark.parametrize("packer", ["numpy", "torch"])
+def test_no_weights_are_packed_to_no_words(tmp_path, packer):
+    if packer == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed: its packer cannot be run")
+    plan = next(zeroed())
+    code, none = module(plan, packer, tmp_path), np.zeros((0, plan.lines), np.int64)
+    assert code.repack(none).shape[0] == 0
+    assert tuple(code.unpack(code.repack(none)).shape) == none.shape
+    assert tuple(code.pack_zeros(none).shape) == none.shape
+
+
 def test_no_zero_points_unasked(tmp_path):
     plan = repack(table(f"{F16}.b", "sm_80"), "u4", None, 32)
     assert not hasattr(module(plan, "numpy", tmp_path), "pack_zeros")

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from tcprobe.layout.descriptor import Descriptor
     from tcprobe.layout.swizzle import Swizzle
 
-SIDES = (128, 64)  # lines and k of a tile that is not asked for
-
 
 def fragment(
     name: str, arch: str | None = None, selector: int | None = None, results: Path | None = None, only: bool = False
@@ -107,6 +105,8 @@ def banks(
         lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else list(lane_addresses)
         [(cost, _)] = judged([pattern(access_row(accesses[0]), lanes)], lambda _: rules)
         return cost
+    if not accesses:
+        raise UsageError("no accesses are given: access=['cp.async.16', 'ldmatrix.x4'].")
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
     from tcprobe.ask.tile_answer import answer
@@ -140,7 +140,7 @@ def path(
 def descriptor(
     value: int | None = None,
     *,
-    tile: Numbers = SIDES,
+    tile: Numbers | None = None,
     kind: str = "bf16",
     major: str = "k",
     swizzle: str = "128",
@@ -159,6 +159,8 @@ def descriptor(
 
     if value is not None:
         return decode(value)
+    if tile is None or len(tile) != 2:
+        raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
     return ask.tile(
         (tile[0], tile[1]), spelling.element_type(kind), major, spelling.swizzle(swizzle).span, (min(64, tile[0]), 32)
     )
@@ -198,6 +200,10 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
     from tcprobe.ask.swizzle import layout_of
     from tcprobe.layout.address import AddressMap
 
+    if not isinstance(what, np.ndarray) or what.ndim != 2 or not what.size or what.dtype.kind not in "iu":
+        raise UsageError("offsets are a NumPy array of whole numbers by [row, col].")
+    if what.min() < 0 or (bits is not None and (bits < 1 or bits & (bits - 1) or bits > 128)):
+        raise UsageError("offsets are 0 or more, in elements of 1, 2, 4 to 128 bits.")
     rows, cols = np.indices(what.shape)
     return layout_of(AddressMap.of(rows.ravel().tolist(), cols.ravel().tolist(), what.ravel().tolist()), bits)
 

@@ -102,6 +102,9 @@ class Decoded(NamedTuple):
         return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
 
 
+_SMALL = {row.numpy for row in FORMATS.values()}  # of ml_dtypes, whose kind is void
+
+
 def decode(kind: FloatFormat, bits: Array) -> Decoded:
     """Bits as numbers; types of up to 16 bits by a lookup table."""
     if kind.bits > 16:
@@ -109,11 +112,18 @@ def decode(kind: FloatFormat, bits: Array) -> Decoded:
     return _table(kind).at(bits & ((1 << kind.bits) - 1))
 
 
+def check_numbers(kind: str, array: Array) -> None:
+    """UsageError unless NumPy holds real numbers in the array: no complex ones, no objects, no texts."""
+    if array.dtype.kind not in "biuf" and array.dtype not in _SMALL:
+        raise UsageError(f"numbers of type {kind} are needed, not NumPy's {array.dtype}.")
+
+
 def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
     """The bits of numbers that the type holds exactly; UsageError with the first that it does not."""
     array = np.asarray(values)
     if array.dtype == kind.numpy and kind.name != "tf32":
         return array.view(kind.word)
+    check_numbers(kind.name, array)
     doubles = array.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         held = doubles.astype(kind.numpy)

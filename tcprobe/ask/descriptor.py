@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tcprobe.ask.cute_types import CUTE_TYPES
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
@@ -184,6 +184,7 @@ def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tupl
 def _check_type(kind: str, major: str) -> None:
     if kind not in TYPES:
         raise UsageError(f"wgmma takes no A or B of {kind!r}; it takes {', '.join(TYPES)}.")
+    check_choice("major", major, ("k", "mn"))
     if major == "mn" and dtype(kind).bits != 16:
         raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
 

@@ -26,7 +26,7 @@ from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles, told
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
-from tcprobe.errors import InternalError, UsageError
+from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
@@ -166,6 +166,7 @@ def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     fragment = cell.fragment
     if fragment.role not in WHOLE:
         raise UsageError(f"{fragment.id} is {fragment.role.value}, not a matrix: there is nothing to load.")
+    check_choice("contiguous", contiguous, ("row", "col"))
     tile = Tile(fragment.rows, fragment.cols, fragment.type, fragment.slot_bits, contiguous)
     ld = tile.length if ld is None else ld
     if not tile.length <= ld <= MOST_LD or ld * tile.bits % 8:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import arch
 from tcprobe.isa.tensor_map import (
     DATA_TYPE_OF,
@@ -133,6 +133,15 @@ def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma
         )
     if (map_options.tile is None) == (map_options.box is None):
         raise UsageError("give `tile`, which may take several boxes, or `box`; inner side first.")
+    for name, value, known in (
+        ("swizzle", map_options.swizzle, SWIZZLES),
+        ("interleave", map_options.interleave, INTERLEAVES),
+        ("promotion", map_options.promotion, PROMOTIONS),
+        ("fill", map_options.fill, FILLS),
+    ):
+        check_choice(name, value, known)
+    if map_options.address < 1:
+        raise UsageError(f"`address` {map_options.address}: what the address is a multiple of is 1 or more.")
     number, far, near = _bits(kind)
     swizzle, interleave = SWIZZLES[map_options.swizzle], INTERLEAVES[map_options.interleave]
     tile = map_options.tile or map_options.box or ()

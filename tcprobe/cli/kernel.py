@@ -86,7 +86,7 @@ def gemm(layers: Layers, **request: Unpack[GemmRequest]) -> None:
     from tcprobe.kernel.gemm import gemm as gemm_kernel
     from tcprobe.system import files
 
-    _check_sides(request)
+    _check_size(request)
     kernel = gemm_kernel(_options(request), layers)
     ways = explain(kernel, request["explain"]) if request["explain"] else []
     if request["output"]:
@@ -152,17 +152,12 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_sides(gemm_request: GemmRequest) -> None:
-    """UsageError for sizes with too few sides."""
-    for name, sides, count, example in (
-        ("tile", gemm_request["tile"], 3, "128x128x64"),
-        ("warps", gemm_request["warps"], 2, "2x2"),
-        ("size", gemm_request["size"], 3, "4096x4096x4096"),
-    ):
-        if sides and (len(sides) != count or not min(sides)):
-            raise UsageError(
-                f"--{name} {'x'.join(map(str, sides))}: {count} sides of 1 or more are needed, such as {example}."
-            )
+def _check_size(gemm_request: GemmRequest) -> None:
+    """UsageError for a size of too few sides."""
+    sides = gemm_request["size"]
+    if sides and (len(sides) != 3 or not min(sides)):
+        shown = "x".join(map(str, sides))
+        raise UsageError(f"--size {shown}: 3 sides of 1 or more are needed, such as 4096x4096x4096.")
 
 
 COMMANDS = (kernel,)

@@ -83,6 +83,15 @@ def accesses() -> MappingProxyType[str, SharedAccess]:
 
 
 @cache
+def exchanges_and_copies() -> MappingProxyType[str, Target]:
+    """Moves between lanes and asynchronous copies that hold no matrix, with their targets."""
+    shuffles = {f"shfl.sync.{mode}.b32": Target("sm_70", "6.0") for mode in ("idx", "up", "down", "bfly")}
+    bulk = [f"cp.async.bulk.{rank}{way}" for rank in ("", "tensor.2d.") for way in ("shared.global", "global.shared")]
+    copies = {"cp.async.cg.16": Target("sm_80", "7.0"), **dict.fromkeys(bulk, Target("sm_90", "8.3"))}
+    return MappingProxyType({**shuffles, **copies})
+
+
+@cache
 def widening() -> MappingProxyType[str, SharedAccess]:
     """Loads of matrices of s4 into registers of s8, by name, the largest first; no rule of banks is known of them."""
     rows = [SharedAccess(f"ldmatrix.m8n16.x{n}.s8.s4", 8, SIGNED, MATRIX_ROWS * n, wider=2) for n in (4, 2, 1)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tcprobe.code.names import FUNCTION, require_legal
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import mma_sync, request, wgmma
@@ -154,6 +154,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     """The kernel; UsageError with the nearest that there is where it cannot be."""
     if options.type not in MULTIPLIES:
         raise UsageError(f"`type` {quoted(options.type)}: kernels exist for {', '.join(MULTIPLIES)}.")
+    _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
@@ -176,6 +177,19 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     stages = options.stages or _stages(device.number)
     plain = request.check(Gemm(device.name, options.type, tile, stages, **operands, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
+
+
+def _check_options(options: GemmOptions) -> None:
+    """UsageError for sides that are too few or too small, and words that are none."""
+    for name, sides, count, example in (("tile", options.tile, 3, "128x128x64"), ("warps", options.warps, 2, "2x2")):
+        if sides is not None and (len(sides) != count or min(sides) < 1):
+            shown = "x".join(map(str, sides))
+            raise UsageError(f"`{name}` {shown}: {count} sides of 1 or more are needed, such as {example}.")
+    if options.stages is not None and options.stages < 1:
+        raise UsageError(f"`stages` {options.stages}: 1 or more are needed.")
+    check_choice("a", options.a, ("row", "col"))
+    check_choice("b", options.b, ("row", "col"))
+    check_choice("multiply", options.multiply, (None, "mma"))
 
 
 def _tile(number: int, kind: str) -> tuple[int, int, int]:

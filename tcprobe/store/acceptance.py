@@ -19,7 +19,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.space import slots as lanes_and_slots
 from tcprobe.layout.table import Table
-from tcprobe.store.evidence import METHODS, PROVENANCE, STATUSES
+from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
 
@@ -48,9 +48,8 @@ def measurement(body: Json) -> None:
     """DataError unless `body` has the keys and kinds of a measurement, and those that its status calls for."""
     if set(body) != _KEYS or body["status"] not in STATUSES or body["method"] not in METHODS:
         raise DataError("its keys, status or method are not those of a measurement.")
-    provenance, fragments, structure = body["provenance"], body["fragments"], body["structure"]
-    if set(provenance) != set(PROVENANCE) or not all(isinstance(v, str) for v in provenance.values()):
-        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
+    provenance_in(body["provenance"])
+    fragments, structure = body["fragments"], body["structure"]
     if not _all(_OPERAND, {*fragments, *body["unread"]}) or not _all(_LAYOUT, fragments.values()):
         raise DataError("fragments and unread need operands as keys, and fragments layouts as values.")
     if structure is not None and not _is_structure(structure):

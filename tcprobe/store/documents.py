@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.errors import DataError, NewerSchemaError, UsageError
 from tcprobe.system import files
 from tcprobe.system.digest import sha256
 from tcprobe.text import MOST_TEXT, plain, quoted
@@ -75,7 +75,7 @@ def naming(path: str | Path) -> Iterator[None]:
         yield
     except DataError as error:
         raise type(error)(f"{path}: {error}") from None
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (UsageError, TypeError, KeyError, ValueError, AttributeError) as error:
         raise DataError(f"{path}: not what tcprobe writes ({error}).") from None
 
 

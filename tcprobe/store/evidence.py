@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tcprobe.errors import DataError
+
 if TYPE_CHECKING:
     from tcprobe.store.finding import AnyFinding
 
@@ -15,6 +17,17 @@ STATUSES = ("measured", "refused", "failed")
 MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 PUBLISHED = "published"
+
+
+def provenance_in(content: object) -> dict[str, str]:
+    """The provenance that a file states; DataError unless it is an object of exactly PROVENANCE's keys and texts."""
+    if (
+        not isinstance(content, dict)
+        or set(content) != set(PROVENANCE)
+        or not all(isinstance(text, str) for text in content.values())
+    ):
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
+    return content
 
 
 def made_by(finding: AnyFinding) -> tuple[str, ...]:

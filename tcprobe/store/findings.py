@@ -15,7 +15,7 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, earlier, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.evidence import METHODS, PROVENANCE, STATUSES
+from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results, file_name, published, subject_of
@@ -175,10 +175,8 @@ def published_finding(kind: str, arch: str, subject: str) -> Finding:
 def _from_json(kind: str, content: dict[str, object]) -> Finding:
     if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
         raise DataError("its keys, status or method are not those of a finding.")
-    provenance, body = content["provenance"], content.pop("body")
-    assert isinstance(provenance, dict)
-    if set(provenance) != set(PROVENANCE) or not all(isinstance(text, str) for text in provenance.values()):
-        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
+    provenance_in(content["provenance"])
+    body = content.pop("body")
     if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
         raise DataError(f"status {content['status']} contradicts body and words.")
     shaped = None if body is None else kinds.shaped(kind, body)  # type: ignore[arg-type]

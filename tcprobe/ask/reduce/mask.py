@@ -73,6 +73,8 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
 
     UsageError where the table is not a whole fragment's or has no closed form, and for what cannot be read.
     """
+    if mask is None and fill is None:
+        raise UsageError("give `over`, or `mask` and `fill`.")
     require_fit(cell.fragment, cell.table)
     require_legal(name, FUNCTION, used="T")
     if None in cell.table.cells:

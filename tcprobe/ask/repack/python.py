@@ -39,7 +39,7 @@ def repack(weights):
         raise ValueError("weights are whole numbers, not {{}}{viewed}".format(given.dtype))
     codes = given{wide}{turned}
     k, lines = _whole(codes.shape)
-    if codes.size{call} and not {least} <= int(codes.min()) <= int(codes.max()) <= {most}:
+    if 0 not in codes.shape and not {least} <= int(codes.min()) <= int(codes.max()) <= {most}:
         raise ValueError("weights of {type} are from {least} to {most}")
 {refused}    blocks = ((codes & {mask:#x}) ^ FLIP).reshape(k // K, K, lines // LINES, LINES).swapaxes(1, 2)
     held = blocks[:, :, DEPTH, LINE].reshape(k // K, lines // LINES, PLACES, WORDS, CODES)
@@ -77,7 +77,6 @@ NUMPY = {
     "module": "np",
     "array": "array",
     "word": "uint32",
-    "call": "",
     "given": "np.asarray(weights)",
     "fraction": 'given.dtype.kind not in "iu"',
     "wide": ".astype(np.int64)",
@@ -91,7 +90,6 @@ TORCH = {
     "module": "torch",
     "array": "tensor",
     "word": "int32, on the CPU",
-    "call": "()",
     "given": "torch.as_tensor(weights).cpu()",
     "fraction": "given.is_floating_point()",
     "wide": ".to(torch.int64)",
@@ -111,7 +109,7 @@ ZEROS = '''def pack_zeros(zeros):
     given = given{wide}
     if len(given.shape) != 2:
         raise ValueError(f"zero points are a matrix, not of shape {{tuple(given.shape)}}")
-    if given.size{call} and not {least} <= int(given.min()) <= int(given.max()) <= {most}:
+    if 0 not in given.shape and not {least} <= int(given.min()) <= int(given.max()) <= {most}:
         raise ValueError("zero points of {type} are from {least} to {most}")
     return {bytes}
 
@@ -175,7 +173,7 @@ def _zeros(weights: Repacking, spelled: dict[str, str], axis: str) -> str:
         return ""
     (least, most), flip = weights.zero_range, weights.conversion.flip
     return ZEROS.format(
-        **{key: spelled[key] for key in ("fraction", "wide", "call")},
+        **{key: spelled[key] for key in ("fraction", "wide")},
         **{key: spelled[key].format(flip=flip) for key in ("bytes", "from_bytes")},
         given=spelled["given"].replace("weights", "zeros"),
         least=least,

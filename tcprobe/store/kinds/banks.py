@@ -62,6 +62,11 @@ def check(finding: Finding) -> None:
     for rule in (body.rule, *((body.second.rule,) if body.second else ())):
         if not all(0 < n <= WARP and not WARP % n for n in (rule.phase, rule.joined)) or rule.joined < rule.phase:
             raise DataError(f"{row.name} has no phases of 1 to {WARP} lanes.")
+    served = [lane for phase in body.phases for lane in phase]
+    if len(set(served)) != len(served) or not set(served) <= set(range(row.lanes)):
+        raise DataError(f"{row.name}: phases with a lane twice, or one that gives no address.")
+    if not body.patterns:
+        raise DataError(f"{row.name}: not one pattern was timed.")
     if body.misfits > body.patterns:
         raise DataError(f"{row.name}: more misfits than timed patterns.")
     if body.tags:

@@ -14,6 +14,7 @@ cycles went by, `clocks` what it settles at where all SMs run the form.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,6 +24,8 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.peaks import peak
+from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
+from tcprobe.isa.target import Target
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding
 
@@ -130,8 +133,11 @@ class Body(Base):
 
 
 def check(finding: Finding) -> None:
-    """DataError for a number beyond the chip's peak, runs that differ much, or points that contradict each other."""
+    """DataError for what the arch does not have, a number beyond its peak, runs that differ much, or points that
+    contradict each other.
+    """
     body, row = finding.body, inventory.instructions().get(finding.subject)
+    _check_subject(finding)
     if not body.opcodes or not all(n > 0 for n in body.opcodes.values()):
         raise DataError(f"{finding.subject}: no opcode of it was seen in the loop.")
     if not 0 <= body.spread <= MOST_SPREAD:
@@ -144,6 +150,29 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
     if row and row.multiplies:
         _check_peak(finding, row)
+
+
+def _check_subject(finding: Finding) -> None:
+    """Only what the arch has is timed there; a multiply that is native becomes tensor-core instructions."""
+    name, device = finding.subject.removeprefix(f"{FULL_LOAD}."), arch(finding.arch)
+    if not any(target.on(device) for target in _targets(name)):
+        raise DataError(f"{name} is not an instruction of {device.name} whose cost is measured.")
+    row = inventory.instructions().get(name)
+    if row and row.multiplies and not finding.body.emulated and not any("MMA" in one for one in finding.body.opcodes):
+        raise DataError(f"{name}: not emulated, but no opcode of tensor cores was seen in the loop.")
+
+
+@cache
+def _targets(name: str) -> list[Target]:
+    """Of what a name means: a form with its sizes and types at its end (tcgen05), or a move of no matrix."""
+    rows, moves = inventory.instructions(), {**exchanges_and_copies(), **{n: a.target for n, a in accesses().items()}}
+    if name in moves:
+        return [moves[name]]
+    if name in rows or not name.startswith("tcgen05."):
+        return [rows[name].target] if name in rows else []
+    form = max((one for one in rows if name.startswith(f"{one}.")), key=len, default=None)
+    opcode = ".".join(name.split(".")[:2])
+    return [rows[form].target] if form else [row.target for one, row in rows.items() if one.startswith(f"{opcode}.")]
 
 
 def _check_peak(finding: Finding, instruction: Instruction) -> None:

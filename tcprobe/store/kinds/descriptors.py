@@ -74,6 +74,8 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: its body is not that of its name.")
     if body.case and not _is_case(body.case):
         raise DataError(f"{finding.subject}: counts that cannot be, or another operand, major or swizzle.")
+    if not (body.case.elements if body.case else body.products.products):
+        raise DataError(f"{finding.subject}: nothing was tried.")
     if body.products and body.products.wrong > body.products.products:
         raise DataError(f"{finding.subject}: more wrong than tried.")
 

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.forms import together, types
 from tcprobe.arithmetic.parameters import Arithmetic, Integers
 from tcprobe.errors import DataError
@@ -67,6 +68,10 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject} needs the parameters of {'floats' if is_float else 'integers'}.")
     if body.floats and sorted(k for group in body.floats.groups for k in group) != list(range(rows[0].stored)):
         raise DataError(f"{finding.subject}: its groups are not its {rows[0].stored} products.")
+    if body.floats and body.floats.result_bits > FORMATS[types(rows[0]).d].fraction:
+        raise DataError(f"{finding.subject}: its results have more bits than D.")
+    if not body.random:
+        raise DataError(f"{finding.subject}: not one case was tried.")
     if not fits and body.wrong != body.random:
         raise DataError(f"{finding.subject} follows no parameters, but some of its cases are right.")
     if body.wrong > body.random or len(body.shown) > body.wrong:

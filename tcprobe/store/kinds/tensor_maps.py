@@ -13,12 +13,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from tcprobe.errors import DataError, UsageError
+from tcprobe.isa.arch import arch
 from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding, is_number
 
 METHODS = ("live",)
+FIRST = 90  # arch with tensor maps
 ENCODINGS, MISALIGNED = "encodings", "misaligned."
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0)]
@@ -90,6 +92,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def check(finding: Finding) -> None:
     """DataError unless the body is that of its subject, with rules and counts that can be."""
     body, subject = finding.body, finding.subject
+    if arch(finding.arch).number < FIRST:
+        raise DataError(f"{finding.arch} has no tensor maps; sm_{FIRST} is the first with them.")
     there = {name for name in ("mode", "maps", "calls", "fault") if getattr(body, name) is not None}
     if there not in _parts(subject):
         raise DataError(f"{subject}: no mode, encodings or misaligned box of tensor maps.")
@@ -113,6 +117,8 @@ def _check_mode(name: str, mode: ModeRule) -> None:
             Swizzle(*rule.swizzle)
         except UsageError as error:
             raise DataError(f"{name}: {error}") from None
+    if not mode.loads + mode.stores:
+        raise DataError(f"{name}: not one box was followed.")
     if mode.misfits > mode.loads + mode.stores:
         raise DataError(f"{name}: more boxes are elsewhere than were followed.")
 
