@@ -26,7 +26,7 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
     def with_names(command: Called) -> Called:
         @functools.wraps(command)
         def called(*context: click.Context, **params: Any) -> None:
-            words, gpus = _apart(params[parameter]) if "name" in params else (params[parameter], "")
+            words, gpus = _split_gpus(params[parameter]) if "name" in params else (params[parameter], "")
             _check_typed(parameter, params[parameter], words)
             if gpus and params["name"] is not None:
                 raise UsageError(f"the name has {gpus}, and --arch is {params['name']}: give the arch once.")
@@ -66,21 +66,20 @@ def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
     return [{"name": arch_name} for arch_name in listed]
 
 
-def _apart(tokens: Sequence[str]) -> tuple[list[str], str]:
+def _split_gpus(tokens: Sequence[str]) -> tuple[list[str], str]:
     """The words that are no GPU's name, and the names of GPUs, joined by commas."""
     words = [(number, word) for number, token in enumerate(tokens) for word in token.split()]
-    kept, gpus, start = [], [], 0
+    kept: list[list[str]] = [[] for _ in tokens]
+    gpus, start = list[str](), 0
     while start < len(words):
         sizes = range(min(_MOST_WORDS, len(words) - start), 0, -1)
         size = next((n for n in sizes if _is_gpu([word for _, word in words[start : start + n]])), 0)
         if size:
             gpus.append(" ".join(word for _, word in words[start : start + size]))
         else:
-            kept.append(words[start])
+            kept[words[start][0]].append(words[start][1])
         start += size or 1
-    rest = (
-        [" ".join(word for n, word in kept if n == number) for number in range(len(tokens))] if gpus else list(tokens)
-    )
+    rest = [" ".join(parts) for parts in kept] if gpus else tokens
     return [token for token in rest if token], ",".join(gpus)
 
 
