@@ -27,7 +27,8 @@ from pathlib import Path
 
 from tcprobe.ask.convert import Conversion, convert
 from tcprobe.ask.reduce import Reduction, reduce
-from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, held, trace, where
+from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, trace, where
+from tcprobe.ask.trace import elements_held as held
 from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
@@ -80,7 +81,7 @@ LATER = {
     "Reader": ("tcprobe.ask.read_file", "Reader"),
     "audit": ("tcprobe.audit.package_audit", "audit"),
     "compilers": ("tcprobe.run.compilers", "compilers"),
-    "diff": ("tcprobe.ask.diff", "compared"),
+    "diff": ("tcprobe.ask.diff", "compare_named"),
     "doctor": ("tcprobe.run.doctor", "examine"),
     "lower": ("tcprobe.ask.lowered", "lowered"),
     "merge": ("tcprobe.run.merge", "merge"),

@@ -98,13 +98,13 @@ def banks(
     rules = rules_for(arch, layers(None))
     wanted = [access] if isinstance(access, str) else list(access)
     if tile is None:
-        from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
+        from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
         from tcprobe.isa.shared_memory import access as access_row
 
         if lane_addresses is None or len(wanted) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
         lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else list(lane_addresses)
-        [(cost, _)] = judged([pattern(access_row(wanted[0]), lanes)], lambda _: rules)
+        [(cost, _)] = judge_patterns([check_pattern(access_row(wanted[0]), lanes)], lambda _: rules)
         return cost
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile

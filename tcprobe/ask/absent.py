@@ -93,7 +93,7 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed(fragment, arch)}"
         words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, arch.name, layers)}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
-        measured = cost.of(fragment.experiment, arch.name, layers)
+        measured = cost.find_cost(fragment.experiment, arch.name, layers)
         words += f"; it costs: {cost.short(measured)}" if measured else ""
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, arch.name, not lacking, chosen is not None, words, source)

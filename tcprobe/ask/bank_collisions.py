@@ -34,11 +34,11 @@ class Collision:
     parties: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
-        of = "" if self.memory == "shared" else f"{self.memory} "
+        prefix = "" if self.memory == "shared" else f"{self.memory} "
         parties = list(map(ranges, self.parties))
         if len(parties) > MOST_PARTIES:
             parties[MOST_PARTIES - 1 : -1] = ["..."]
-        return f"{of}{numbers('bank', self.banks)}: lanes {' | '.join(parties)}"
+        return f"{prefix}{numbers('bank', self.banks)}: lanes {' | '.join(parties)}"
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
@@ -58,16 +58,16 @@ class Phase:
         return {"wavefronts": self.passes, "lanes": self.lanes, "collisions": [c.to_json() for c in self.collisions]}
 
 
-def phases(given: Pattern, rule: BankRule) -> list[Phase]:
+def phases(pattern: Pattern, rule: BankRule) -> list[Phase]:
     """The phases of one access, as `banks.Judge` counts them."""
-    joins = bool(agree(as_array([given.address]))[0])
-    size = min(rule.joined if joins else rule.phase, given.row.lanes)
-    return [_phase(given, rule, range(first, first + size)) for first in range(0, given.row.lanes, size)]
+    joins = bool(agree(as_array([pattern.address]))[0])
+    size = min(rule.joined if joins else rule.phase, pattern.row.lanes)
+    return [_phase(pattern, rule, range(first, first + size)) for first in range(0, pattern.row.lanes, size)]
 
 
-def _phase(given: Pattern, rule: BankRule, lanes: range) -> Phase:
-    sides = [("shared", _active(given.address, lanes)), ("source", _active(given.source or (), lanes))]
-    judge, active = Judge(given.row, rule), sides[0][1]
+def _phase(pattern: Pattern, rule: BankRule, lanes: range) -> Phase:
+    sides = [("shared", _active(pattern.address, lanes)), ("source", _active(pattern.source or (), lanes))]
+    judge, active = Judge(pattern.row, rule), sides[0][1]
     collisions = [c for memory, addresses in sides for c in _collisions(judge, memory, addresses)]
     if rule.passes == "order":
         passes = _chain(active, collisions)
@@ -78,7 +78,7 @@ def _phase(given: Pattern, rule: BankRule, lanes: range) -> Phase:
 
 def _active(addresses: Sequence[Lane], lanes: range) -> dict[int, int]:
     """Addresses by lane, of those lanes that have one."""
-    return {lane: at for lane, at in enumerate(addresses) if lane in lanes and at is not None}
+    return {lane: address for lane, address in enumerate(addresses) if lane in lanes and address is not None}
 
 
 def _collisions(judge: Judge, memory: str, addresses: Mapping[int, int]) -> list[Collision]:
@@ -101,10 +101,10 @@ def _chain(active: Iterable[int], collisions: Iterable[Collision]) -> int:
         queue = [lane for party in collision.parties for lane in party]
         for place, lane in enumerate(queue):
             waits[lane].update(queue[:place])
-    done: dict[int, int] = {}
+    depth: dict[int, int] = {}
     for lane in sorted(waits):
-        done[lane] = 1 + max((done[earlier] for earlier in waits[lane]), default=0)
-    return max(done.values(), default=0)
+        depth[lane] = 1 + max((depth[earlier] for earlier in waits[lane]), default=0)
+    return max(depth.values(), default=0)
 
 
 def ranges(values: Sequence[int]) -> str:

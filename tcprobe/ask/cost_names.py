@@ -24,11 +24,11 @@ def archs(layers: Layers) -> list[str]:
     return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
 
 
-def subjects(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
+def subjects(pattern: str, place: str, by_subject: dict[str, Sourced], layers: Layers) -> list[str]:
     """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
     if not names.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
-        known = {id_: one for id_, one in known.items() if not id_.startswith(FULL_LOAD)}
-    ids = _named(pattern, known) or _becoming(pattern, known) or _spoken(pattern, known)
+        by_subject = {id_: sourced for id_, sourced in by_subject.items() if not id_.startswith(FULL_LOAD)}
+    ids = _named(pattern, by_subject) or _becoming(pattern, by_subject) or _spoken(pattern, by_subject)
     if not ids:
         raise _no_cost(pattern, place, layers)
     return ids
@@ -36,16 +36,18 @@ def subjects(pattern: str, place: str, known: dict[str, Sourced], layers: Layers
 
 def _named(pattern: str, ids: Iterable[str]) -> list[str]:
     """Subjects by their name, a shortened one or a pattern."""
-    wanted, listed = names.short(pattern), list(ids)
-    return [wanted] if wanted in listed else names.matching(wanted, listed)
+    name, subjects_ = names.short(pattern), list(ids)
+    return [name] if name in subjects_ else names.matching(name, subjects_)
 
 
-def _becoming(opcode: str, known: dict[str, Sourced]) -> list[str]:
+def _becoming(opcode: str, by_subject: dict[str, Sourced]) -> list[str]:
     """Subjects that become an opcode, or one that begins so: HMMA.16816.F32, or HMMA."""
-    wanted = opcode.upper()
-    exact = [id_ for id_, one in known.items() if wanted in one.finding.body.opcodes]
+    mnemonic = opcode.upper()
+    exact = [id_ for id_, sourced in by_subject.items() if mnemonic in sourced.finding.body.opcodes]
     return exact or [
-        id_ for id_, one in known.items() if any(o.startswith(f"{wanted}.") for o in one.finding.body.opcodes)
+        id_
+        for id_, sourced in by_subject.items()
+        if any(o.startswith(f"{mnemonic}.") for o in sourced.finding.body.opcodes)
     ]
 
 
@@ -71,17 +73,19 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
 
     nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
     others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
-    if there := [name for name, known in others.items() if _named(pattern, known) or _becoming(pattern, known)]:
+    if there := [
+        name for name, costs_there in others.items() if _named(pattern, costs_there) or _becoming(pattern, costs_there)
+    ]:
         return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
     loops = dialogues(KIND)
     begun = [id_ for id_ in loops if id_.startswith(f"{names.short(pattern)}.")]
-    meant = _named(pattern, loops) or begun or _spoken(pattern, loops)
-    if not meant:
+    loop_ids = _named(pattern, loops) or begun or _spoken(pattern, loops)
+    if not loop_ids:
         return UsageError(
             f"tcprobe has no cost loop for {quoted(pattern)}. It times multiplies, matrix moves, loads and stores of "
             "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
         )
-    why = _unrun({id_: loops[id_].target for id_ in meant}, [arch.arch(name) for name in archs(layers)])
+    why = _unrun({id_: loops[id_].target for id_ in loop_ids}, [arch.arch(name) for name in archs(layers)])
     return UsageError(f"{nowhere}{why}.", "no cost")
 
 

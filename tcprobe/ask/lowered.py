@@ -92,7 +92,7 @@ def _assembled(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> lis
 
 
 def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
-    measured = cost.of(instruction.id, arch.name, layers)
+    measured = cost.find_cost(instruction.id, arch.name, layers)
     return cost.short(measured) if measured else None
 
 

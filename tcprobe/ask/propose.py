@@ -105,7 +105,10 @@ def propose(tile: Tile, walks: Sequence[Walk], rules: BankRules) -> tuple[Propos
     plain = [addresses(walked, tile, Shared()) for walked in walks]
     widest = max(walked.access.row.bytes for walked in walks)
     by = [rules.judge(walked.access.row) for walked in walks]
-    swizzling = [_kinds(j, (np.zeros_like(at), _from_first(at)), at != IDLE) for j, at in zip(by, plain, strict=True)]
+    swizzling = [
+        _kinds(j, (np.zeros_like(offsets), _from_first(offsets)), offsets != IDLE)
+        for j, offsets in zip(by, plain, strict=True)
+    ]
     padding = [_kinds(j, (_low(w.line), _low(w.byte)), w.line != IDLE) for j, w in zip(by, walks, strict=True)]
     return (
         _best("swizzle", tile, [Shared(swizzle=s) for s in swizzles(tile, widest)], swizzling),
@@ -167,18 +170,18 @@ def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kind
     wavefronts = [_judged(tile, option, kinds) for option in options]
     ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, options, strict=True)]
     least = min(ranks)
-    at = ranks.index(least)
-    others = [o for j, o in enumerate(options) if j != at and ranks[j] == least]
+    chosen_index = ranks.index(least)
+    others = [o for j, o in enumerate(options) if j != chosen_index and ranks[j] == least]
     sizes = sorted({size for _, size in ranks if size < least[1]})
     smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
-    mode = same_mode(tile, options[at])
-    return Proposal(kind, tile, options[at], wavefronts[at], others, smaller, len(options), mode)
+    mode = same_mode(tile, options[chosen_index])
+    return Proposal(kind, tile, options[chosen_index], wavefronts[chosen_index], others, smaller, len(options), mode)
 
 
 def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
     """Wavefronts of each access."""
-    at = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
-    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in at]
+    offsets = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
+    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in offsets]
 
 
 def _kinds(judge: Judge, places: tuple[Ints, Ints], active: Ints) -> Kinds:
@@ -188,10 +191,10 @@ def _kinds(judge: Judge, places: tuple[Ints, Ints], active: Ints) -> Kinds:
     return Kinds(judge, distinct[:, :WARP], distinct[:, WARP:], times)
 
 
-def _from_first(at: Ints) -> Ints:
+def _from_first(addresses_: Ints) -> Ints:
     """Addresses XORed with the first active lane's."""
-    first = np.take_along_axis(at, (at != IDLE).argmax(axis=1)[:, None], axis=1)
-    return at ^ first
+    first = np.take_along_axis(addresses_, (addresses_ != IDLE).argmax(axis=1)[:, None], axis=1)
+    return addresses_ ^ first
 
 
 def _low(values: Ints) -> Ints:

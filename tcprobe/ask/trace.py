@@ -1,11 +1,11 @@
 """Who holds an element, what a lane holds, what feeds a result: questions to tables.
 
->>> from tcprobe.ask.trace import held, where
+>>> from tcprobe.ask.trace import elements_held, where
 >>> from tcprobe.store.cell import load
 >>> a = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
 >>> [str(holder) for holder in where(a, rows=[3], cols=[9])]
 ['lane 12 i 5 (register 2, bits 16..31)']
->>> [(h.row, h.col) for h in held(a, lanes=[12], elements=[5])]
+>>> [(h.row, h.col) for h in elements_held(a, lanes=[12], elements=[5])]
 [(3, 9)]
 """
 
@@ -88,15 +88,15 @@ def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterab
     return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
 
 
-def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
+def elements_held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
     """What lanes hold in the given elements, in all without any; unused slots are left out.
 
     UsageError where a lane or i is outside the fragment.
     """
     require_selection(cell)
     table = cell.table
-    chosen = _inside("i", elements, table.elements) or list(range(table.elements))
-    slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in chosen]
+    numbers = _inside("i", elements, table.elements) or list(range(table.elements))
+    slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in numbers]
     return [_holder(cell, slot) for slot in slots if table.cells[slot] is not None]
 
 
@@ -172,7 +172,7 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
     """What slot (lane, i) of operand a, b, c or e feeds. UsageError where there is no such slot."""
     if operand not in operands:
         raise UsageError(f"{instruction.id} has no operand {operand.upper()}.")
-    slots = held(operands[operand], [lane], [i])
+    slots = elements_held(operands[operand], [lane], [i])
     if not slots:
         raise UsageError(f"{holder_name(lane, operands[operand].table.threads)} i {i} of {operand.upper()} is unused.")
     (slot,) = slots
@@ -211,7 +211,9 @@ class _Finder:
             return Meeting(a, self("b", stored, col), d)
         span = self._operands["e"].fragment.span
         k = tuple(self._rule.k(stored, index) for index in range(self._rule.positions))
-        return Meeting(a, [h for one in k for h in self("b", one, col)], d, self("e", row, stored - stored % span), k)
+        return Meeting(
+            a, [h for row_of_b in k for h in self("b", row_of_b, col)], d, self("e", row, stored - stored % span), k
+        )
 
     def stored(self, k: int) -> list[int]:
         """The stored columns of A that can be column k."""
@@ -245,11 +247,11 @@ def _holder(cell: Cell, slot: int) -> Holder:
     element = cell.table.cells[slot]
     assert element is not None
     register, bit = fragment.place(i)
-    at = dict(zip(cell.table.outputs, element, strict=True))
+    coordinates = dict(zip(cell.table.outputs, element, strict=True))
     return Holder(
-        at["row"],
-        at.get("col"),
-        at.get("product"),
+        coordinates["row"],
+        coordinates.get("col"),
+        coordinates.get("product"),
         lane,
         i,
         register,

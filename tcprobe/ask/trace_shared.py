@@ -26,7 +26,7 @@ from functools import cached_property
 from tcprobe.ask.behind import Behind
 from tcprobe.ask.confidence import Confidence
 from tcprobe.ask.table_confidence import confidence, least_sure
-from tcprobe.ask.trace import Holder, held, where
+from tcprobe.ask.trace import Holder, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.instruction import Instruction
@@ -153,7 +153,7 @@ def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
 
 def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
     """What slot (lane, i) of A feeds, column by column; UsageError where there is no such slot."""
-    slots = held(memory.tables["a"], [lane], [i])
+    slots = elements_held(memory.tables["a"], [lane], [i])
     if not slots or slots[0].col is None:
         raise UsageError(f"{holder_name(lane, memory.instruction.threads)} i {i} of A is unused.")
     slot, row = slots[0], memory.instruction

@@ -14,7 +14,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.plan_cost import PlanCycles
     from tcprobe.ask.trace import Holder, Meeting, Trace
     from tcprobe.run.backend import Device
@@ -131,13 +131,13 @@ def conversion(answer: Conversion, aside: bool) -> None:
 
 
 def _say_cycles(say: Callable[[str], None], cycles: Mapping[str, PlanCycles]) -> None:
-    from tcprobe.ask.plan_cost import told
+    from tcprobe.ask.plan_cost import cycle_lines
 
-    for line in told(cycles):
+    for line in cycle_lines(cycles):
         say(f"cycles, {line}")
 
 
-def stored(answer: Stored, aside: bool) -> None:
+def stored(answer: StorePlan, aside: bool) -> None:
     """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
     from tcprobe.code.cuda import holder, of_holder
     from tcprobe.code.origin import of_tables

@@ -176,7 +176,7 @@ def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
     from tcprobe.isa.shared_memory import accesses
 
     by = rules(None)
-    rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.asked))}
+    rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.for_arch))}
     if banks_asked["as_json"]:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
@@ -189,10 +189,10 @@ def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
 
 
 def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
-    from tcprobe.ask.bank_patterns import judged, read
+    from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
 
-    patterns = read(path)
-    judgements = judged(patterns, rules)
+    patterns = read_patterns(path)
+    judgements = judge_patterns(patterns, rules)
     if banks_asked["as_json"]:
         lines = [json.dumps(_answer(p, f, banks_asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
@@ -204,15 +204,15 @@ def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
 
 def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_collisions import phases
-    from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
+    from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
     from tcprobe.isa.shared_memory import access
 
     if len(banks_asked["access"]) != 1:
         raise UsageError(f"--address needs exactly one access in --with; got {len(banks_asked['access'])}.")
     row, source = access(banks_asked["access"][0]), banks_asked["source"]
-    given = pattern(row, lanes_of(address), None if source is None else lanes_of(source))
+    given = check_pattern(row, lanes_of(address), None if source is None else lanes_of(source))
     given = given._replace(arch=banks_asked["name"])
-    [judgement] = judged([given], rules)
+    [judgement] = judge_patterns([given], rules)
     if banks_asked["as_json"]:
         click.echo(json.dumps(_answer(given, judgement, banks_asked["explain"])))
         return
@@ -234,7 +234,7 @@ def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -
     if explains:
         plain |= _looked_up(given, cost, by)
         plain["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
-    return plain if by.asked == by.arch else {**plain, "rule": by.to_json()}
+    return plain if by.for_arch == by.arch else {**plain, "rule": by.to_json()}
 
 
 def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
@@ -296,14 +296,14 @@ def _held(banks_asked: BanksAsked) -> Cell | None:
 
 
 def _tile_text(answered: TileAnswer) -> None:
-    from tcprobe.ask.plan_cost import told
+    from tcprobe.ask.plan_cost import cycle_lines
 
     tile, shared, costs = answered.tile, answered.shared, answered.costs
     cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
     place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
     wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
     _cost_lines(costs)
-    for line in told(answered.cycles):
+    for line in cycle_lines(answered.cycles):
         wrapping.line(f"cycles, {line}")
     for cost in costs:
         if cost.wavefronts > cost.ideal:

@@ -140,7 +140,7 @@ def _packer_alone(code_asked: CodeAsked) -> None:
 
 
 def _load_text(plan: StraightLoad) -> None:
-    from tcprobe.ask.plan_cost import told
+    from tcprobe.ask.plan_cost import cycle_lines
 
     tile, fragment = plan.tile, plan.cell.fragment
     wrapping.line(
@@ -153,7 +153,7 @@ def _load_text(plan: StraightLoad) -> None:
         slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
         lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
     table(lines)
-    for cost in told(plan.cycles):
+    for cost in cycle_lines(plan.cycles):
         wrapping.line(f"cycles, {cost}")
     for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
         click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")

@@ -30,7 +30,7 @@ def answer(plan: OperandPlan, code_asked: CodeAsked) -> None:
 
 def _text(plan: OperandPlan) -> None:
 
-    asked, tile, shared, held = plan.asked, plan.asked.tile, plan.asked.shared, plan.asked.held
+    asked, tile, shared, held = plan.request, plan.request.tile, plan.request.shared, plan.request.held
     one, ahead = held.descriptor, plan.advance
     click.echo(
         f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
@@ -40,7 +40,7 @@ def _text(plan: OperandPlan) -> None:
         f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each "
         f"of {tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {plan.alignment}"
     )
-    steps_table(plan.asked, plan.steps)
+    steps_table(plan.request, plan.steps)
     for step in plan.steps:
         steps_words(asked, step)
     click.echo(

@@ -74,7 +74,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAs
     """
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
-    from tcprobe.ask.path.answer import described
+    from tcprobe.ask.path.answer import plan_json
     from tcprobe.cli import operand
     from tcprobe.isa.names import resolve
 
@@ -91,7 +91,7 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAs
     if asked["code"] or asked["output"]:
         write(_source(plan, asked["code"] == "cute"), asked)
     elif asked["as_json"]:
-        click.echo(json.dumps(described(plan)))
+        click.echo(json.dumps(plan_json(plan)))
     else:
         _plan_text(plan)
 
@@ -103,7 +103,7 @@ def _source(plan: PathPlan, as_cute: bool) -> str:
 
 
 def _plan_text(plan: PathPlan) -> None:
-    asked, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
+    asked, tile, shared = plan.request, plan.request.tile, plan.request.shared
     wrapping.line(
         f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
         f"in global memory"
@@ -114,28 +114,31 @@ def _plan_text(plan: PathPlan) -> None:
     )
     if asked.widens:
         click.echo(f"{asked.cell.fragment.type} in registers; needs {plan.needs}")
-    steps_table(plan.asked, plan.steps)
+    steps_table(plan.request, plan.steps)
     for step in plan.steps:
-        steps_words(plan.asked, step)
+        steps_words(plan.request, step)
         if step is plan.registers:
             _order(plan, plan.registers)
     _k_loop(plan)
     wrapping.line(f"proven: {_count(plan)} arrive at their places")
     for words in plan.evidence:
         wrapping.line(escaped(words))
-    answers.sure([plan.asked.cell])
+    answers.sure([plan.request.cell])
 
 
 def _order(plan: PathPlan, step: RegisterCopy) -> None:
     """The first issue's pieces, and which fragment follows which."""
     what = "matrix" if step.tables else "piece"
     for number, (row, col, i) in enumerate(step.issues()[0]["slots"]):
-        register, bit = plan.asked.cell.fragment.place(i)
+        register, bit = plan.request.cell.fragment.place(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
-        wrapping.line(f"  {what} {number} of issue 0 {'->' if plan.asked.loads else '<-'} {where}")
+        wrapping.line(f"  {what} {number} of issue 0 {'->' if plan.request.loads else '<-'} {where}")
     if plan.fragments > 1:
-        (row, col), inner = step.origins[step.warps].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
+        (row, col), inner = (
+            step.origins[step.warps].tolist(),
+            "rows" if plan.request.slots.outer == "col" else "columns",
+        )
         wrapping.line(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
     if step.warps > 1:
         each = len(step.shared) // len(step.origins)
@@ -158,8 +161,8 @@ def _k_loop(plan: PathPlan) -> None:
 
 
 def _count(plan: PathPlan) -> str:
-    cell, tile = plan.asked.cell, plan.asked.tile
-    if plan.asked.loads:
+    cell, tile = plan.request.cell, plan.request.tile
+    if plan.request.loads:
         return f"all {plan.fragments * cell.table.points} slots' elements"
     return f"all {tile.rows * tile.cols} elements"
 

@@ -67,10 +67,10 @@ def write(text: str, code_asked: CodeAsked) -> None:
 def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
     """A line for each step, then what they cost in cycles."""
     from tcprobe.ask.path.cycles import path_cycles
-    from tcprobe.ask.plan_cost import told
+    from tcprobe.ask.plan_cost import cycle_lines
 
     table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
-    for line in told(path_cycles(request, steps)):
+    for line in cycle_lines(path_cycles(request, steps)):
         wrapping.line(f"cycles, {line}")
 
 

@@ -48,13 +48,13 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     """
     if asked["numerics"]:
         _diff_numerics(names, layers, asked["as_json"], asked["changed"])
-    from tcprobe.ask.diff import compared
+    from tcprobe.ask.diff import compare_named
     from tcprobe.cli import printing
     from tcprobe.run.compilers import compilers
 
     same, sides = True, names[: 0 if folders else 2]
     patterns = split(names[len(sides) :])
-    differences = compilers(folders, name, patterns) if folders else compared((*sides, *patterns), name, layers)
+    differences = compilers(folders, name, patterns) if folders else compare_named((*sides, *patterns), name, layers)
     for difference in differences:
         same = same and difference.none
         if asked["as_json"]:

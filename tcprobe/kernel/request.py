@@ -92,7 +92,7 @@ class Gemm(StagedGemm):
         fill = "cp.async" if self.arch.number >= 80 else "plain"
         options = PathOptions(_by(size), contiguous, swizzle(line), fill=f"{fill}.16")
         plan = _by_steps(one, options) or path(request(one, options))
-        if plan.alignment > plan.asked.shared.bytes(plan.asked.tile):
+        if plan.alignment > plan.request.shared.bytes(plan.request.tile):
             raise UsageError(
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."
             )
@@ -111,7 +111,7 @@ class Gemm(StagedGemm):
     def parts_bytes(self, operand: str) -> int:
         """Of all warps' parts of A or B in a stage."""
         plan = self.paths[operand]
-        return plan.asked.shared.bytes(plan.asked.tile) * self.warps[operand == "b"]
+        return plan.request.shared.bytes(plan.request.tile) * self.warps[operand == "b"]
 
     @property
     def alignment(self) -> int:

@@ -35,7 +35,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
-from tcprobe.store.cell import cell as table_of
+from tcprobe.store.cell import cell as cell_of
 
 TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
 NOTHING = "nothing to do: the registers are the same"
@@ -170,13 +170,13 @@ def require_matrix(cell: Cell) -> None:
     if row and not row.multiplies and fragment.family != "tcgen05":
         raise wrong.no_multiply(row)
     if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
-        held = {Role.METADATA: "index fields", Role.SCALE: "scales"}
-        what = held.get(fragment.role, "what is stored of a sparse matrix")
+        contents = {Role.METADATA: "index fields", Role.SCALE: "scales"}
+        what = contents.get(fragment.role, "what is stored of a sparse matrix")
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
     require_fit(fragment, cell.table)
 
 
-def held_as(cell: Cell, kind: str | None) -> Cell:
+def with_register_type(cell: Cell, kind: str | None) -> Cell:
     """A cell whose registers, which a move of tensor memory leaves without a type, hold elements of `kind`.
 
     UsageError where it is such a one and no type is said, and where its type is known; a type of other bits.
@@ -220,7 +220,7 @@ def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
     if row is None or len(tiling.order) != row.shape.k:
         return None
     factor = next(f for f in row.factors if f.id != fragment.id)
-    other = table_of(factor, tiling.target.arch, tiling.target.layers)
+    other = cell_of(factor, tiling.target.arch, tiling.target.layers)
     name = "row" if factor.operand == "b" else "col"
     changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
     return other, other.table.with_values({**other.table.values, name: changed})

@@ -91,8 +91,8 @@ def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
     if same and source.slot_bits == target.slot_bits:
         return Cast("bits", max(8, source.slot_bits), "double" if source.slot_bits == 64 else "unsigned")
     if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
-        known = ", ".join(f"{a} to {b}" for a, b in CASTS)
-        raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {known}.")
+        conversions = ", ".join(f"{a} to {b}" for a, b in CASTS)
+        raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {conversions}.")
     conversion = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
     if device.number < conversion.target:
         raise UsageError(

@@ -22,12 +22,12 @@ def source(tiling: Tiling, plan: Plan, kind: Cast, name: str = NAME) -> str:
     Where k is in an order there is also the constexpr function `name`_k(k). Each helper stands between #ifndef and
     #endif, so that it is there once however many such texts are put together.
     """
-    to, (word, given) = tiling.target.fragment, parameter(tiling, kind)
+    to, (word, from_parameter) = tiling.target.fragment, parameter(tiling, kind)
     body = [line for op in plan.ops for line in _lines(op, kind, word)]
     body += [f"to[{tile}][{register}] = w{w};" for (tile, register), w in plan.outputs.items()]
     if any("lane" in line for line in body):
         body = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));', *body]
-    head = f"__device__ inline void {name}({given}, "
+    head = f"__device__ inline void {name}({from_parameter}, "
     head += f"{word} (&to)[{tiling.target_tiles}][{to.registers}]) {{"
     helpers = [*_helpers(plan, kind), *_order(tiling.order, name)]
     return "\n".join([*helpers, head, *(f"  {line}" for line in body), "}"])
@@ -76,11 +76,11 @@ def _(op: Permute, _kind: Cast, word: str) -> Iterator[str]:
         mask = sum(1 << lane for lane, selector in enumerate(op.selectors) if selector == (1,))
         yield f"const {word} w{op.word} = {_condition(mask)} ? w{op.high} : w{op.low};"
         return
-    chosen = [_selector(selector) for selector in op.selectors]
-    first, *others = dict.fromkeys(chosen)
+    lane_selectors = [_selector(selector) for selector in op.selectors]
+    first, *others = dict.fromkeys(lane_selectors)
     text = f"{first:#06x}u"
     for other in others:
-        mask = sum(1 << lane for lane in range(LANES) if chosen[lane] == other)
+        mask = sum(1 << lane for lane in range(LANES) if lane_selectors[lane] == other)
         text = f"({_condition(mask)} ? {other:#06x}u : {text})"
     yield f"const {word} w{op.word} = __byte_perm(w{op.low}, w{op.high}, {text});"
 
@@ -147,13 +147,13 @@ def _gather(places: Sequence[Place | None]) -> str:
     text = "from[{}][{}]".format(*registers[0])
     if len(registers) == 1 and [unit for *_, unit in units] == list(range(size)):
         return text
-    at = {(registers[0], unit): unit for unit in range(size)}
+    positions = {(registers[0], unit): unit for unit in range(size)}
     for register in registers[1:] or registers:
-        there = at | {(register, unit): size + unit for unit in range(size) if (register, unit) not in at}
-        wanted = [((tile, r), unit) for tile, r, unit in units]
-        selector = _selector([there.get(ref, place) for place, ref in enumerate(wanted)])
+        there = positions | {(register, unit): size + unit for unit in range(size) if (register, unit) not in positions}
+        refs = [((tile, r), unit) for tile, r, unit in units]
+        selector = _selector([there.get(ref, place) for place, ref in enumerate(refs)])
         text = f"__byte_perm({text}, from[{register[0]}][{register[1]}], {selector:#06x}u)"
-        at = {ref: place for place, ref in enumerate(wanted) if ref in there}
+        positions = {ref: place for place, ref in enumerate(refs) if ref in there}
     return text
 
 

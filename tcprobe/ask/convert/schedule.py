@@ -56,18 +56,18 @@ class _Colouring:
 
     def _swap(self, start: Node, pair: tuple[int, int]) -> None:
         """Exchange a pair of colours along the path of edges that alternates between them from `start`."""
-        one, other = pair
-        path, node, wanted = [], start, one
-        while wanted in self._at[node]:
-            edge = self._at[node][wanted]
+        first, second = pair
+        path, node, colour = [], start, first
+        while colour in self._at[node]:
+            edge = self._at[node][colour]
             path.append(edge)
             source, target = self._ends[edge]
             node = source if node == target else target
-            wanted = other if wanted == one else one
+            colour = second if colour == first else first
         for edge in path:
             for end in self._ends[edge]:
                 del self._at[end][self.colours[edge]]
         for edge in path:
-            self.colours[edge] = other if self.colours[edge] == one else one
+            self.colours[edge] = second if self.colours[edge] == first else first
             for end in self._ends[edge]:
                 self._at[end][self.colours[edge]] = edge

@@ -75,7 +75,7 @@ class Tiling:
                     by_unit.setdefault(unit, []).append((lane, (tile, i // self.group)))
         return by_unit
 
-    def wanted(self, lane: int, place: Place) -> Unit:
+    def needed_unit(self, lane: int, place: Place) -> Unit:
         """The unit that a place of the target needs, in the source's rows and columns."""
         tile, number = place
         fragment, table = self.target.fragment, self.target.table

@@ -80,7 +80,7 @@ class BoxCopy:
 
 def box_copy(request: TileRequest) -> BoxCopy:
     """The step with the fewest boxes; UsageError says why no tensor map does it."""
-    tile, here = request.tile, arch(request.rules.asked)
+    tile, here = request.tile, arch(request.rules.for_arch)
     if here.number < tma.LEAST_ARCH:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
     if request.ld_bytes % STEP or request.ld_bytes >= MOST_STEP:
@@ -122,14 +122,14 @@ def _divisor(count: int, most: int) -> int:
 def _boxes(request: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
     """The boxes of a size, None where they put an element elsewhere than the tile's place in memory has it."""
     tile, size = request.tile, request.tile.bits // 8
-    at = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
-    shared = tuple(request.shared.linear(tile, y, x * size) for x, y in at)
+    corners = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
+    shared = tuple(request.shared.linear(tile, y, x * size) for x, y in corners)
     if any(base % tma.ALIGNMENT for base in shared):
         return None
     inner, row = np.meshgrid(np.arange(box[0]), np.arange(box[1]))
-    for (x, y), base in zip(at, shared, strict=True):
-        wanted: Ints = request.shared.offset(tile, y + row, (x + inner) * size)
-        if not np.array_equal(wanted, mode(inner, row, tma.Box(box, tile.bits, base))):
+    for (x, y), base in zip(corners, shared, strict=True):
+        offsets: Ints = request.shared.offset(tile, y + row, (x + inner) * size)
+        if not np.array_equal(offsets, mode(inner, row, tma.Box(box, tile.bits, base))):
             return None
     kind = GLOBAL_TO_SHARED if request.loads else SHARED_TO_GLOBAL
-    return BoxCopy(kind, mode, box, at, shared, tile.bits, request.ld_bytes, (request.boxes,))
+    return BoxCopy(kind, mode, box, corners, shared, tile.bits, request.ld_bytes, (request.boxes,))

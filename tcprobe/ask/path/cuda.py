@@ -36,15 +36,15 @@ UNTYPED = {8: "UINT8", 16: "UINT16", 32: "UINT32", 64: "UINT64"}
 
 def source(plan: PathPlan) -> str:
     """The header; UsageError where addresses have no closed form."""
-    moves, registers = moved(plan.asked, plan.transfer), _registers(plan, plan.registers)
-    parts = [moves, registers] if plan.asked.loads else [registers, moves]
+    moves, registers = transfer_code(plan.request, plan.transfer), _registers(plan, plan.registers)
+    parts = [moves, registers] if plan.request.loads else [registers, moves]
     body = [f"  {line}".rstrip() if line[:1] != "#" else line for part in (_sizes(plan), *parts) for line in part]
     return "\n".join([*_head(plan), *once([f"struct {name(plan)} {{", *body[:-1], "};"]), ""])
 
 
 def name(plan: PathPlan) -> str:
     """The struct of a plan."""
-    return struct_of(plan.asked)
+    return struct_of(plan.request)
 
 
 def struct_of(request: TileRequest) -> str:
@@ -57,44 +57,44 @@ def struct_of(request: TileRequest) -> str:
 
 
 def _head(plan: PathPlan) -> Iterator[str]:
-    asked, tile = plan.asked, plan.asked.tile
+    request, tile = plan.request, plan.request.tile
     way = " -> ".join(f"{s.kind}: {' + '.join(s.ptx)}" for s in plan.steps)
     yield f"// made by tcprobe {__version__}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous"
     yield f"// {comment(way)}"
-    boxes = f", {asked.shared.words(tile)}" if asked.shared.block else ""
-    yield f"// shared memory: {asked.shared}{boxes}; proven on every slot on {asked.cell.arch}; needs {plan.needs}"
+    boxes = f", {request.shared.words(tile)}" if request.shared.block else ""
+    yield f"// shared memory: {request.shared}{boxes}; proven on every slot on {request.cell.arch}; needs {plan.needs}"
     yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
 
 
 def _sizes(plan: PathPlan) -> Iterator[str]:
     """What a caller has to know."""
-    asked = plan.asked
-    fragment = asked.cell.fragment
+    request = plan.request
+    fragment = request.cell.fragment
     registers = plan.fragments * fragment.registers
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
     yield f"using Word = {word};"
-    yield f"{NUMBER} BYTES = {asked.shared.bytes(asked.tile)};  // of shared memory"
+    yield f"{NUMBER} BYTES = {request.shared.bytes(request.tile)};  // of shared memory"
     yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
     yield f"{NUMBER} FRAGMENTS = {plan.fragments};  // of {fragment.registers} registers, {_order(plan)}"
     yield f"{NUMBER} REGISTERS = {registers};  // of a lane"
-    yield f"{NUMBER} THREADS = {32 * asked.warps};  // that share them"
-    yield f"static constexpr long long LD = {asked.ld_bytes};  // bytes from line to line in global memory"
+    yield f"{NUMBER} THREADS = {32 * request.warps};  // that share them"
+    yield f"static constexpr long long LD = {request.ld_bytes};  // bytes from line to line in global memory"
     yield ""
 
 
 def _order(plan: PathPlan) -> str:
-    outer, inner = ("cols", "rows") if plan.asked.slots.outer == "col" else ("rows", "cols")
+    outer, inner = ("cols", "rows") if plan.request.slots.outer == "col" else ("rows", "cols")
     return f"one after the other; {inner} before {outer}"
 
 
-def known(text: str | None, request: TileRequest) -> str:
+def require_formula(text: str | None, request: TileRequest) -> str:
     """A formula; UsageError where there is none."""
     if text is None:
         raise UsageError(f"{struct_of(request)}: its addresses have no closed form, so there is no code.", "no code")
     return text
 
 
-def moved(request: TileRequest, step: PathStep) -> Iterator[str]:
+def transfer_code(request: TileRequest, step: PathStep) -> Iterator[str]:
     """`fill` or `drain`."""
     if isinstance(step, BoxCopy):
         return _boxes(request, step)
@@ -106,7 +106,7 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
     """`fill` or `drain` by lanes."""
     issues = len(step.shared)
     fills = request.loads
-    line, byte = (known(formula(values), request) for values in (step.line, step.byte))
+    line, byte = (require_formula(formula(values), request) for values in (step.line, step.byte))
     last = int((step.line != -1).sum())
     const = "const " if fills else ""
     yield f"/// {step.kind}, {issues} issues divided among warps: thread < threads, a multiple of 32."
@@ -132,7 +132,7 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
 def _addressed(variable: str, request: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
     address = shared_address(request, step)
-    linear = known(address and address.linear, request)
+    linear = require_formula(address and address.linear, request)
     if address and address.swizzle:
         yield f"const unsigned linear = {linear};"
         linear = f"linear ^ (linear {address.swizzle})"
@@ -148,9 +148,9 @@ def _copied(step: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
     count = max(1, step.width // 4)
     yield f"unsigned v[{count}];"
     places = ('"l"(in_global)', '"r"(in_shared)') if fills else ('"r"(in_shared)', '"l"(in_global)')
-    held = _Variables(tuple(f"v[{j}]" for j in range(count)))
-    yield _read(step.ptx[0], held, places[0])
-    yield _write(step.ptx[1], held, places[1])
+    variables = _Variables(tuple(f"v[{j}]" for j in range(count)))
+    yield _read(step.ptx[0], variables, places[0])
+    yield _write(step.ptx[1], variables, places[1])
 
 
 class _Variables(NamedTuple):
@@ -182,9 +182,9 @@ def _braced(start: int, count: int, ptx: str) -> str:
 
 def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     """`load` or `store`: one issue, the whole tile, and a step of k."""
-    asked, fragment = plan.asked, plan.asked.cell.fragment
-    verb, issues = ("load" if asked.loads else "store"), len(step.shared)
-    const = "" if asked.loads else "const "
+    request, fragment = plan.request, plan.request.cell.fragment
+    verb, issues = ("load" if request.loads else "store"), len(step.shared)
+    const = "" if request.loads else "const "
     size = fragment.register_bits // 8
     whole, parts = max(1, step.fragments.shape[1] * step.piece // size), max(1, size // step.piece)
     slots = (
@@ -194,7 +194,7 @@ def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     )
     yield f"/// {step.kind}, {slots}."
     yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
-    yield from (f"  {line}" for line in _addressed("address", plan.asked, step))
+    yield from (f"  {line}" for line in _addressed("address", plan.request, step))
     yield from (f"  {line}" for line in _issued(plan, whole, parts))
     yield from ("}", "")
     thread = holder(WARP * step.warps)
@@ -223,10 +223,10 @@ def _called(step: RegisterCopy, name: str, number: str, to: str) -> str:
     if step.warps == 1:
         return f"{name}(shared, lane, {number}, {to})"
     each = len(step.shared) // len(step.origins)
-    one = f"({number})" if " " in number else number
-    issue = f"{one} * {step.warps} + thread / 32"
+    counter = f"({number})" if " " in number else number
+    issue = f"{counter} * {step.warps} + thread / 32"
     if each > 1:
-        issue = f"({one} / {each} * {step.warps} + thread / 32) * {each} + {one} % {each}"
+        issue = f"({counter} / {each} * {step.warps} + thread / 32) * {each} + {counter} % {each}"
     return f"{name}(shared, thread % 32, {issue}, {to})"
 
 
@@ -272,12 +272,12 @@ def _apart(step: RegisterCopy, steps: int) -> int:
 
 def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     """The statements of one issue."""
-    letter = "l" if plan.asked.cell.fragment.register_bits == 64 else "r"
+    letter = "l" if plan.request.cell.fragment.register_bits == 64 else "r"
     ptx, bits, part = plan.registers.ptx[0], 8 * plan.registers.piece, _Variables(("v",), letter)
     if parts == 1:
-        make = _read if plan.asked.loads else _write
+        make = _read if plan.request.loads else _write
         yield make(ptx, _Variables(tuple(f"r[{j}]" for j in range(whole)), letter), '"r"(address)')
-    elif plan.asked.loads:
+    elif plan.request.loads:
         yield "unsigned v;"
         yield _read(ptx, part, '"r"(address)')
         yield f"r[0] = issue % {parts} ? r[0] | v << issue % {parts} * {bits} : v;"

@@ -19,9 +19,9 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
         return _boxes(step, costs_on)
     if not isinstance(step, LaneCopy | RegisterCopy):
         return PlanCycles()
-    found = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
+    cycles = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
     others = [text for text in step.ptx if ".global" in text and ".shared" not in text]
-    return found.lacking(*others)
+    return cycles.lacking(*others)
 
 
 def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
@@ -36,5 +36,5 @@ def _boxes(step: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
     line = inner * step.bits // 8
     if len(step.at) > 1 or line != MEASURED_LINE:
         return PlanCycles(missing=(f"{len(step.at)} x {name}, {rows} lines of {line} bytes",))
-    found = copy_cost(name, line * rows, costs_on)
-    return found if step.mode.span is None else found.lacking(f"what {step.swizzle} adds")
+    cycles = copy_cost(name, line * rows, costs_on)
+    return cycles if step.mode.span is None else cycles.lacking(f"what {step.swizzle} adds")

@@ -31,7 +31,7 @@ from tcprobe.layout.banks import IDLE
 def formula(values: Ints) -> str | None:
     """The formula of addresses, None where there is none of these kinds."""
     tries: tuple[Callable[[Ints], str | None], ...] = (_linear, _strides, _counted)
-    return next((text for one in tries if (text := one(values))), None)
+    return next((text for attempt in tries if (text := attempt(values))), None)
 
 
 class AddressText(NamedTuple):
@@ -61,8 +61,8 @@ def of_pair(values: Ints, first: str, second: str) -> str | None:
     >>> of_pair(np.arange(4)[:, None] * 32 + np.arange(2) * 512, "k", "block")
     'k * 32 + block * 512'
     """
-    at = np.indices(values.shape)
-    return _text(fit_affine(at[0].ravel(), at[1].ravel(), values.ravel(), values.shape), first, second)
+    index = np.indices(values.shape)
+    return _text(fit_affine(index[0].ravel(), index[1].ravel(), values.ravel(), values.shape), first, second)
 
 
 def _linear(values: Ints) -> str | None:
@@ -72,7 +72,7 @@ def _linear(values: Ints) -> str | None:
     if values.min() < IDLE or origin == IDLE:
         return None
     powers = [int(values[0, 1 << b]) for b in range((lanes - 1).bit_length())]
-    by_lane = [0 if at == IDLE else at ^ origin for at in powers]
+    by_lane = [0 if power == IDLE else power ^ origin for power in powers]
     by_issue = [int(values[1 << b, 0]) ^ origin for b in range((issues - 1).bit_length())]
     spanned = origin ^ _span(by_lane, lanes)[None, :] ^ _span(by_issue, issues)[:, None]
     if not np.array_equal(np.where(values == IDLE, IDLE, spanned), values):

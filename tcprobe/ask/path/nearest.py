@@ -21,8 +21,8 @@ def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list
     ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(request, c, exists)), None))]
     if ways:
         return ways[:MOST]
-    for one, other in combinations(kinds, 2):
-        for (first, a), (second, b) in product(one, other):
+    for kind, other_kind in combinations(kinds, 2):
+        for (first, a), (second, b) in product(kind, other_kind):
             if _holds(request, a | b, exists):
                 return [[first, second]]
     return []

@@ -30,7 +30,7 @@ from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
-from tcprobe.ask.path.answer import said
+from tcprobe.ask.path.answer import step_json
 from tcprobe.ask.path.memory import Memory
 from tcprobe.ask.path.nearest import MOST, hint
 from tcprobe.ask.path.progress import Advance
@@ -80,7 +80,7 @@ class DescriptorRead:
     All of a k step, one block of lines after the other, then those of the next.
     """
 
-    asked: OperandRequest
+    request: OperandRequest
     at: Ints
     starts: tuple[int, ...]
     evidence: tuple[str, ...]
@@ -91,7 +91,7 @@ class DescriptorRead:
     @property
     def instruction(self) -> str:
         """The multiply."""
-        return self.asked.operand.instruction.name
+        return self.request.operand.instruction.name
 
     @property
     def ptx(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class DescriptorRead:
     @property
     def descriptors(self) -> list[Descriptor]:
         """Of a tile that begins at shared address 0."""
-        return [self.asked.held.descriptor._replace(start=start) for start in self.starts]
+        return [self.request.held.descriptor._replace(start=start) for start in self.starts]
 
     def issues(self) -> list[Json]:
         """`at`: row and column of the operand in the tile; `shared`: from the tile's start to its start address."""
@@ -112,7 +112,7 @@ class DescriptorRead:
 
     def move(self, memory: Memory) -> None:
         """Nothing moves: UsageError where a multiply would not find its bytes."""
-        held, tile = self.asked.operand.held, self.asked.tile
+        held, tile = self.request.operand.held, self.request.tile
         turned = tile.contiguous == "col"
         lines, length = (held.cols, held.rows) if turned else (held.rows, held.cols)
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
@@ -122,14 +122,14 @@ class DescriptorRead:
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
                 raise UsageError(
-                    f"{self.asked.operand.id}: at ({row}, {col}) no start address aligns its bytes with "
+                    f"{self.request.operand.id}: at ({row}, {col}) no start address aligns its bytes with "
                     f"the {one.swizzle or UNIT}-byte pattern."
                 )
 
     def _offset(self, descriptor: Descriptor, place: tuple[Ints, Ints]) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
         line, byte = place
-        if self.asked.held.major == "k":
+        if self.request.held.major == "k":
             return np.asarray(descriptor.offset("k", line, byte))
         return np.asarray(descriptor.offset("mn", byte, line))
 
@@ -138,7 +138,7 @@ class DescriptorRead:
 class OperandPlan:
     """The two steps, proven."""
 
-    asked: OperandRequest
+    request: OperandRequest
     transfer: PathStep
     reads: DescriptorRead
 
@@ -150,23 +150,23 @@ class OperandPlan:
     @property
     def alignment(self) -> int:
         """Of the tile's start, so that the base offset of every descriptor is 0."""
-        return max(self.asked.held.alignment, tma.ALIGNMENT if self.asked.fill_kind == "tma" else UNIT)
+        return max(self.request.held.alignment, tma.ALIGNMENT if self.request.fill_kind == "tma" else UNIT)
 
     @property
     def blocks(self) -> int:
         """Operands of a k step."""
-        return self.asked.held.lines // self.asked.held.block
+        return self.request.held.lines // self.request.held.block
 
     @property
     def evidence(self) -> list[str]:
         """What each link rests on."""
         links = [f"{step.instruction}: {words}" for step in self.steps for words in step.evidence]
-        return [*links, f"banks: {self.asked.rules.evidence}"]
+        return [*links, f"banks: {self.request.rules.evidence}"]
 
     @property
     def advance(self) -> Advance:
         """The k-loop: what is added to the start address of step 0."""
-        asked, starts = self.asked, self.reads.starts
+        asked, starts = self.request, self.reads.starts
         extent = asked.tile.rows if asked.axis == "row" else asked.tile.cols
         beyond = extent * (asked.ld_bytes if asked.axis == asked.tile.contiguous else asked.tile.bits // 8)
         first = starts[:: self.blocks]
@@ -292,10 +292,10 @@ def _reads(operand_request: OperandRequest, layers: Layers) -> DescriptorRead:
 
 def described(plan: OperandPlan) -> Json:
     """The whole answer as plain data."""
-    asked, tile, held = plan.asked, plan.asked.tile, plan.asked.held
+    asked, tile, held = plan.request, plan.request.tile, plan.request.held
     return {
         "fragment": asked.operand.id,
-        "arch": asked.rules.asked,
+        "arch": asked.rules.for_arch,
         "tile": [tile.rows, tile.cols],
         "type": tile.type,
         "global": tile.contiguous,
@@ -312,7 +312,7 @@ def described(plan: OperandPlan) -> Json:
         "descriptor": f"{held.descriptor.encode():#018x}",
         "reasons": held.reasons,
         "proven": True,
-        "steps": [said(asked, plan.transfer), said(asked, plan.reads)],
+        "steps": [step_json(asked, plan.transfer), step_json(asked, plan.reads)],
         "k": plan.advance.to_json(),
         "evidence": plan.evidence,
         "confidence": asked.rules.confidence.to_json(),

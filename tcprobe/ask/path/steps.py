@@ -134,11 +134,15 @@ class RegisterCopy:
         `warp`, where there are several: whose issue it is.
         """
         slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
-        pieces = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+        pieces = [
+            {"shared": shared, "slots": piece_slots}
+            for shared, piece_slots in zip(_lanes(self.shared), slots, strict=True)
+        ]
         if self.warps == 1:
             return pieces
         return [
-            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), pieces, strict=True)
+            {"warp": warp} | issue
+            for warp, issue in zip((self.fragments[:, 0] % self.warps).tolist(), pieces, strict=True)
         ]
 
     def move(self, memory: Memory) -> None:

@@ -46,14 +46,14 @@ class Reduction:
         scheme, index = self.plan, self.over
         groups = "; ".join(", ".join(map(self.tile.place, group)) for group in scheme.groups)
         yield f"in a lane, of one {index} each: {groups}"
-        for one in scheme.rounds:
-            keep = ", each keeps half of its parts" if one.keep[0] else ""
-            yield f"exchange with lane ^ {one.lane}{keep}: {one.words} shuffle{'s' * (one.words > 1)}"
+        for round_ in scheme.rounds:
+            keep = ", each keeps half of its parts" if round_.keep[0] else ""
+            yield f"exchange with lane ^ {round_.lane}{keep}: {round_.words} shuffle{'s' * (round_.words > 1)}"
         proof = (
             "no exchange of words between lanes needs fewer" if scheme.fewest else f"at least {scheme.least} are needed"
         )
-        held = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
-        yield f"{scheme.shuffles} shuffles, {proof}; {held}"
+        results_left = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
+        yield f"{scheme.shuffles} shuffles, {proof}; {results_left}"
         owned = "; ".join(", ".join(map(str, rows)) for rows in scheme.rows[:4])
         yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: {owned}"
 
@@ -71,7 +71,7 @@ class Reduction:
             "op": self.op,
             "fragments": [self.tile.down, self.tile.across],
             "groups": [list(group) for group in scheme.groups],
-            "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in scheme.rounds],
+            "rounds": [{"lane_xor": round_.lane, "shuffles": round_.words} for round_ in scheme.rounds],
             "shuffles": {"combine": scheme.shuffles, "back": scheme.back},
             "fewest": scheme.fewest,
             "held": [list(rows) for rows in scheme.held],

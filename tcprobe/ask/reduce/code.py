@@ -41,13 +41,13 @@ def in_a_lane(plan: Scheme, op: str, tile: FragmentTile) -> Iterator[str]:
 def exchanged(plan: Scheme, op: str, values: Sequence[str]) -> tuple[list[str], list[str]]:
     """The rounds and the way back for a value a part, and where every part's result is then."""
     stages, lines = [list(values)], []
-    for number, one in enumerate(plan.rounds):
-        more, of_round = _Stage(one, f"r{number}_").joined(op, stages[-1])
+    for number, round_ in enumerate(plan.rounds):
+        more, after_round = _Stage(round_, f"r{number}_").joined(op, stages[-1])
         lines += more
-        stages.append(of_round)
+        stages.append(after_round)
     results = stages[-1]
-    for number, one in reversed(list(enumerate(plan.rounds))):
-        more, results = _Stage(one, f"b{number}_").back(results, len(stages[number]))
+    for number, round_ in reversed(list(enumerate(plan.rounds))):
+        more, results = _Stage(round_, f"b{number}_").back(results, len(stages[number]))
         lines += more
     return lines, results
 
@@ -59,19 +59,19 @@ def _joined(op: str, left: str, right: str) -> str:
 class _Stage(NamedTuple):
     """A round, and how the names of what it receives begin."""
 
-    one: Round
+    round: Round
     prefix: str
 
     def joined(self, op: str, values: Sequence[str]) -> tuple[list[str], list[str]]:
         """Send what the partner keeps, join what comes with what is kept."""
-        one, lines, kept = self.one, [], []
-        upper = f"lane & {one.bit}"
-        for number in range(one.words):
-            low, high = (one.keep[0][number], one.keep[1][number]) if one.keep[0] else (number, number)
-            sent = _either(upper, values[one.matches[high]], values[one.matches[low]])
+        round_, lines, kept = self.round, [], []
+        upper = f"lane & {round_.bit}"
+        for number in range(round_.words):
+            low, high = (round_.keep[0][number], round_.keep[1][number]) if round_.keep[0] else (number, number)
+            sent = _either(upper, values[round_.matches[high]], values[round_.matches[low]])
             own = _either(upper, values[low], values[high])
             name = f"{self.prefix}{number}"
-            lines.append(f"const T {name}t = __shfl_xor_sync(0xffffffffu, {sent}, {one.lane});")
+            lines.append(f"const T {name}t = __shfl_xor_sync(0xffffffffu, {sent}, {round_.lane});")
             lines.append(f"const T {name}k = {own};")
             lines.append(f"const T {name} = {_joined(op, f'{name}k', f'{name}t')};")
             kept.append(name)
@@ -79,20 +79,20 @@ class _Stage(NamedTuple):
 
     def back(self, values: Sequence[str], count: int) -> tuple[list[str], list[str]]:
         """The parts before a round, from the results that a lane and its partner have after it."""
-        one, prefix = self.one, self.prefix
-        if not one.keep[0]:
+        round_, prefix = self.round, self.prefix
+        if not round_.keep[0]:
             return [], list(values)
         lines = [
-            f"const T {prefix}{n} = __shfl_xor_sync(0xffffffffu, {value}, {one.lane});"
+            f"const T {prefix}{n} = __shfl_xor_sync(0xffffffffu, {value}, {round_.lane});"
             for n, value in enumerate(values)
         ]
-        low, high = self._places(one.keep, values), self._places(one.keep[::-1], values)
-        return lines, [_either(f"lane & {one.bit}", low[part], high[part]) for part in range(count)]
+        low, high = self._places(round_.keep, values), self._places(round_.keep[::-1], values)
+        return lines, [_either(f"lane & {round_.bit}", low[part], high[part]) for part in range(count)]
 
     def _places(self, keep: Sequence[Sequence[int]], values: Sequence[str]) -> dict[int, str]:
         """By part of a lane that keeps keep[0]: its own result, or the one that its partner sends."""
         own = {part: values[n] for n, part in enumerate(keep[0])}
-        return own | {self.one.matches.index(part): f"{self.prefix}{n}" for n, part in enumerate(keep[1])}
+        return own | {self.round.matches.index(part): f"{self.prefix}{n}" for n, part in enumerate(keep[1])}
 
 
 def _either(upper: str, lower: str, high: str) -> str:

@@ -98,11 +98,11 @@ def in_order(used: Container[str], *texts: str | None) -> list[str]:
     return [name for name in mentioned if name in used]
 
 
-def names(asked: Condition | Linear) -> list[str]:
+def names(expression: Condition | Linear) -> list[str]:
     """The names other than row and col, sorted."""
-    if isinstance(asked, Linear):
-        return sorted(asked.names - {"row", "col"})
-    inside = [asked.side] if isinstance(asked, Comparison) else asked.parts
+    if isinstance(expression, Linear):
+        return sorted(expression.names - {"row", "col"})
+    inside = [expression.side] if isinstance(expression, Comparison) else expression.parts
     return sorted({name for part in inside for name in names(part)})
 
 
@@ -130,11 +130,14 @@ def _parsed(text: str) -> Condition | Linear:
     return parsed
 
 
-def _check_names(found: Sequence[str]) -> None:
+def _check_names(argument_names: Sequence[str]) -> None:
     """UsageError where they cannot be arguments of the emitted function."""
-    if len(found) > MOST_NAMES:
-        raise UsageError(f"{quoted(', '.join(found))} cannot be arguments: {len(found)} names, at most {MOST_NAMES}.")
-    for name in found:
+    if len(argument_names) > MOST_NAMES:
+        raise UsageError(
+            f"{quoted(', '.join(argument_names))} cannot be arguments: {len(argument_names)} names, "
+            f"at most {MOST_NAMES}."
+        )
+    for name in argument_names:
         chosen(name, ARGUMENT, taken=[name] if _OWN.fullmatch(name) else ())
 
 
@@ -149,13 +152,13 @@ class _Parser:
         self._take()
 
     def _take(self) -> str:
-        taken, rest = self.next, self._text[self._at :]
+        token, rest = self.next, self._text[self._at :]
         match = _TOKEN.match(rest)
         if match is None and rest.strip():
             raise self._error(f"{rest.strip()[:10]!r} is not allowed in a condition")
         self._at += match.end() if match else len(rest)
         self.next = _WORDS.get(match[1], match[1]) if match else ""
-        return taken
+        return token
 
     def end(self) -> None:
         """UsageError unless all is read."""
@@ -199,10 +202,12 @@ class _Parser:
         left = self._atom(depth)
         while self.next == "*":
             self._take()
-            one, two = self._number(left), self._number(self._atom(depth))
-            if one.terms and two.terms:
+            left_factor, right_factor = self._number(left), self._number(self._atom(depth))
+            if left_factor.terms and right_factor.terms:
                 raise self._error("a product of two names is not linear")
-            scaled, factor = (one, two.number) if one.terms else (two, one.number)
+            scaled, factor = (
+                (left_factor, right_factor.number) if left_factor.terms else (right_factor, left_factor.number)
+            )
             left = self._plus(Linear((), 0), scaled, factor)
         return left
 

@@ -71,9 +71,9 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
     if None in cell.table.cells:
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")
     maker, value = _Writer(cell.table), _value(fill, cell.fragment.type)
-    asked = condition(mask) if mask is not None else None
-    lines = maker.selects(asked, value) if asked else maker.fills(value)
-    used = {*(names(asked) if asked else ()), *(names(value) if isinstance(value, Linear) else ())}
+    kept_where = condition(mask) if mask is not None else None
+    lines = maker.selects(kept_where, value) if kept_where else maker.fills(value)
+    used = {*(names(kept_where) if kept_where else ()), *(names(value) if isinstance(value, Linear) else ())}
     parameters = _parameters(cell, mask, fill, in_order(used, mask, fill))
     constant = (f"const T fill = T({value});",) if isinstance(value, str) else ()
     body = (*constant, *maker.before(), *lines)
@@ -95,13 +95,15 @@ def _parameters(cell: Cell, mask: str | None, fill: str | None, named: list[str]
     """x, the fill without a value of its own, and the other names in the order in which they are used first."""
     elements = cell.table.elements
     kept = f", kept where {escaped(mask)}" if mask is not None else ""
-    given = [Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")]
+    parameters = [
+        Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")
+    ]
     if fill is None:
-        given.append(Parameter("T fill", "what the others become"))
+        parameters.append(Parameter("T fill", "what the others become"))
     where = " and ".join(option for option, text in (("--mask", mask), ("--fill", fill)) if text is not None)
     order = "; names are arguments in the order of their first use" if len(named) > 1 else ""
-    given += [Parameter(f"int {name}", f"as in {where}{order}") for name in named]
-    return tuple(given)
+    parameters += [Parameter(f"int {name}", f"as in {where}{order}") for name in named]
+    return tuple(parameters)
 
 
 @dataclass
@@ -173,8 +175,8 @@ class _Writer:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
         moves = self._numbers(linear, i) - self._numbers(linear, 0)
         moved = int(moves[0]) if (moves == moves[0]).all() else None
-        at = 0 if moved is not None else i
-        text = self._text(Linear(linear.terms, 0), at)
+        representative = 0 if moved is not None else i
+        text = self._text(Linear(linear.terms, 0), representative)
         total = linear.number + (moved or 0)
         if text.lstrip("-").isdigit():
             return "", total + int(text)

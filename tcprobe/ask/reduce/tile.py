@@ -42,8 +42,8 @@ class FragmentTile(NamedTuple):
     @property
     def parameter(self) -> str:
         """The elements of a thread, as an argument."""
-        one = f"[{self.cell.table.elements}]"
-        return f"(&x)[{self.fragments}]{one}" if self.fragments > 1 else f"(&x){one}"
+        elements = f"[{self.cell.table.elements}]"
+        return f"(&x)[{self.fragments}]{elements}" if self.fragments > 1 else f"(&x){elements}"
 
     @property
     def words(self) -> str:

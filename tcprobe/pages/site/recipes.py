@@ -9,10 +9,10 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.convert import Conversion, convert, held_as
+from tcprobe.ask.convert import Conversion, convert, with_register_type
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
@@ -78,7 +78,7 @@ def _cell(name: str, arch: str, layers: Layers) -> Cell:
 
 def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
     source, target = (_cell(name, arch, layers) for name in pair)
-    found = convert(held_as(source, None), target, permute_k=permuted)
+    found = convert(with_register_type(source, None), target, permute_k=permuted)
     tiles = found.tiling
     lines = [
         f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
@@ -113,7 +113,9 @@ def _masked(name: str, arch: str, layers: Layers) -> RecipeAnswer:
 
 
 def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> RecipeAnswer:
-    found = coded(held_as(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert")
+    found = plan_store_code(
+        with_register_type(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert"
+    )
     tile = found.tile
     lines = [
         f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {found.shared}: "
@@ -150,9 +152,9 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
     for step in plan.steps:
         counted = f"{step.wavefronts} wavefronts, at best {step.ideal}" if step.wavefronts is not None else ""
         said = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues per warp", counted]
-        places = [f"{place} address {text}" for place, text in formulas(plan.asked, step).items() if text]
+        places = [f"{place} address {text}" for place, text in formulas(plan.request, step).items() if text]
         yield "; ".join(filter(None, [*said, *places]))
-    yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements arrive at their places"
+    yield f"proven: all {plan.fragments * plan.request.cell.table.points} slots' elements arrive at their places"
 
 
 def _p_as_a() -> Iterator[RecipeCommand]:
