@@ -16,7 +16,7 @@ import path_reference as reference
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.path import PathOptions, path, proven, request
+from tcprobe.ask.path import PathOptions, path, prove, request
 from tcprobe.ask.path.answer import plan_json
 from tcprobe.ask.path.cuda import source
 from tcprobe.ask.path.progress import advance
@@ -200,7 +200,7 @@ def test_whatever_is_planned_is_right_and_the_rest_is_refused(name):
 def tried(name, *options):
     """The path, or None where it is refused, without words on what else there is."""
     try:
-        return proven(request(load(name, "sm_90"), PathOptions(*options)))
+        return prove(request(load(name, "sm_90"), PathOptions(*options)))
     except UsageError:
         return None
 

@@ -182,7 +182,7 @@ def program(product):
     lanes = "".join(f"  {space[o]}::fill({start[o]}, in_{o}, thread, {THREADS});\n" for o in "ab" if not boxed[o])
     tiles = {o: made[o].request.tile for o in "ab"}
     expected = sum(tiles[o].lines * tiles[o].line_bytes for o in "ab" if boxed[o])
-    turned = [int(made[o].request.held.major == "mn") for o in "ab"]
+    turned = [int(made[o].request.smem_tile.major == "mn") for o in "ab"]
     need = max(
         second + made["b"].request.shared.bytes(tiles["b"]), made["d"].request.shared.bytes(made["d"].request.tile)
     )

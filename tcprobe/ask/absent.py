@@ -74,7 +74,7 @@ class WhyNot:
         return asdict(self)
 
 
-def forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
+def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
     if subject.target.on(device):
         return None
@@ -85,18 +85,19 @@ def forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
 
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
-    lacking, chosen = forbidden(fragment, arch), layers.choose(fragment, [arch.name])
-    saved = chosen or next(layers.saved(fragment.experiment, [arch.name]), None)
+    lacking, measured_table = why_forbidden(fragment, arch), layers.choose(fragment, [arch.name])
+    saved = measured_table or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
         words = f"{lacking} {_recorded(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed(fragment, arch)}"
-        words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, arch.name, layers)}"
+        basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
+        words = f"{allowed}; {basis}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
         measured = cost.find_cost(fragment.experiment, arch.name, layers)
         words += f"; it costs: {cost.short(measured)}" if measured else ""
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, arch.name, not lacking, chosen is not None, words, source)
+    return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
 
 
 def _allowed(form: Fragment | Instruction, arch: Arch) -> str:
@@ -110,7 +111,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
     """The same of an operand in shared memory."""
     from tcprobe.ask.behind import behind
 
-    lacking = forbidden(operand.instruction, arch)
+    lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed(operand.instruction, arch)}"
     words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     measured = not lacking and behind(operand, layers).measured is not None
@@ -119,7 +120,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
     """The same of an instruction that holds nothing in registers."""
-    lacking = forbidden(instruction, arch)
+    lacking = why_forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
     allowed = f"nothing prevents it: {instruction.name} {_allowed(instruction, arch)}; but {places}"
     words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."

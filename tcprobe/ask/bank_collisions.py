@@ -1,11 +1,11 @@
 """Who collides with whom: each phase of one access, its passes, and the lanes that meet in a bank.
 
 >>> from tcprobe.ask.bank_collisions import phases
->>> from tcprobe.ask.bank_patterns import pattern
+>>> from tcprobe.ask.bank_patterns import check_pattern
 >>> from tcprobe.layout.banks import designed
 >>> from tcprobe.isa.shared_memory import access
 >>> row = access("st.shared.b64")
->>> first, second = phases(pattern(row, [16 * (lane % 16) for lane in range(32)]), designed()[row.name])
+>>> first, second = phases(check_pattern(row, [16 * (lane % 16) for lane in range(32)]), designed()[row.name])
 >>> first.passes, [str(c) for c in first.collisions][:1]
 (2, ['banks 0-1: lanes 0 | 8'])
 """

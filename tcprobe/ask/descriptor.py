@@ -77,9 +77,15 @@ class SharedTile:
     @property
     def formula(self) -> str:
         """`offset` in C syntax, in line and k."""
-        one = self._filled
-        linear = linear_formula(self.major, one.swizzle, self.bits, ("line", "k"), (one.lbo, one.sbo))
-        return f"({linear}) ^ ((({linear}) >> 7 & {one.swizzle // UNIT - 1}) << 4)" if one.swizzle else linear
+        descriptor = self._filled
+        linear = linear_formula(
+            self.major, descriptor.swizzle, self.bits, ("line", "k"), (descriptor.lbo, descriptor.sbo)
+        )
+        return (
+            f"({linear}) ^ ((({linear}) >> 7 & {descriptor.swizzle // UNIT - 1}) << 4)"
+            if descriptor.swizzle
+            else linear
+        )
 
     @property
     def alignment(self) -> int:
@@ -101,8 +107,8 @@ class SharedTile:
 
     def _at(self, line: int, k: int) -> int:
         """Where a block that starts at (line, k) begins, before the swizzle, which the hardware applies."""
-        at = (line * self.bits // 8, k) if self.major == "mn" else (line, k * self.bits // 8)
-        return int(self._filled.linear(self.major, *at))
+        position = (line * self.bits // 8, k) if self.major == "mn" else (line, k * self.bits // 8)
+        return int(self._filled.linear(self.major, *position))
 
     @property
     def box(self) -> tuple[int, int]:
@@ -117,19 +123,21 @@ class SharedTile:
 
 
 def tile(
-    size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int] = (BLOCK, K_BYTES)
+    size: tuple[int, int], kind: str, major: str, swizzle: int, multiply_size: tuple[int, int] = (BLOCK, K_BYTES)
 ) -> SharedTile:
     """A tile of `size` lines x k for wgmmas that take so many lines and bytes of k each.
 
     UsageError says why where no descriptor can describe it.
     """
     _check_type(kind, major)
-    return laid(size, kind, major, swizzle, taken)
+    return checked_tile(size, kind, major, swizzle, multiply_size)
 
 
-def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int]) -> SharedTile:
+def checked_tile(
+    size: tuple[int, int], kind: str, major: str, swizzle: int, multiply_size: tuple[int, int]
+) -> SharedTile:
     """A tile of a type and major that the multiplies take; UsageError as `tile`."""
-    (lines, k), (block, k_bytes) = size, taken
+    (lines, k), (block, k_bytes) = size, multiply_size
     bits = dtype(kind).bits
     width = swizzle or UNIT
     inner = (k if major == "k" else lines) * bits // 8
@@ -212,10 +220,10 @@ def _mn(k: int, swizzle: int, bits: int) -> tuple[Descriptor, dict[str, str]]:
 
 def to_json(shared: SharedTile) -> Json:
     """Plain data of everything that `tcprobe descriptor` says of a tile."""
-    one = shared.descriptor
+    descriptor = shared.descriptor
     return {
-        "descriptor": f"{one.encode():#018x}",
-        "fields": fields(one),
+        "descriptor": f"{descriptor.encode():#018x}",
+        "fields": fields(descriptor),
         "reasons": shared.reasons,
         "type": shared.type,
         "lines": shared.lines,
@@ -281,7 +289,7 @@ def tma(shared: SharedTile) -> Json:
     }
 
 
-def explained(descriptor: Descriptor) -> list[str]:
+def field_lines(descriptor: Descriptor) -> list[str]:
     """A descriptor in words, a line a field."""
     width = descriptor.swizzle
     return [

@@ -151,21 +151,21 @@ def _moves(slots: Slots, tile: Tile, ld: int) -> Iterator[Move]:
         raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are loaded.")
     bits = line * ld * 8 + place * tile.bits
     for order in _orders(bits):
-        at = 0
-        while at < len(order):
-            count = _count(bits[:, order[at:]], tile.bits)
-            chosen = order[at : at + count]
+        start = 0
+        while start < len(order):
+            count = _count(bits[:, order[start:]], tile.bits)
+            load_slots = order[start : start + count]
             width = count * tile.bits // 8
             register_bits = max(32, tile.bits)
             yield Move(
                 f"ld.global.{vector(width, register_bits)}",
                 width,
-                line[:, chosen[0]],
-                place[:, chosen[0]] * tile.bits // 8,
-                tuple(chosen),
-                _run(chosen),
+                line[:, load_slots[0]],
+                place[:, load_slots[0]] * tile.bits // 8,
+                tuple(load_slots),
+                _run(load_slots),
             )
-            at += count
+            start += count
 
 
 def _orders(bits: Ints) -> list[list[int]]:
@@ -195,7 +195,9 @@ def _count(bits: Ints, size: int) -> int:
 def _run(order: list[int]) -> int:
     """The longest run, a power of two, by which all of `order` is made of consecutive slots."""
     run = len(order)
-    while run > 1 and any(order[at + j] != order[at] + j for at in range(0, len(order), run) for j in range(run)):
+    while run > 1 and any(
+        order[start + j] != order[start] + j for start in range(0, len(order), run) for j in range(run)
+    ):
         run //= 2
     return run
 
@@ -209,6 +211,6 @@ def _prove(plan: StraightLoad, slots: Slots) -> None:
             units = memory.read_global(plan.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
             for number, i in enumerate(move.order):
                 memory.write_registers((np.array(0), np.array(i)), units[:, number])
-        wanted = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
-        if not np.array_equal(memory.registers[0], wanted):
+        expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
+        if not np.array_equal(memory.registers[0], expected):
             raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")

@@ -60,7 +60,7 @@ class Lowered:
         return f"{self.arch:<8}{self.instruction.id}: {words}{routines} [{target}]{reason}{saved}{cost}"
 
 
-def lowered(
+def lower_multiplies(
     rows: Sequence[Instruction], name: str | None, cuda: Path | None = None, save: Path | None = None
 ) -> Iterator[Lowered]:
     """What multiplies become on arch `name`, or on every arch; with `save` written into that folder too.
@@ -98,7 +98,7 @@ def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
 
 def _save(results: Results, answers: Sequence[Lowered]) -> None:
     """Save what was assembled; what was there and cannot be trusted is complained of."""
-    assembled = {one.instruction.id: one.lowering.to_json() for one in answers}
+    assembled = {lowered.instruction.id: lowered.lowering.to_json() for lowered in answers}
     for complaint in results.write_lowering(answers[0].arch, answers[0].compiler, assembled):
         print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
 
@@ -121,5 +121,5 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
 
 
 def _unknown(tools: Toolchain, arch: Arch) -> UsageError:
-    known = ", ".join(known.name for known in tools.archs)
-    return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {known}.")
+    names = ", ".join(row.name for row in tools.archs)
+    return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {names}.")

@@ -37,7 +37,7 @@ class DotProduct(NamedTuple):
     c: Bits
 
 
-def spoken(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
+def parse_case(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(instruction)
     first, second, own = (_parsed(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
@@ -80,7 +80,7 @@ def _float(name: str, text: str) -> float:
     return value
 
 
-def result(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> str:
+def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> str:
     """D's bits as hex."""
     kinds = types(instruction)
     d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in case))
@@ -99,7 +99,7 @@ def cases(
         if not line.strip():
             continue
         try:
-            yield {"d": result(instruction, arithmetic, _case(instruction, line))}
+            yield {"d": result_bits(instruction, arithmetic, _case(instruction, line))}
         except UsageError as error:
             raise UsageError(f"line {number}: {error}") from None
 
@@ -114,7 +114,7 @@ def _case(instruction: Instruction, line: str) -> DotProduct:
     lists = [content["a"], content["b"], [content["c"]]]
     if not all(isinstance(part, list) and part and all(isinstance(text, str) for text in part) for part in lists):
         raise UsageError('a and b are lists of bit strings such as "0x3c00", and c is one bit string.')
-    return spoken(instruction, *(",".join(part) for part in lists))
+    return parse_case(instruction, *(",".join(part) for part in lists))
 
 
 def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
@@ -124,7 +124,7 @@ def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, case: Dot
         yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, case)
     if isinstance(arithmetic, Arithmetic) and arithmetic.through_f32:
         yield f"rounded to {kinds.d}, {arithmetic.rounding}"
-    d = result(instruction, arithmetic, case)
+    d = result_bits(instruction, arithmetic, case)
     value = numerics.values_of_d(kinds, np.array([int(d, 16)], np.uint64 if kinds.d == "f64" else np.uint32))[0]
     if kinds.d == "f16":
         value = values_of(FORMATS["f16"], np.array([int(d, 16)], np.uint16))[0]
@@ -186,13 +186,13 @@ def _not_finite(group: Sequence[int], factors: Factors, c: Decoded) -> list[str]
     zero_a, zero_b = ((x.kind == FINITE) & (x.significand == 0) for x in (a, b))
     finite = (a.kind == FINITE) & (b.kind == FINITE)
     no_number = (a.kind == NAN) | (b.kind == NAN) | (~finite & (zero_a | zero_b))
-    said = [
+    terms = [
         f"k {group[int(n)]}: {'nan' if no_number[n] else '-inf' if a.negative[n] ^ b.negative[n] else 'inf'}"
         for n in np.flatnonzero(~finite)
     ]
     if c.kind[0] != FINITE:
-        said.append(f"C: {'nan' if c.kind[0] == NAN else '-inf' if c.negative[0] else 'inf'}")
-    return said
+        terms.append(f"C: {'nan' if c.kind[0] == NAN else '-inf' if c.negative[0] else 'inf'}")
+    return terms
 
 
 def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> I
         yield f"  C: {int(terms.c[0])}"
 
 
-def bounded(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
+def error_bound(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
     """The error bound of a dot product of so many products, and what a sample of random ones shows.
 
     `factor` times |C| + sum of |a x b| bounds the error; `measured` is the largest of the sample, `changed` how many
@@ -245,8 +245,10 @@ def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int
     )
     step = length // parts
     split = _gemm(kinds, arithmetic, a[:, :step], b[:step])
-    for at in range(step, length, step):
-        split = (split + _gemm(kinds, arithmetic, a[:, at : at + step], b[at : at + step])).astype(split.dtype)
+    for start in range(step, length, step):
+        split = (split + _gemm(kinds, arithmetic, a[:, start : start + step], b[start : start + step])).astype(
+            split.dtype
+        )
     return a, b, split
 
 

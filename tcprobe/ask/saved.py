@@ -30,9 +30,9 @@ class Saved(NamedTuple):
 
 def tables(paths: Sequence[Path]) -> list[Saved]:
     """Every layout under `paths`; without one those measured into `./results`, and below them the published ones."""
-    asked = (saved for path in paths for saved in _of(path))
+    named = (saved for path in paths for saved in _of(path))
     return list(
-        asked
+        named
         if paths
         else _nearest(saved for layer in default().layers if layer.name == layer.group for saved in _of_folder(layer))
     )

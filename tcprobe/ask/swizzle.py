@@ -16,7 +16,7 @@ class Answer(NamedTuple):
     """The layout of an address map in elements; `bits` is the width of an element, if it is known."""
 
     address: AddressMap
-    found: AddressFit
+    fit: AddressFit
     names: list[str]
     bits: int | None
 
@@ -34,7 +34,7 @@ def layout_of(address: AddressMap, bits: int | None) -> Answer:
 
 def as_json(answer: Answer) -> dict[str, object]:
     """What docs/shared_memory.md states; `missing` names the elements without an offset, if there are any."""
-    address, fit = answer.address, answer.found
+    address, fit = answer.address, answer.fit
     modes = [fit.affine.first.to_json(), fit.affine.second.to_json()]
     plain: dict[str, object] = {
         "kind": fit.kind,
@@ -63,7 +63,7 @@ def as_json(answer: Answer) -> dict[str, object]:
 
 def words(answer: Answer) -> Iterator[str]:
     """Lines: the layout as CuTe writes it, what else fits, names, proof, and what is missing."""
-    address, fit = answer.address, answer.found
+    address, fit = answer.address, answer.fit
     yield f"{fit.kind}: {expression(fit)}"
     if fit.kind == COORDINATE and fit.coordinate:
         which, bits, base, shift = fit.coordinate

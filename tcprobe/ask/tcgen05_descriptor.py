@@ -34,10 +34,10 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
             "9.7.16.4.2), whose bytes tcprobe does not describe: use `major` k."
         )
     lines = size[0]
-    found = wgmma.laid(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
+    shared_tile = wgmma.checked_tile(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
     if major == "k" and swizzle:
-        found.reasons["lbo"] = UNUSED_LBO
-    return found
+        shared_tile.reasons["lbo"] = UNUSED_LBO
+    return shared_tile
 
 
 def tile_json(shared: SharedTile) -> Json:
@@ -79,9 +79,9 @@ def _plain(decoded: DecodedWord) -> Json:
     return {"fields": decoded.fields, "undocumented": decoded.undocumented}
 
 
-def instruction_json(kind: str, said: Json) -> Json:
+def instruction_json(kind: str, field_values: Json) -> Json:
     """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
-    bits = idesc.encode(kind, said)
+    bits = idesc.encode(kind, field_values)
     return {
         **_head(bits, kind),
         **_read(kind, bits),
@@ -97,12 +97,12 @@ def instruction_value_json(bits: int, kind: str | None) -> Json:
     `fields` are of the first kind that takes the value.
     """
     readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else idesc.KINDS)]
-    taking = [one for one in readings if not one["undocumented"] and not one["refused"]]
+    taking = [reading for reading in readings if not reading["undocumented"] and not reading["refused"]]
     first = (taking or readings)[0]
     return {
         **_head(bits, first["kind"]),
         **{n: first[n] for n in ("fields", "undocumented", "refused", "forms")},
-        "kinds": [one["kind"] for one in taking],
+        "kinds": [reading["kind"] for reading in taking],
         "readings": readings,
         "status": STATUS,
         "source": idesc.SOURCE,

@@ -22,7 +22,7 @@ class MeasuredPlaces(NamedTuple):
     differing: tuple[CellStatement, ...]
 
 
-def measured(
+def find_measured_places(
     instruction: Instruction, finding_subject: Subject, documented: Stated, known_by: tuple[Layers, str | None]
 ) -> MeasuredPlaces | None:
     """The finding of a subject on the named archs (comma-separated), or without a name, or with all, on any arch that
@@ -30,9 +30,11 @@ def measured(
     layers, name = known_by
     for row in _archs(instruction, name):
         if found := layers.finding(KIND, row, str(finding_subject)):
-            said = statement(found)
-            agreeing = tuple(one for one in documented if same_places(one, said))
-            return MeasuredPlaces(said, row, agreeing, tuple(one for one in documented if one not in agreeing))
+            statement = statement_of(found)
+            agreeing = tuple(other for other in documented if same_places(other, statement))
+            return MeasuredPlaces(
+                statement, row, agreeing, tuple(other for other in documented if other not in agreeing)
+            )
     return None
 
 
@@ -42,7 +44,7 @@ def _archs(instruction: Instruction, name: str | None) -> Sequence[str]:
     return [arch(each).name for each in str(name).split(",")]
 
 
-def statement(sourced: Sourced) -> CellStatement:
+def statement_of(sourced: Sourced) -> CellStatement:
     """What a finding says."""
     finding, body = sourced.finding, sourced.finding.body
     places: dict[tuple[int, int], list[TensorCell]] = {}

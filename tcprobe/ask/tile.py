@@ -174,10 +174,10 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
 
 def bits_of(type_: str) -> int:
     """Bits that an element takes in memory: 8 for the types of 6 bits, which lie in bytes."""
-    known = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
-    if type_ not in known:
-        raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(known)}.")
-    return known[type_]
+    bits_by_type = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
+    if type_ not in bits_by_type:
+        raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(bits_by_type)}.")
+    return bits_by_type[type_]
 
 
 def parse_shared(text: str) -> Shared:

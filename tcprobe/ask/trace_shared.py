@@ -1,7 +1,7 @@
 """What feeds an element of D of a warpgroup multiply, and what a slot or a byte of shared memory feeds.
 
 >>> from tcprobe.ask.behind import behind
->>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
+>>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, trace_element
 >>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
@@ -9,7 +9,7 @@
 >>> row = resolve("wgmma.m64n24k16.f32.bf16.bf16").instruction
 >>> b = behind(row.described[-1], alone(published()), "k", 128)
 >>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
->>> found = traced(memory, 3, 5)
+>>> found = trace_element(memory, 3, 5)
 >>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
 ('thread 12 (warp 0, lane 12) i 4 (register 2, bits 0..15)', (8,), (704,))
 >>> back = fed_by_byte(memory, "b_smem", 705)
@@ -87,26 +87,28 @@ class SharedMultiply:
     @property
     def confidence(self) -> Confidence:
         """In what is said of it: that in the table or descriptor for which the least speaks."""
-        held = [cell for name, cell in self.tables.items() if name != "a" or self.a is None]
-        return least_sure([*map(confidence, held), self.b.confidence, *([self.a.confidence] if self.a else [])])
+        register_cells = [cell for name, cell in self.tables.items() if name != "a" or self.a is None]
+        return least_sure(
+            [*map(confidence, register_cells), self.b.confidence, *([self.a.confidence] if self.a else [])]
+        )
 
     def meeting(self, element: tuple[int, int], stored: int) -> SharedMeeting:
         """What A[m][stored] meets for the element D[m][n]."""
         m, n = element
-        k, at = self.met(stored), self.a_offsets
-        a = [] if at else where(self.tables["a"], [m], [stored])
+        k, a_offsets = self.possible_k(stored), self.a_offsets
+        a = [] if a_offsets else where(self.tables["a"], [m], [stored])
         return SharedMeeting(
             m,
             stored,
             n,
             k,
             a,
-            at[m][stored] if at else None,
-            tuple(self.b_offsets[one][n] for one in k),
+            a_offsets[m][stored] if a_offsets else None,
+            tuple(self.b_offsets[k_row][n] for k_row in k),
             where(self.tables["d"], [m], [n]),
         )
 
-    def met(self, stored: int) -> tuple[int, ...]:
+    def possible_k(self, stored: int) -> tuple[int, ...]:
         """The k that a stored column of A can be."""
         e = self.instruction.metadata
         if e is None:
@@ -145,7 +147,7 @@ class SharedTrace:
         }
 
 
-def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
+def trace_element(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
     """What feeds D[m][n], in the order of k; UsageError where that is outside D."""
     d, row = where(memory.tables["d"], [m], [n]), memory.instruction
     return SharedTrace(memory, f"D{d[0].element}", [memory.meeting((m, n), s) for s in range(row.stored)], d)
@@ -166,7 +168,7 @@ def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     behind = memory.b if operand == "b_smem" else memory.a
     if behind is None:
         raise UsageError("A is in registers here: give `a_in` shared.")
-    elements = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
+    elements = [(element.row, element.col, byte - element.offset) for element in behind.at(byte)]
     what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in elements[:8])
     more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""
     meetings = [m for row, col, _ in elements for m in _of_element(memory, operand, (row, col))]
@@ -179,4 +181,4 @@ def _of_element(memory: SharedMultiply, operand: str, element: tuple[int, int]) 
     row, col = element
     if operand == "a_smem":
         return [memory.meeting((row, n), col) for n in range(shape.n)]
-    return [memory.meeting((m, col), s) for m in range(shape.m) for s in stored if row in memory.met(s)]
+    return [memory.meeting((m, col), s) for m in range(shape.m) for s in stored if row in memory.possible_k(s)]

@@ -163,9 +163,9 @@ def _load_text(plan: StraightLoad) -> None:
 
 
 def _repack_text(weights: Repacking) -> None:
-    from tcprobe.ask.repack.words import described, words_of
+    from tcprobe.ask.repack.words import summary_lines, words_of
 
-    head, *rest = described(weights)
+    head, *rest = summary_lines(weights)
     wrapping.line(head)
     order = [("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)]
     for cells in order:

@@ -145,9 +145,9 @@ def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) ->
 
 
 def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int, int], as_json: bool) -> None:
-    from tcprobe.ask.numeric_steps import bounded
+    from tcprobe.ask.numeric_steps import error_bound
 
-    found = bounded(instruction, rule, *cut)
+    found = error_bound(instruction, rule, *cut)
     if as_json:
         click.echo(json.dumps({"id": instruction.id, **found}))
         return
@@ -160,11 +160,11 @@ def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int
 
 
 def _product(instruction: Instruction, rule: Arithmetic | Integers, given: tuple[str, str, str], as_json: bool) -> None:
-    from tcprobe.ask.numeric_steps import result, spoken, steps
+    from tcprobe.ask.numeric_steps import parse_case, result_bits, steps
 
-    case = spoken(instruction, *given)
+    case = parse_case(instruction, *given)
     if as_json:
-        click.echo(json.dumps({"d": result(instruction, rule, case)}))
+        click.echo(json.dumps({"d": result_bits(instruction, rule, case)}))
         return
     for line in steps(instruction, rule, case):
         wrapping.line(line)

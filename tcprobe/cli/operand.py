@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 def answer(plan: OperandPlan, code_asked: CodeAsked) -> None:
     """The answer to `tcprobe path` of an operand in shared memory."""
     from tcprobe.ask.path import operand_code
-    from tcprobe.ask.path.operand import described
+    from tcprobe.ask.path.operand import plan_json
 
     if code_asked["code"] or code_asked["output"]:
         write((operand_code.cute if code_asked["code"] == "cute" else operand_code.source)(plan), code_asked)
     elif code_asked["as_json"]:
-        click.echo(json.dumps(described(plan)))
+        click.echo(json.dumps(plan_json(plan)))
     else:
         _text(plan)
 
 
 def _text(plan: OperandPlan) -> None:
 
-    asked, tile, shared, held = plan.request, plan.request.tile, plan.request.shared, plan.request.held
+    asked, tile, shared, held = plan.request, plan.request.tile, plan.request.shared, plan.request.smem_tile
     one, ahead = held.descriptor, plan.advance
     click.echo(
         f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "

@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
+    from tcprobe.ask.tensor_memory import MemoryOperand, Placement
     from tcprobe.ask.trace import Holder
     from tcprobe.cli.requests import MemoryAsked, WhereAsked
     from tcprobe.isa.fragment import Fragment
@@ -149,15 +149,17 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
 
 def placed_by(
     in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None, known_by: tuple[Layers, str | None]
-) -> InTensorMemory:
+) -> Placement:
     """Where it lies, by the sizes that the options say; what was measured on the named archs counts."""
-    from tcprobe.ask.tensor_memory import Wanted, placed
+    from tcprobe.ask.tensor_memory import OperandVariant, placement
 
     vector = vector_of(in_memory, sizes)
-    return placed(in_memory, Wanted(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"], *known_by))
+    return placement(
+        in_memory, OperandVariant(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"], *known_by)
+    )
 
 
-def _answers(held_there: InTensorMemory, where: WhereAsked) -> Iterator[Json]:
+def _answers(held_there: Placement, where: WhereAsked) -> Iterator[Json]:
     elements = _pairs(where["rows"], where["cols"])
     cells = _pairs(where["lanes"], where["columns"])
     if (elements is None) == (cells is None):
@@ -188,7 +190,7 @@ def _pairs(firsts: list[int] | None, seconds: list[int] | None) -> list[tuple[in
     return None if firsts is None or seconds is None else list(product(firsts, seconds))
 
 
-def _check_bounds(held_there: InTensorMemory, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
+def _check_bounds(held_there: Placement, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
     from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
 
     pairs = (
@@ -202,7 +204,7 @@ def _check_bounds(held_there: InTensorMemory, cta: int, bit: int, lane_columns: 
             raise UsageError(f"{held_there.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
 
 
-def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None) -> Json:
+def _of_element(held_there: Placement, row: int, col: int, load: str | None) -> Json:
     from tcprobe.references import accumulator
 
     first, *others = held_there.places(row, col)
@@ -217,11 +219,11 @@ def _of_element(held_there: InTensorMemory, row: int, col: int, load: str | None
     return answer | _tail(held_there, (row, col))
 
 
-def _head(held_there: InTensorMemory) -> Json:
+def _head(held_there: Placement) -> Json:
     return {"id": held_there.operand.id, "m": held_there.m, "n": held_there.n, "layout": held_there.letter}
 
 
-def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) -> Json:
+def _tail(held_there: Placement, element: tuple[int, int] | None = None) -> Json:
     """What it rests on, and who says otherwise of an element."""
     differs = [
         {"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
@@ -232,7 +234,7 @@ def _tail(held_there: InTensorMemory, element: tuple[int, int] | None = None) ->
     return {"status": held_there.status, "source": held_there.statement.source, **held_there.agreed, **said}
 
 
-def _print(held_there: InTensorMemory, described: Json) -> None:
+def _print(held_there: Placement, described: Json) -> None:
     cells = [{**described["tmem"], "bit": described["bit"]}, *described.get("copies", ())]
     name = held_there.operand.name.upper()
     element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
@@ -248,7 +250,7 @@ def _print(held_there: InTensorMemory, described: Json) -> None:
         click.echo(f"  differs in {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
 
 
-def _how(held_there: InTensorMemory) -> str:
+def _how(held_there: Placement) -> str:
     """The status, and where it was measured."""
     return f"measured on {held_there.measured_places.arch}" if held_there.measured_places else "documented"
 

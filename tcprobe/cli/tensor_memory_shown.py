@@ -12,7 +12,7 @@ from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
+    from tcprobe.ask.tensor_memory import MemoryOperand, Placement
     from tcprobe.cli.requests import ShowAsked
     from tcprobe.isa.instruction import Instruction
     from tcprobe.store.choose import Layers
@@ -71,12 +71,12 @@ def _unstated(in_memory: MemoryOperand, picked: dict[str, int], words: str, as_j
         click.echo(f"{in_memory.id}{''.join(f', {name} {value}' for name, value in picked.items())}: {said}")
 
 
-def _describe(held_there: InTensorMemory, picked: dict[str, int]) -> None:
+def _describe(held_there: Placement, picked: dict[str, int]) -> None:
     facts = held_there.to_json()
     sizes = f"M {held_there.m}, N {held_there.n}, " if held_there.operand.form.multiplies else ""
     layout = f"layout {held_there.letter}, " if held_there.letter else ""
     chosen = "".join(f", {name} {value}" for name, value in picked.items())
-    copies = f", in {held_there.held} places" if held_there.held > 1 else ""
+    copies = f", in {held_there.copies} places" if held_there.copies > 1 else ""
     line(
         f"{held_there.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
         f"{facts['bits']} bits each, {facts['columns']} columns{copies}{chosen}"

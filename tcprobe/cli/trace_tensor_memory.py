@@ -37,7 +37,7 @@ def options(command: Command) -> Command:
 
 def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace: TraceAsked, as_json: bool) -> None:
     """Answers for every element that is asked about; UsageError for what a tcgen05.mma does not have."""
-    from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
+    from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, trace_element
 
     check_arch(instruction, known_by[1])
     options: Mapping[str, object] = trace
@@ -67,7 +67,7 @@ def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace:
         *known_by,
     )
     for row, col in product(rows, cols):
-        found = traced(instruction, asked, row, col)
+        found = trace_element(instruction, asked, row, col)
         if as_json:
             click.echo(json.dumps(found.to_json()))
         else:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
+from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, prove, request
 from tcprobe.ask.path.progress import advance
 from tcprobe.errors import UsageError, answered
 from tcprobe.isa.arch import WARP
@@ -158,7 +158,7 @@ def _by_steps(cell: Cell, options: PathOptions) -> PathPlan | None:
     """The path by the most matrices of which none serves several steps of k, None where there is no path at all."""
     for access in LOADS:
         with suppress(UsageError):
-            plan = proven(request(cell, options._replace(access=access)))
+            plan = prove(request(cell, options._replace(access=access)))
             ahead = advance(plan)
             if ahead and ahead.issues:
                 return plan

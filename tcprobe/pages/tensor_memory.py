@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, partial
 
-from tcprobe.ask.tensor_memory import Wanted, agreeing, operands, placed
+from tcprobe.ask.tensor_memory import OperandVariant, is_documented, operands, placement
 from tcprobe.errors import answered
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
@@ -73,7 +73,7 @@ def _measured(results: Results) -> Iterator[str]:
 
 def _counts(layers: Layers, name: str) -> list[str]:
     every = layers.findings(KIND, name)
-    otherwise = [id_ for id_, found in every.items() if not agreeing(found)]
+    otherwise = [id_ for id_, found in every.items() if not is_documented(found)]
     return [name, str(len(every)), str(len(every) - len(otherwise)), some(otherwise, 2) if otherwise else "-"]
 
 
@@ -133,13 +133,13 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
     wanted = ("scale_a", "scale_b") if vector else ("d", "a", "e")
     for in_memory in (each for each in operands(form) if each.name in wanted):
         for m in form.stated["m_values"]:
-            found = answered(partial(placed, in_memory, Wanted(int(m), vector=vector)))
+            found = answered(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
             if found is None:  # nobody states it: A of .ws with M below 128
                 yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
                 continue
             row, col = row_and_col(found.table)
             others = "; ".join(other.source for other in found.statements[1:])
-            held = f"{found.held} times" if found.held > 1 else "once"
+            held = f"{found.copies} times" if found.copies > 1 else "once"
             yield [f"`{in_memory.id}`", str(found.letter), str(m), held, row, col, others or "-"]
 
 

@@ -162,7 +162,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
 def path(request: PathRequest) -> PathPlan:
     """The proven path; UsageError says why there is none, and names the nearest that there are."""
     try:
-        return proven(request)
+        return prove(request)
     except UsageError as error:
         from tcprobe.ask.path.nearest import hint, nearest
 
@@ -170,17 +170,17 @@ def path(request: PathRequest) -> PathPlan:
         raise UsageError(f"no such path. {error} {hint(near)}") from None
 
 
-def proven(request: PathRequest) -> PathPlan:
+def prove(request: PathRequest) -> PathPlan:
     """The path, gone from end to end; UsageError where it cannot be."""
     registers = ENDS[request.move](request)
     transfer = FILLERS[request.fill_kind](request)
     steps: tuple[PathStep, ...] = (transfer, registers) if request.loads else (registers, transfer)
-    _prove(request, steps)
+    _run_steps(request, steps)
     return PathPlan(request, steps)
 
 
 def _exists(request: PathRequest) -> bool:
-    return answered(lambda: proven(request)) is not None
+    return answered(lambda: prove(request)) is not None
 
 
 def _reaches(request: PathRequest) -> bool:
@@ -188,7 +188,7 @@ def _reaches(request: PathRequest) -> bool:
     return answered(lambda: ENDS[request.move](request)) is not None
 
 
-def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:
+def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:
     """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = request.slots, request.tile
     starts = origins(slots, tile)

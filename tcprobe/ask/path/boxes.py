@@ -35,12 +35,12 @@ PTX = {
 
 @dataclass(frozen=True)
 class BoxCopy:
-    """Boxes of `box` = (inner, rows) elements `at` (x, y) of the tile, each at `shared` bytes from its start."""
+    """Boxes of `box` = (inner, rows) elements at `corners` (x, y) of the tile, each `shared` bytes from its start."""
 
     kind: str
     mode: tma.Mode
     box: tuple[int, int]
-    at: tuple[tuple[int, int], ...]
+    corners: tuple[tuple[int, int], ...]
     shared: tuple[int, ...]
     bits: int
     ld: int
@@ -63,12 +63,12 @@ class BoxCopy:
         """`box`, `at` in elements, `shared` in bytes."""
         return [
             {"box": list(self.box), "at": list(at), "shared": shared}
-            for at, shared in zip(self.at, self.shared, strict=True)
+            for at, shared in zip(self.corners, self.shared, strict=True)
         ]
 
     def move(self, memory: Memory) -> None:
         """Every element of every box."""
-        for (x, y), base in zip(self.at, self.shared, strict=True):
+        for (x, y), base in zip(self.corners, self.shared, strict=True):
             inner, row = np.meshgrid(np.arange(self.box[0]), np.arange(self.box[1]))
             shared = self.mode(inner, row, tma.Box(self.box, self.bits, base))
             global_ = (y + row) * self.ld + (x + inner) * (self.bits // 8)

@@ -301,15 +301,16 @@ def _boxes(request: TileRequest, step: BoxCopy) -> Iterator[str]:
     yield "// `address` is a multiple of 16, `map` a __grid_constant__ argument or aligned to 64."
     yield f"static constexpr unsigned BOX[2] = {{{inner}, {rows}}};"
     yield ""
-    yield f"/// {step.kind}, {len(step.at)} boxes; one thread calls it. (x, y): the tile's first element in the map."
+    count = len(step.corners)
+    yield f"/// {step.kind}, {count} boxes; one thread calls it. (x, y): the tile's first element in the map."
     if fills:
         yield f"/// `barrier`: the shared address of an mbarrier that expects {tile.lines * tile.line_bytes} bytes."
         yield f"{FUNCTION} fill(unsigned shared, const void* map, unsigned barrier, int x, int y) {{"
     else:
         yield "/// Before it fence.proxy.async by all that wrote, and a barrier; after it cp.async.bulk.wait_group."
         yield f"{FUNCTION} drain(unsigned shared, const void* map, int x, int y) {{"
-    beside, below = (step.shared[n] if n < len(step.at) else 0 for n in (1 if across > 1 else len(step.at), across))
-    yield f"  for (int box = 0; box < {len(step.at)}; ++box) {{"
+    beside, below = (step.shared[n] if n < count else 0 for n in (1 if across > 1 else count, across))
+    yield f"  for (int box = 0; box < {count}; ++box) {{"
     yield f"    const int i = box % {across}, j = box / {across};"
     yield f"    const int across = x + i * {inner}, down = y + j * {rows};"
     yield f"    const unsigned to = shared + i * {beside} + j * {below};"

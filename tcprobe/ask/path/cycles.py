@@ -34,7 +34,7 @@ def _boxes(step: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
     inner, rows = step.box
     name = f"{step.instruction}.{'shared.global' if step.kind == GLOBAL_TO_SHARED else 'global.shared'}"
     line = inner * step.bits // 8
-    if len(step.at) > 1 or line != MEASURED_LINE:
-        return PlanCycles(missing=(f"{len(step.at)} x {name}, {rows} lines of {line} bytes",))
+    if len(step.corners) > 1 or line != MEASURED_LINE:
+        return PlanCycles(missing=(f"{len(step.corners)} x {name}, {rows} lines of {line} bytes",))
     cycles = copy_cost(name, line * rows, costs_on)
     return cycles if step.mode.span is None else cycles.lacking(f"what {step.swizzle} adds")

@@ -49,13 +49,13 @@ def _sizes(plan: OperandPlan) -> Iterator[str]:
     yield f"{NUMBER} ALIGNMENT = {plan.alignment};  // of the tile's start there"
     yield f"static constexpr long long LD = {request.ld_bytes};  // bytes from line to line in global memory"
     yield f"{NUMBER} STEPS = {ahead.steps};  // of k; the next tile is {ahead.global_} bytes further in global memory"
-    yield f"{NUMBER} BLOCKS = {plan.blocks};  // of {request.held.block} lines each, one multiply's"
-    descriptor = request.held.descriptor
+    yield f"{NUMBER} BLOCKS = {plan.blocks};  // of {request.smem_tile.block} lines each, one multiply's"
+    descriptor = request.smem_tile.descriptor
     yield (
         f"static constexpr unsigned long long DESCRIPTOR = {descriptor.encode():#018x};  "
         f"// LBO {descriptor.lbo}, SBO {descriptor.sbo}, swizzle {descriptor.swizzle or 'none'}, start 0"
     )
-    yield f"{NUMBER} TRANSPOSED = {int(request.held.major == 'mn')};  // the multiply's imm-trans of 16-bit types"
+    yield f"{NUMBER} TRANSPOSED = {int(request.smem_tile.major == 'mn')};  // the multiply's imm-trans of 16-bit types"
     yield ""
 
 
@@ -80,7 +80,7 @@ def cute(plan: OperandPlan) -> str:
     lines = head(f"byte by byte on {request.rules.for_arch}", plan.evidence, "mma_atom")
     lines += ["using namespace cute;", f"using Element = {CPP[tile.type]};"]
     lines += [f"using Global = {layout(tile, request.axis == 'row', request.ld)};"]
-    lines += [f"using Shared = decltype({canonical(request.held)['layout']});"]
+    lines += [f"using Shared = decltype({canonical(request.smem_tile)['layout']});"]
     if isinstance(step, BoxCopy):
         lines += ["// host: auto copy = make_tma_copy(SM90_TMA_LOAD{}, tensor, Shared{});"]
     else:

@@ -13,7 +13,7 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import quoted
 
 
-def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
+def decoding_for(cell: Cell, stored: str, target_type: str | None) -> Decoding:
     """The conversion of a request; UsageError where there is none."""
     fragment = cell.fragment
     if fragment.role is not Role.FACTOR:
@@ -25,10 +25,12 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
         )
     if stored not in STORED:
         raise UsageError(f"weights of type {quoted(stored)} are not known; known: {', '.join(STORED)}.")
-    if wanted not in (None, fragment.type):
-        raise UsageError(f"{fragment.id} takes {fragment.type}, not {wanted}. {_nearest(fragment, (wanted,), cell)}")
+    if target_type not in (None, fragment.type):
+        raise UsageError(
+            f"{fragment.id} takes {fragment.type}, not {target_type}. {_nearest(fragment, (target_type,), cell)}"
+        )
     try:
-        found = conversion(stored, fragment.type, arch(cell.arch))
+        decoding = conversion(stored, fragment.type, arch(cell.arch))
     except UsageError as error:
         raise UsageError(f"{error} {_nearest(fragment, tuple(targets(stored)), cell)}") from None
     if stored == fragment.type and fragment.slot_bits != dtype(stored).bits:
@@ -36,10 +38,10 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
             f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: they cannot be packed closer. "
             f"{_nearest(fragment, tuple(targets(stored)), cell)}"
         )
-    return found
+    return decoding
 
 
-def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
+def check_group(cell: Cell, step: int, block: int, group: int | None) -> None:
     """UsageError where a block of so much k, in steps, cannot have scales for groups of k."""
     if group is None:
         return

@@ -21,7 +21,7 @@ from tcprobe.ask.reduce.mask import masked
 from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
 from tcprobe.ask.repack import repack
-from tcprobe.ask.repack.words import described
+from tcprobe.ask.repack.words import summary_lines
 from tcprobe.code.origin import origin
 from tcprobe.errors import DataError, UsageError
 from tcprobe.store.cell import Cell
@@ -129,7 +129,7 @@ def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> Rec
 def _repacked(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
     weights = repack(_cell(name, arch, layers), kind, None, None, layers)
     code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
-    return RecipeAnswer(described(weights), code)
+    return RecipeAnswer(summary_lines(weights), code)
 
 
 def _loaded(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, extent, operands, placed
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, extent, operands, placement
 from tcprobe.errors import answered
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
@@ -60,7 +60,7 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
     ctas = 1
     for operand in operands(instruction):
         scales = vector if operand.name.startswith("scale") else 0
-        found = _placed(operand, Wanted(m, n, 0, scales, layers=layers))
+        found = _placed(operand, OperandVariant(m, n, 0, scales, layers=layers))
         if found is None:
             continue
         regions = list(_regions(found))
@@ -84,20 +84,20 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
     }
 
 
-def _placed(in_memory: MemoryOperand, wanted_sizes: Wanted) -> InTensorMemory | None:
+def _placed(in_memory: MemoryOperand, wanted_sizes: OperandVariant) -> Placement | None:
     """Where an operand is; None where nobody states it for this M and N."""
     has = answered(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
-    return answered(lambda: placed(in_memory, wanted_sizes)) if has else None
+    return answered(lambda: placement(in_memory, wanted_sizes)) if has else None
 
 
-def _said(held_there: InTensorMemory) -> str:
+def _said(held_there: Placement) -> str:
     said = held_there.statement
-    times = f", each held {held_there.held} times" if held_there.held > 1 else ""
+    times = f", each held {held_there.copies} times" if held_there.copies > 1 else ""
     letter = f", layout {held_there.letter}" if held_there.letter and held_there.operand.name == "d" else ""
     return f"{said.rows} x {said.cols} of {said.bits} bits{letter}{times}; {said.source}"
 
 
-def _regions(held_there: InTensorMemory) -> Iterator[Region]:
+def _regions(held_there: Placement) -> Iterator[Region]:
     """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
     said, across = held_there.statement, held_there.operand.name == "scale_b"
     cells: dict[tuple[int, int], dict[int, int]] = {}
