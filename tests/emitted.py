@@ -12,7 +12,7 @@ from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -275,7 +275,7 @@ def masks(cells_, masks_=tuple(MASKS), fills_=tuple(FILLS)):
         if "product" in cell.table.outputs or mask is fill is None:
             continue
         try:
-            found = masked(cell, mask, fill, "f")
+            found = mask_fragment(cell, mask, fill, "f")
         except UsageError:
             assert fill in NUMBERS, (cell.fragment.id, mask, fill)
             continue

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tcprobe.ask.bank_access import Walk, addresses, parse_access, slots_of, walk
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.propose import propose, same_mode, swizzles
-from tcprobe.ask.tile import TMA, Shared, Tile, parse_shared, parse_tile, swizzled
+from tcprobe.ask.tile import TMA, Shared, Tile, parse_shared, parse_tile, swizzle_offset
 from tcprobe.ask.tile_cost import cost
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
@@ -276,8 +276,8 @@ def bits(offset, b, m, s):
 @given(st.integers(0, 1 << 18), st.integers(0, 5), st.integers(0, 8), st.integers(-8, 8))
 def test_swizzled(offset, b, m, s):
     if abs(s) >= b:
-        assert swizzled(offset, (b, m, s)) == bits(offset, b, m, s)
-        assert swizzled(swizzled(offset, (b, m, s)), (b, m, s)) == offset
+        assert swizzle_offset(offset, (b, m, s)) == bits(offset, b, m, s)
+        assert swizzle_offset(swizzle_offset(offset, (b, m, s)), (b, m, s)) == offset
 
 
 def test_shared_is_read():

@@ -15,7 +15,7 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.shared_memory import access, accesses
-from tcprobe.layout.banks import BankRule, Judge, as_array, designed, judge
+from tcprobe.layout.banks import BankRule, Judge, as_array, designed_rules, judge
 from tcprobe.store.results import published
 
 A = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -75,7 +75,7 @@ def test_the_rule_is_what_its_wording_says(op, tmp_path):
 
 def test_every_access_is_judged():
     assert list(accesses()) == reference.OPS
-    assert set(designed()) == set(reference.OPS)
+    assert set(designed_rules()) == set(reference.OPS)
 
 
 @pytest.mark.parametrize(

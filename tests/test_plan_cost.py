@@ -23,7 +23,7 @@ from tcprobe.ask.plan_cost import (
 from tcprobe.cli import main
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.layout.banks import designed
+from tcprobe.layout.banks import designed_rules
 from tcprobe.store.cell import load
 from tcprobe.store.choose import alone, default
 from tcprobe.store.kinds.cost import Point
@@ -62,7 +62,7 @@ def test_wavefronts_without_conflicts_are_what_the_rule_says(name):
 
     row = accesses()[name]
     at = [row.bytes * lane if lane < row.lanes else None for lane in range(32)]
-    assert designed()[name]
+    assert designed_rules()[name]
     assert judge(name, at).cycles == free_wavefronts(name)
 
 

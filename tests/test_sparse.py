@@ -18,7 +18,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.sparsity import emulated, sparsity
-from tcprobe.layout.predicted import predicted
+from tcprobe.layout.predicted import predict_hash
 from tcprobe.layout.table import Table, selected
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import OWN_RULE, Context
@@ -337,7 +337,7 @@ def test_where_and_emit_take_a_selector(saved):
 def test_the_tables_predict_the_structure_that_is_saved(saved):
     for kind in ("tf32", "f16", "nibbles"):
         found = Results(saved).measurement("sm_90", "emulated", KINDS[kind])
-        assert predicted(SPARSE[KINDS[kind]], found.tables) == found.structure
+        assert predict_hash(SPARSE[KINDS[kind]], found.tables) == found.structure
 
 
 def test_what_is_said_to_be_emulated_is_what_machine_code_shows():

@@ -233,9 +233,9 @@ def reduce(
     """
     cell = _cell(name, arch)
     if over is None:
-        from tcprobe.ask.reduce.mask import masked
+        from tcprobe.ask.reduce.mask import mask_fragment
 
-        return masked(cell, mask, fill, "fill" if mask is None else "mask")
+        return mask_fragment(cell, mask, fill, "fill" if mask is None else "mask")
     from tcprobe.ask.reduce import reduce as reduced
 
     return reduced(cell, over, op)

@@ -134,11 +134,11 @@ def _once(pairs: list[tuple[str, object]]) -> Json:
 
 
 def judge_patterns(
-    patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]
+    warp_patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]
 ) -> list[tuple[Cost, BankRules]]:
     """The cost of each pattern in order, with the rules that say so; patterns of one access are judged together."""
     alike: dict[tuple[str | None, SharedAccess, bool], list[tuple[int, Pattern]]] = defaultdict(list)
-    for place, pattern in enumerate(patterns):
+    for place, pattern in enumerate(warp_patterns):
         alike[pattern.arch, pattern.row, pattern.source is None].append((place, pattern))
     by_place: dict[int, tuple[Cost, BankRules]] = {}
     for (name, row, sourceless), group in alike.items():

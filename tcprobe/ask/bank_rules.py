@@ -13,7 +13,7 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
-from tcprobe.layout.banks import BankRule, Judge, designed
+from tcprobe.layout.banks import BankRule, Judge, designed_rules
 from tcprobe.layout.source_tags import SourceTags
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.kinds.banks import words
@@ -61,7 +61,7 @@ class BankRules:
         if self.layers is None or self.measured is None or self.for_arch != self.arch:
             return UNMEASURED
         findings = [sourced.finding for sourced in self.layers.findings(KIND, self.arch).values()]
-        alike = sum(rule == designed().get(name) for name, rule in self.rules.items())
+        alike = sum(rule == designed_rules().get(name) for name, rule in self.rules.items())
         return in_rules(findings, alike, len(self.rules))
 
     def to_json(self) -> dict[str, object]:
@@ -86,4 +86,4 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
             rules = {n: finding.body.rule for n, finding in findings.items()}
             tags = {n: finding.body.tags for n, finding in findings.items() if finding.body.tags}
             return BankRules(arch_name, source, rules, words(list(findings.values())), tags, layers)
-    return BankRules(arch_name, MEASURED, designed(), None, layers=layers)
+    return BankRules(arch_name, MEASURED, designed_rules(), None, layers=layers)

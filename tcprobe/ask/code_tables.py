@@ -73,9 +73,7 @@ class Offsets(NamedTuple):
     loaded: bool
 
 
-def find_tables(
-    tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers
-) -> list[CodeTable | str]:
+def tables(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[CodeTable | str]:
     """What each function holds, or why its code does not show it."""
     simple = [f for f in functions if f.parameters and len(f.code) <= MOST_CODE]
     kernels = {str(number): Content(f.code, 0, 0) for number, f in enumerate(simple)}

@@ -93,15 +93,11 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     exact = [layers.finding(KIND, place, names.short(pattern)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(sourced) for sourced in exact if sourced]
-    by_subject = layers.findings(KIND, place)
-    ids = (
-        [id_ for pattern in patterns for id_ in subjects(pattern, place, by_subject, layers)]
-        if patterns
-        else list(by_subject)
-    )
+    saved = layers.findings(KIND, place)
+    ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else list(saved)
     if not ids:
         raise UsageError(f"no cost is measured on {place} in {layers.words}.", "no cost")
-    return [_cost(by_subject[id_]) for id_ in dict.fromkeys(ids)]
+    return [_cost(saved[id_]) for id_ in dict.fromkeys(ids)]
 
 
 def find_cost(id_: str, name: str, layers: Layers) -> InstructionCost | None:

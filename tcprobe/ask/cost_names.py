@@ -24,11 +24,11 @@ def archs(layers: Layers) -> list[str]:
     return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
 
 
-def subjects(pattern: str, place: str, by_subject: dict[str, Sourced], layers: Layers) -> list[str]:
+def subjects(pattern: str, place: str, costs: dict[str, Sourced], layers: Layers) -> list[str]:
     """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
     if not names.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
-        by_subject = {id_: sourced for id_, sourced in by_subject.items() if not id_.startswith(FULL_LOAD)}
-    ids = _named(pattern, by_subject) or _becoming(pattern, by_subject) or _spoken(pattern, by_subject)
+        costs = {id_: sourced for id_, sourced in costs.items() if not id_.startswith(FULL_LOAD)}
+    ids = _named(pattern, costs) or _becoming(pattern, costs) or _spoken(pattern, costs)
     if not ids:
         raise _no_cost(pattern, place, layers)
     return ids
@@ -40,14 +40,12 @@ def _named(pattern: str, ids: Iterable[str]) -> list[str]:
     return [name] if name in subjects_ else names.matching(name, subjects_)
 
 
-def _becoming(opcode: str, by_subject: dict[str, Sourced]) -> list[str]:
+def _becoming(opcode: str, costs: dict[str, Sourced]) -> list[str]:
     """Subjects that become an opcode, or one that begins so: HMMA.16816.F32, or HMMA."""
     mnemonic = opcode.upper()
-    exact = [id_ for id_, sourced in by_subject.items() if mnemonic in sourced.finding.body.opcodes]
+    exact = [id_ for id_, sourced in costs.items() if mnemonic in sourced.finding.body.opcodes]
     return exact or [
-        id_
-        for id_, sourced in by_subject.items()
-        if any(o.startswith(f"{mnemonic}.") for o in sourced.finding.body.opcodes)
+        id_ for id_, sourced in costs.items() if any(o.startswith(f"{mnemonic}.") for o in sourced.finding.body.opcodes)
     ]
 
 
@@ -73,9 +71,7 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
 
     nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
     others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
-    if there := [
-        name for name, costs_there in others.items() if _named(pattern, costs_there) or _becoming(pattern, costs_there)
-    ]:
+    if there := [name for name, theirs in others.items() if _named(pattern, theirs) or _becoming(pattern, theirs)]:
         return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
     loops = dialogues(KIND)
     begun = [id_ for id_ in loops if id_.startswith(f"{names.short(pattern)}.")]

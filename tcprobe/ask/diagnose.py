@@ -18,6 +18,7 @@ from typing import NamedTuple
 from tcprobe.ask.diagnosis import CELL_STARTS, MOST, SLOT_STARTS, WORDS
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.ranges import ranges
 from tcprobe.layout.table import Table
 
 Contents = Mapping[tuple[int, int], tuple[int, ...]]
@@ -38,11 +39,11 @@ def slot_contents(table: Table, outputs: Sequence[str]) -> Contents:
     return {slot: tuple(cell[place] for place in places) for slot, cell in slots if cell is not None}
 
 
-def diagnose(stated_table: Table, fragment: Fragment, measured: Table) -> list[str]:
+def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
     """A change that makes all of the stated table the measured one, in words; none where it agrees or none is found."""
-    if stated_table.outputs[:2] != ("row", "col") or not set(stated_table.outputs) <= set(measured.outputs):
+    if stated.outputs[:2] != ("row", "col") or not set(stated.outputs) <= set(measured.outputs):
         return []
-    cells, truth = slot_contents(stated_table, stated_table.outputs), slot_contents(measured, stated_table.outputs)
+    cells, truth = (slot_contents(stated, stated.outputs), slot_contents(measured, stated.outputs))
     if not cells:
         return []
     changes = [(slots, changed) for slots in _slot_changes() for changed in _cell_changes(cells)]
@@ -59,9 +60,9 @@ def _as_they_are(contents: Contents, truth: Contents, _: Table) -> tuple[Order, 
     return same if _fits(contents, truth, same) else None
 
 
-def holes(stated_table: Table, measured: Table) -> list[str]:
+def holes(stated: Table, measured: Table) -> list[str]:
     """Which slots that the fragment uses are not stated, in words, lane by lane where they differ."""
-    stated_slots = slot_contents(stated_table, stated_table.outputs)
+    stated_slots = slot_contents(stated, stated.outputs)
     by_lane: dict[int, list[int]] = {}
     for lane, i in slot_contents(measured, measured.outputs):
         if (lane, i) not in stated_slots:
@@ -77,13 +78,7 @@ def holes(stated_table: Table, measured: Table) -> list[str]:
 
 def spans(numbers: list[int]) -> str:
     """Ascending numbers with what follows on each other joined: 0..3, 7."""
-    ends: list[list[int]] = []
-    for number in numbers:
-        if ends and ends[-1][1] == number - 1:
-            ends[-1][1] = number
-        else:
-            ends.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in ends)
+    return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges(numbers))
 
 
 def _slot_changes() -> Iterator[_Change]:
@@ -112,8 +107,8 @@ def _cell_changes(contents: Contents) -> Iterator[_Change]:
 
 
 def _renamed(turned: bool, row: int, col: int) -> Callable[[Contents], Contents]:
-    def changed(cell: tuple[int, ...]) -> tuple[int, ...]:
-        first, second, *rest = cell
+    def changed(element: tuple[int, ...]) -> tuple[int, ...]:
+        first, second, *rest = element
         first, second = first - row, second - col
         return (second, first, *rest) if turned else (first, second, *rest)
 
@@ -134,8 +129,8 @@ def _orders(contents: Contents, truth: Contents, measured: Table) -> tuple[Order
     return None
 
 
-def _moved(contents: Contents, lanes: Order) -> Contents:
-    return {(lanes[lane], i): cell for (lane, i), cell in contents.items()}
+def _moved(contents: Contents, lane_order: Order) -> Contents:
+    return {(lane_order[lane], i): cell for (lane, i), cell in contents.items()}
 
 
 def _fits(contents: Contents, truth: Contents, orders: tuple[Order, Order]) -> bool:
@@ -149,8 +144,10 @@ def _matching_order(contents: Contents, truth: Contents, which: int, size: int) 
     for slot, cell in contents.items():
         lines.setdefault(slot[which], []).append((slot[1 - which], cell))
 
-    def holds(number: int, line: list[tuple[int, tuple[int, ...]]]) -> bool:
-        return all(truth.get((number, other) if which == 0 else (other, number)) == cell for other, cell in line)
+    def holds(number: int, stated_cells: list[tuple[int, tuple[int, ...]]]) -> bool:
+        return all(
+            truth.get((number, other) if which == 0 else (other, number)) == cell for other, cell in stated_cells
+        )
 
     return _matching({n: [m for m in (n, *range(size)) if m < size and holds(m, line)] for n, line in lines.items()})
 
@@ -198,14 +195,14 @@ def _words(orders: tuple[Order, Order], fragment: Fragment, measured: Table) -> 
         yield _element_words(elements, fragment)
 
 
-def _lane_words(lanes: Order, threads: int) -> str:
+def _lane_words(lane_order: Order, threads: int) -> str:
     """Bits of the lane that are exchanged or flipped, where that is all; else the order."""
     bits = (threads - 1).bit_length()
-    base = lanes.get(0, 0)
-    images = [lanes.get(1 << bit, base ^ 1 << bit) ^ base for bit in range(bits)]
-    linear = all(_image(lane, images) ^ base == to for lane, to in lanes.items())
+    base = lane_order.get(0, 0)
+    images = [lane_order.get(1 << bit, base ^ 1 << bit) ^ base for bit in range(bits)]
+    linear = all(_image(lane, images) ^ base == to for lane, to in lane_order.items())
     if not linear or sorted(images) != [1 << bit for bit in range(bits)]:
-        return WORDS["lanes"].format(_some(lanes))
+        return WORDS["lanes"].format(_some(lane_order))
     moved = [(bit, image.bit_length() - 1) for bit, image in enumerate(images) if image != 1 << bit]
     words = [WORDS["bits"].format(" and ".join(str(bit) for bit, _ in moved))] if moved else []
     if len(moved) > 2:
@@ -213,29 +210,29 @@ def _lane_words(lanes: Order, threads: int) -> str:
     return "; ".join([*words, *([WORDS["xor"].format(base)] if base else [])])
 
 
-def _image(lane: int, images: list[int]) -> int:
+def _image(lane: int, images: Sequence[int]) -> int:
     place = 0
     for bit, image in enumerate(images):
         place ^= image if lane >> bit & 1 else 0
     return place
 
 
-def _element_words(elements: Order, fragment: Fragment) -> str:
+def _element_words(element_order: Order, fragment: Fragment) -> str:
     """Registers exchanged as a whole, the elements inside each reversed, or the order."""
     size = max(1, fragment.register_bits // fragment.slot_bits)
-    registers = {i // size: to // size for i, to in elements.items()}
-    whole = all(registers[i // size] * size + i % size == to for i, to in elements.items())
+    registers = {i // size: to // size for i, to in element_order.items()}
+    whole = all(registers[i // size] * size + i % size == to for i, to in element_order.items())
     if whole:
         moved = [(a, b) for a, b in sorted(registers.items()) if a != b]
         if len(moved) == 2:
             return WORDS["registers"].format(moved[0][0], moved[0][1])
         return WORDS["register order"].format(_some(dict(moved)))
-    if size > 1 and all(to == i // size * size + size - 1 - i % size for i, to in elements.items()):
+    if size > 1 and all(to == i // size * size + size - 1 - i % size for i, to in element_order.items()):
         return WORDS["halves"]
-    return WORDS["elements"].format(_some(elements))
+    return WORDS["elements"].format(_some(element_order))
 
 
-def _some(order: Order) -> str:
-    moved = [WORDS["moved"].format(a, b) for a, b in sorted(order.items()) if a != b]
+def _some(index_order: Order) -> str:
+    moved = [WORDS["moved"].format(a, b) for a, b in sorted(index_order.items()) if a != b]
     more = WORDS["more"].format(len(moved) - MOST) if len(moved) > MOST else ""
     return WORDS["order"].format(", ".join(moved[:MOST])) + more

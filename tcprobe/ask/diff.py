@@ -72,19 +72,17 @@ class Changed:
 
     def to_json(self) -> Json:
         """Plain data."""
-        first_table, second_table = self.tables
+        first, second = self.tables
         slots = self.slots
-        first = [
-            {**_slot(s, first_table), "first": first_table.cells[s], "second": second_table.cells[s]}
-            for s in (slots or [])[:FIRST]
-        ]
+        pairs = ((s, first.cells[s], second.cells[s]) for s in (slots or [])[:FIRST])
+        differing = [{**_slot(s, first), "first": a, "second": b} for s, a, b in pairs]
         return {
             "id": self.id,
             "source": _by_side(self.sources),
             "formula": _by_side(self.formulas),
-            "elements": _by_side((first_table.elements, second_table.elements)),
+            "elements": _by_side((first.elements, second.elements)),
             "differing": None if slots is None else len(slots),
-            "first_slots": first,
+            "first_slots": differing,
         }
 
     def lines(self) -> list[str]:
@@ -139,10 +137,10 @@ class Difference:
         }
 
 
-def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Difference:
+def difference(first_side: Side, second_side: Side, patterns: Sequence[str] = ()) -> Difference:
     """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
-    sides = (first, second)
-    cells = [(f, first.found(f), second.found(f)) for f in select(*patterns)]
+    sides = (first_side, second_side)
+    cells = [(f, first_side.found(f), second_side.found(f)) for f in select(*patterns)]
     both = [(f, left, right) for f, left, right in cells if left and right]
     differ = [(f, left, right) for f, left, right in both if left.table(f) != right.table(f)]
     return Difference(
@@ -150,23 +148,25 @@ def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Diffe
         [f.id for f, left, right in both if left.table(f) == right.table(f)],
         [Changed(f.id, (left.table(f), right.table(f)), (left.source, right.source)) for f, left, right in differ],
         [a for f, left, right in cells for a in _absent(f, sides, (left, right))],
-        (_sources(first, [left for _, left, _ in cells]), _sources(second, [right for _, _, right in cells])),
+        (_sources(first_side, [left for _, left, _ in cells]), _sources(second_side, [right for _, _, right in cells])),
     )
 
 
-def _absent(fragment: Fragment, sides: tuple[Side, Side], pair: tuple[Found | None, Found | None]) -> Iterator[Absent]:
+def _absent(
+    fragment: Fragment, sides: tuple[Side, Side], measurements: tuple[Found | None, Found | None]
+) -> Iterator[Absent]:
     """The cells of a fragment that have no table."""
     for number, side in enumerate(sides):
-        other = pair[1 - number]
-        if not pair[number]:
+        other = measurements[1 - number]
+        if not measurements[number]:
             elsewhere = other.table(fragment) if other else None
             reason = absent.reason(fragment, side.arch, side.layers, elsewhere)
             yield Absent(fragment.id, number, reason, elsewhere is not None)
 
 
-def _sources(side: Side, pair: Sequence[Found | None]) -> str:
+def _sources(side: Side, measurements: Sequence[Found | None]) -> str:
     """Where a side's tables come from; without any where one looked."""
-    return ", ".join(dict.fromkeys(measured.source for measured in pair if measured)) or side.layers.names
+    return ", ".join(dict.fromkeys(measured.source for measured in measurements if measured)) or side.layers.names
 
 
 def _slot(slot: int, table: Table) -> dict[str, int]:
@@ -174,8 +174,8 @@ def _slot(slot: int, table: Table) -> dict[str, int]:
     return {"lane": lane, "i": i}
 
 
-def _by_side(pair: Sequence[Any]) -> Json:
-    return dict(zip(SIDES, pair, strict=True))
+def _by_side(both: Sequence[Any]) -> Json:
+    return dict(zip(SIDES, both, strict=True))
 
 
 def compare_named(names: Sequence[str], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
@@ -203,14 +203,14 @@ def archs(pair: tuple[str, str], layers: Layers, patterns: Sequence[str] = ()) -
     return difference(first, second, patterns)
 
 
-def arch_by_arch(sides: tuple[Layers, Layers], name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
+def arch_by_arch(both_layers: tuple[Layers, Layers], name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
     """Arch by arch, or one arch. UsageError where neither side has measurements."""
-    left, right = sides
+    left, right = both_layers
     measured = {*left.archs(), *right.archs()} & (
         {arch(name).name} if name and name != "all" else {row.name for row in ARCHS}
     )
     if not measured:
         raise UsageError(f"neither {left.words} nor {right.words} has measurements{f' of {name}' if name else ''}.")
     for arch_name in (row.name for row in ARCHS if row.name in measured):
-        first, second = (Side(f"{arch_name} of {layers.names}", arch_name, layers) for layers in sides)
+        first, second = (Side(f"{arch_name} of {layers.names}", arch_name, layers) for layers in both_layers)
         yield difference(first, second, patterns)

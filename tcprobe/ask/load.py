@@ -11,7 +11,7 @@ are; slots whose distances differ from lane to lane are loaded one by one. Prove
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,21 +69,21 @@ class StraightLoad:
         """From line to line."""
         return self.ld * self.tile.bits // 8
 
-    def addresses(self, move: Move) -> Ints:
+    def addresses(self, fetch: Move) -> Ints:
         """Byte offsets of the lanes from the fragment's first element."""
-        offsets: Ints = move.line * self.ld_bytes + move.byte
+        offsets: Ints = fetch.line * self.ld_bytes + fetch.byte
         return offsets
 
-    def sectors(self, move: Move) -> int:
+    def sectors(self, fetch: Move) -> int:
         """How many 32-byte sectors a load of all warps touches; the fragment's start is taken as aligned to them."""
-        warps = self.addresses(move).reshape(-1, WARP)
-        ends = (np.concatenate([first // SECTOR, (first + move.width - 1) // SECTOR]) for first in warps)
+        warps = self.addresses(fetch).reshape(-1, WARP)
+        ends = (np.concatenate([first // SECTOR, (first + fetch.width - 1) // SECTOR]) for first in warps)
         return sum(len(np.unique(sectors)) for sectors in ends)
 
-    def least(self, move: Move) -> int:
+    def least(self, fetch: Move) -> int:
         """How many sectors its bytes would fill, each once, without a gap."""
-        warps = self.addresses(move).reshape(-1, WARP)
-        return sum(-(-len(np.unique(first)) * move.width // SECTOR) for first in warps)
+        warps = self.addresses(fetch).reshape(-1, WARP)
+        return sum(-(-len(np.unique(first)) * fetch.width // SECTOR) for first in warps)
 
     @property
     def cycles(self) -> dict[str, PlanCycles]:
@@ -126,8 +126,9 @@ class StraightLoad:
             "confidence": least([self.cell]).to_json(),
         }
 
-    def _issue(self, move: Move) -> Json:
-        return {"global": self.addresses(move).tolist(), "bytes": move.width, "slots": [[0, 0, i] for i in move.slots]}
+    def _issue(self, fetch: Move) -> Json:
+        slots = [[0, 0, i] for i in fetch.slots]
+        return {"global": self.addresses(fetch).tolist(), "bytes": fetch.width, "slots": slots}
 
 
 def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
@@ -192,12 +193,10 @@ def _count(bits: Ints, size: int) -> int:
     )
 
 
-def _run(order: list[int]) -> int:
+def _run(order: Sequence[int]) -> int:
     """The longest run, a power of two, by which all of `order` is made of consecutive slots."""
     run = len(order)
-    while run > 1 and any(
-        order[start + j] != order[start] + j for start in range(0, len(order), run) for j in range(run)
-    ):
+    while run > 1 and any(order[n + j] != order[n] + j for n in range(0, len(order), run) for j in range(run)):
         run //= 2
     return run
 

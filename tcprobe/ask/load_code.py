@@ -55,17 +55,17 @@ def _struct(plan: StraightLoad, name: str) -> list[str]:
     ]
 
 
-def _words(plan: StraightLoad, move: Move) -> int:
-    return max(1, 8 * move.width // plan.cell.fragment.register_bits)
+def _words(plan: StraightLoad, fetch: Move) -> int:
+    return max(1, 8 * fetch.width // plan.cell.fragment.register_bits)
 
 
-def _read(plan: StraightLoad, number: int, move: Move) -> str:
-    count, wide = _words(plan, move), plan.cell.fragment.register_bits == 64
+def _read(plan: StraightLoad, number: int, fetch: Move) -> str:
+    count, wide = _words(plan, fetch), plan.cell.fragment.register_bits == 64
     letter = "l" if wide else "r"
     places = ", ".join(f"%{j}" for j in range(count))
     outputs = ", ".join(f'"={letter}"(v{number}[{j}])' for j in range(count))
     braced = f"{{{places}}}" if count > 1 else places
-    return f'asm volatile("{move.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
+    return f'asm volatile("{fetch.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
 
 
 def _assembled_registers(plan: StraightLoad) -> Iterator[str]:

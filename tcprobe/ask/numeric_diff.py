@@ -24,16 +24,13 @@ class ChangedNumerics(NamedTuple):
 
     def to_json(self) -> Json:
         """Plain data."""
-        sides = {
-            "archs": [answer.arch for answer in self.answers],
-            "status": [answer.status for answer in self.answers],
-        }
+        sides = {"archs": [side.arch for side in self.answers], "status": [side.status for side in self.answers]}
         differs = {name: list(pair) for name, pair in self.parameters.items()}
         return {"id": self.id, **sides, "differs": differs, "evidence": [answer.evidence for answer in self.answers]}
 
     def __str__(self) -> str:
-        listed = [f"{name} {one} -> {other}" for name, (one, other) in self.parameters.items()]
-        marks = ", ".join(f"{one.arch} {one.status}" for one in self.answers)
+        listed = [f"{name} {first} -> {second}" for name, (first, second) in self.parameters.items()]
+        marks = ", ".join(f"{answer.arch} {answer.status}" for answer in self.answers)
         return f"{self.id} ({marks}): {'; '.join(listed) or 'the same, as far as both are known'}"
 
 

@@ -80,10 +80,10 @@ def _float(name: str, text: str) -> float:
     return value
 
 
-def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> str:
+def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> str:
     """D's bits as hex."""
     kinds = types(instruction)
-    d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in case))
+    d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in dot))
     return _hex(kinds.d, d[0])
 
 
@@ -117,30 +117,30 @@ def _case(instruction: Instruction, line: str) -> DotProduct:
     return parse_case(instruction, *(",".join(part) for part in lists))
 
 
-def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
+def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> Iterator[str]:
     """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
     kinds = types(instruction)
     if isinstance(arithmetic, Arithmetic):
-        yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, case)
+        yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, dot)
     if isinstance(arithmetic, Arithmetic) and arithmetic.through_f32:
         yield f"rounded to {kinds.d}, {arithmetic.rounding}"
-    d = result_bits(instruction, arithmetic, case)
+    d = result_bits(instruction, arithmetic, dot)
     value = numerics.values_of_d(kinds, np.array([int(d, 16)], np.uint64 if kinds.d == "f64" else np.uint32))[0]
     if kinds.d == "f16":
         value = values_of(FORMATS["f16"], np.array([int(d, 16)], np.uint16))[0]
     yield f"D = {d} = {value!s}"
 
 
-def _separate(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iterator[str]:
+def _separate(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Iterator[str]:
     """Products that are added by themselves: the sum with each that comes."""
     apart = arithmetic.c == BEFORE
     wide = "f32" if apart else kinds.d
     whole = msgspec.structs.replace(kinds, c=wide, d=wide)
-    c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(case.c)[None]
+    c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(dot.c)[None]
     for group in arithmetic.groups if apart else (tuple(chain.from_iterable(arithmetic.groups)),):
         for n, k in enumerate(group, 1):
             part = msgspec.structs.replace(arithmetic, groups=(group[:n],), through_f32=None)
-            sum_ = separate(whole, part, (case.a[None], case.b[None], c))
+            sum_ = separate(whole, part, (dot.a[None], dot.b[None], c))
             yield f"k {k}: sum {_hex(wide, sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
     if apart:
         yield f"C plus the sum of k {_ends(arithmetic)}, to nearest even"
@@ -151,12 +151,12 @@ def _ends(arithmetic: Arithmetic) -> str:
     return ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in arithmetic.groups)
 
 
-def _sums(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iterator[str]:
+def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Iterator[str]:
     wide = "f32" if arithmetic.through_f32 else kinds.d
     arithmetic = in_f32(arithmetic) if arithmetic.through_f32 else arithmetic
     d, kept = FORMATS[wide], arithmetic.fraction_bits or 0
-    factors = factor("a", kinds.a, arithmetic, case.a[None]), factor("b", kinds.b, arithmetic, case.b[None])
-    own = np.asarray(case.c)[None]
+    factors = factor("a", kinds.a, arithmetic, dot.a[None]), factor("b", kinds.b, arithmetic, dot.b[None])
+    own = np.asarray(dot.c)[None]
     c = decode(d, np.zeros(1, d.word)) if arithmetic.c == AFTER else factor("c", kinds.c, arithmetic, own)
     for number, group in enumerate(arithmetic.groups, 1):
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
@@ -252,7 +252,7 @@ def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int
     return a, b, split
 
 
-def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, int]) -> Bits:
+def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, ...]) -> Bits:
     values = rng.normal(size=shape)
     if form.name == "tf32":
         return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)

@@ -60,7 +60,7 @@ class Origins:
         self._saved: dict[str, dict[str, dict[str, Lowering]]] = {}
         self._origins: dict[tuple[str, str], tuple[Origin, ...]] = {}
 
-    def of(self, arch: str, opcode: str, ptx: Mapping[str, int] | None = None) -> tuple[Origin, ...]:
+    def find(self, arch: str, opcode: str, ptx: Mapping[str, int] | None = None) -> tuple[Origin, ...]:
         """The forms that become an opcode, native ones first; with `ptx` only those that stand there by name."""
         key = (arch, opcode)
         if key not in self._origins:

@@ -30,7 +30,7 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
+from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzle_offset
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.arrays import Ints
@@ -141,10 +141,10 @@ def same_mode(tile: Tile, shared: Shared) -> str | None:
     if max(tile.rows, tile.cols) > BOX or tile.line_bytes % ALIGNED or shared.padding:
         return None
     offsets = np.arange(0, tile.lines * tile.line_bytes, ALIGNED)
-    ours = swizzled(offsets, shared.swizzle)
+    ours = swizzle_offset(offsets, shared.swizzle)
     for mode, swizzle in TMA.items():
         fits = not swizzle[0] or tile.line_bytes == ALIGNED << swizzle[0]  # rows are the span apart
-        if fits and np.array_equal(ours, swizzled(offsets, swizzle)):
+        if fits and np.array_equal(ours, swizzle_offset(offsets, swizzle)):
             return mode
     return None
 
@@ -165,28 +165,28 @@ def offset_code(proposal: Proposal) -> str:
     )
 
 
-def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
+def _best(kind: str, tile: Tile, placements: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
     """The option of the least total, then of the smallest size: B, or bytes of padding."""
-    wavefronts = [_judged(tile, option, kinds) for option in options]
-    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, options, strict=True)]
+    wavefronts = [_wavefronts(tile, option, kinds) for option in placements]
+    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, placements, strict=True)]
     least = min(ranks)
-    chosen_index = ranks.index(least)
-    others = [o for j, o in enumerate(options) if j != chosen_index and ranks[j] == least]
+    index = ranks.index(least)
+    others = [o for j, o in enumerate(placements) if j != index and ranks[j] == least]
     sizes = sorted({size for _, size in ranks if size < least[1]})
     smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
-    mode = same_mode(tile, options[chosen_index])
-    return Proposal(kind, tile, options[chosen_index], wavefronts[chosen_index], others, smaller, len(options), mode)
+    mode = same_mode(tile, placements[index])
+    return Proposal(kind, tile, placements[index], wavefronts[index], others, smaller, len(placements), mode)
 
 
-def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
+def _wavefronts(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
     """Wavefronts of each access."""
     offsets = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
     return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in offsets]
 
 
-def _kinds(judge: Judge, places: tuple[Ints, Ints], active: Ints) -> Kinds:
-    """Equal instructions counted together; `places`: line and byte of each lane."""
-    both = np.hstack([np.where(active, values, IDLE) for values in places])
+def _kinds(judge: Judge, line_and_byte: tuple[Ints, Ints], active: Ints) -> Kinds:
+    """Equal instructions counted together; `line_and_byte`: line and byte of each lane."""
+    both = np.hstack([np.where(active, values, IDLE) for values in line_and_byte])
     distinct, times = np.unique(both, axis=0, return_counts=True)
     return Kinds(judge, distinct[:, :WARP], distinct[:, WARP:], times)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -189,8 +189,8 @@ class Reader:
             raw = output.read_bytes()
         return Compiled(cubin(raw), raw, text)
 
-    def _of_arch(self, path: str, name: str, codes: Sequence[Compiled]) -> Iterator[FunctionReading]:
-        functions = [(code, function) for code in codes for function in code.cubin.functions]
+    def _of_arch(self, path: str, name: str, cubins: Sequence[Compiled]) -> Iterator[FunctionReading]:
+        functions = [(code, function) for code in cubins for function in code.cubin.functions]
         places = matrix_code.find(self._tools, name, [function.code for _, function in functions])
         lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
         holds = self._holds(name, [function for _, function in functions])
@@ -208,17 +208,17 @@ class Reader:
         row = next((row for row in ARCHS if row.name == name), None)
         if self._tables_of is None or row is None:
             return [None] * len(functions)
-        from tcprobe.ask.code_tables import find_tables
+        from tcprobe.ask.code_tables import tables
 
-        return find_tables(self._tools, row, functions, self._tables_of)
+        return tables(self._tools, row, functions, self._tables_of)
 
     def _uses(
-        self, arch: str, matrix: dict[int, str], lines: dict[int, SourceLine], ptx: dict[str, int] | None
+        self, arch: str, matrix: dict[int, str], line_of: dict[int, SourceLine], ptx: Mapping[str, int] | None
     ) -> tuple[Use, ...]:
         uses = []
         for opcode, count in sorted(Counter(matrix.values()).items()):
-            by_line = Counter(lines[place] for place, other in matrix.items() if other == opcode and place in lines)
-            uses.append(Use(opcode, count, dict(sorted(by_line.items())), self._origins.of(arch, opcode, ptx)))
+            by_line = Counter(line_of[place] for place, other in matrix.items() if other == opcode and place in line_of)
+            uses.append(Use(opcode, count, dict(sorted(by_line.items())), self._origins.find(arch, opcode, ptx)))
         return tuple(uses)
 
 

@@ -38,10 +38,10 @@ def tables(paths: Sequence[Path]) -> list[Saved]:
     )
 
 
-def _nearest(layouts: Iterable[Saved]) -> Iterable[Saved]:
+def _nearest(saved_layouts: Iterable[Saved]) -> Iterable[Saved]:
     """Each layout once, from the first folder that has it."""
     once: dict[str, Saved] = {}
-    for saved in layouts:
+    for saved in saved_layouts:
         once.setdefault(saved.layout, saved)
     return once.values()
 

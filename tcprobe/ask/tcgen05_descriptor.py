@@ -15,6 +15,7 @@ from tcprobe.isa import instruction_descriptor as idesc
 from tcprobe.isa import zero_column_mask as zeros
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.layout.ranges import ranges
 from tcprobe.values import Json
 
 STATUS = "documented"
@@ -34,32 +35,32 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
             "9.7.16.4.2), whose bytes tcprobe does not describe: use `major` k."
         )
     lines = size[0]
-    shared_tile = wgmma.checked_tile(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
+    shared_tile = wgmma.lay_tile(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
     if major == "k" and swizzle:
         shared_tile.reasons["lbo"] = UNUSED_LBO
     return shared_tile
 
 
-def tile_json(shared: SharedTile) -> Json:
+def tile_json(smem_tile: SharedTile) -> Json:
     """Plain data of what is said of a tile."""
-    plain = wgmma.to_json(shared)
+    plain = wgmma.to_json(smem_tile)
     for name in ("descriptor", "fields", "cute"):
         del plain[name]
-    value = smem.encode(shared.descriptor)
+    value = smem.encode(smem_tile.descriptor)
     return {
         "value": f"{value:#018x}",
         "instruction": "tcgen05",
-        "fields": smem.fields(shared.descriptor),
+        "fields": smem.fields(smem_tile.descriptor),
         **plain,
-        "cuda": cuda(shared),
+        "cuda": cuda(smem_tile),
         "status": STATUS,
         "source": smem.SOURCE,
     }
 
 
-def cuda(shared: SharedTile) -> str:
+def cuda(smem_tile: SharedTile) -> str:
     """The line that makes the descriptor of a tile at `smem`."""
-    value = smem.encode(shared.descriptor)
+    value = smem.encode(smem_tile.descriptor)
     return f"uint64_t desc = {value:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
@@ -142,10 +143,7 @@ def _number(zero: Sequence[int]) -> int:
 
 def _runs(zero: Sequence[int]) -> list[list[int]]:
     """First and last of each run of columns that count as zero."""
-    places = [place for place, bit in enumerate(zero) if bit]
-    firsts = [p for p in places if not p or not zero[p - 1]]
-    lasts = [p for p in places if p + 1 == len(zero) or not zero[p + 1]]
-    return [list(pair) for pair in zip(firsts, lasts, strict=True)]
+    return [list(run) for run in ranges(column for column, bit in enumerate(zero) if bit)]
 
 
 def _head(bits: int, kind: str) -> Json:

@@ -95,8 +95,8 @@ class MapPlan(NamedTuple):
         return max(tma.ALIGNMENT, PERIODS.get(self.map.swizzle, 0))
 
 
-def plan(map_options: MapOptions, measured: Finding | None = None, arch_number: int = tma.LEAST_ARCH) -> MapPlan:
-    """The map for arch number `arch_number`; `measured` is the finding of the driver's encodings.
+def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number: int = tma.LEAST_ARCH) -> MapPlan:
+    """The map for arch number `arch_number`; `encodings` is the finding of the driver's encodings.
 
     UsageError names every rule that it breaks.
     """
@@ -111,11 +111,11 @@ def plan(map_options: MapOptions, measured: Finding | None = None, arch_number: 
     number, far, near = _bits(kind)
     swizzle, interleave = SWIZZLES[map_options.swizzle], INTERLEAVES[map_options.interleave]
     tile = map_options.tile or map_options.box or ()
-    box = map_options.box or cut(
+    box = map_options.box or fitting_box(
         tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0)
     )
     dims = map_options.dims or tile
-    strides = packed(dims, far) if map_options.strides is None else map_options.strides
+    strides = dense_strides(dims, far) if map_options.strides is None else map_options.strides
     steps = map_options.steps or (1,) * len(dims)
     _same_rank(dims, **{"tile" if map_options.tile else "box": box}, strides=(0, *strides), steps=steps)
     tensor_map = TensorMap(
@@ -130,7 +130,7 @@ def plan(map_options: MapOptions, measured: Finding | None = None, arch_number: 
         FILLS[map_options.fill],
         map_options.address,
     )
-    evidence = {rule.name: evidence_of(rule, measured) for rule in rules_on(arch_number)}
+    evidence = {rule.name: evidence_of(rule, encodings) for rule in rules_on(arch_number)}
     if wrong := broken_rules(tensor_map, arch_number):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
         raise UsageError(f"the driver refuses this map. {reasons}.")
@@ -145,12 +145,12 @@ def _bits(kind: str) -> tuple[int, int, int]:
     return number, 8 * size, 8 * size
 
 
-def packed(dims: Numbers, bits: int) -> Numbers:
+def dense_strides(dims: Numbers, bits: int) -> Numbers:
     """Strides in bytes of a tensor without gaps."""
     return tuple(bits * prod(dims[:n]) // 8 for n in range(1, len(dims)))
 
 
-def cut(tile: Numbers, bits: int, span: int) -> Numbers:
+def fitting_box(tile: Numbers, bits: int, span: int) -> Numbers:
     """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
 
     In all it has no more bytes than a box may have.
@@ -175,15 +175,15 @@ def _same_rank(dims: Numbers, **others: Numbers) -> None:
             )
 
 
-def evidence_of(rule: MapRule, measured: Finding | None) -> str:
+def evidence_of(map_rule: MapRule, encodings: Finding | None) -> str:
     """What a rule rests on, in words."""
-    calls = measured.body.calls if measured else []
-    tried = [call.result for call in calls if rule.name in call.rules]
-    source = MANUAL if rule.source == MANUAL else "not in the manual"
-    if not tried or measured is None:
-        return source if rule.source == MANUAL else f"{source}; {MEASURED} on an H200"
-    refused, driver = sum(words != TAKEN for words in tried), measured.provenance["driver"]
-    alone = "" if rule.checked else ", so it is not checked"
+    calls = encodings.body.calls if encodings else []
+    tried = [call.result for call in calls if map_rule.name in call.rules]
+    source = MANUAL if map_rule.source == MANUAL else "not in the manual"
+    if not tried or encodings is None:
+        return source if map_rule.source == MANUAL else f"{source}; {MEASURED} on an H200"
+    refused, driver = sum(words != TAKEN for words in tried), encodings.provenance["driver"]
+    alone = "" if map_rule.checked else ", so it is not checked"
     return f"{source}; driver {driver} refused {refused} of {len(tried)} maps that break it{alone}"
 
 
@@ -225,8 +225,8 @@ def cuda(planned: MapPlan) -> str:
     )
 
 
-def _name(names: Mapping[str, int], number: int) -> str:
-    return next(name for name, n in names.items() if n == number)
+def _name(numbers_by_name: Mapping[str, int], number: int) -> str:
+    return next(name for name, n in numbers_by_name.items() if n == number)
 
 
 def check_arch(name: str | None) -> str:

@@ -256,20 +256,12 @@ def extent(instruction: Instruction, name: str, value: int | None) -> int:
 
 def is_documented(sourced: Sourced) -> bool:
     """Whether somebody documents the very places of a finding."""
-    finding_subject = subject(sourced.finding.subject)
-    assert finding_subject is not None
-    in_memory = MemoryOperand(inventory.instructions()[finding_subject.form], finding_subject.operand)
-    variant = OperandVariant(
-        finding_subject.m,
-        finding_subject.n,
-        finding_subject.selector,
-        finding_subject.vector,
-        finding_subject.multicast or None,
-    )
-    documented = answered(lambda: placement(in_memory, variant))
-    return documented is not None and any(
-        same_places(statement, statement_of(sourced)) for statement in documented.statements
-    )
+    key = subject(sourced.finding.subject)
+    assert key is not None
+    in_memory = MemoryOperand(inventory.instructions()[key.form], key.operand)
+    variant = OperandVariant(key.m, key.n, key.selector, key.vector, key.multicast or None)
+    documented, measured = answered(lambda: placement(in_memory, variant)), statement_of(sourced)
+    return documented is not None and any(same_places(statement, measured) for statement in documented.statements)
 
 
 def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placement:

@@ -29,8 +29,8 @@ def find_measured_places(
     has the form, the newest first; None where nobody measured it."""
     layers, name = known_by
     for row in _archs(instruction, name):
-        if found := layers.finding(KIND, row, str(finding_subject)):
-            statement = statement_of(found)
+        if sourced := layers.finding(KIND, row, str(finding_subject)):
+            statement = statement_of(sourced)
             agreeing = tuple(other for other in documented if same_places(other, statement))
             return MeasuredPlaces(
                 statement, row, agreeing, tuple(other for other in documented if other not in agreeing)

@@ -49,9 +49,9 @@ def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost
     judge, offsets = rules.judge(walked.access.row), addresses(walked, tile, shared)
     each = judge.cycles(offsets)
     worst = int(each.argmax())
-    shown = check_pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
+    pattern = check_pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
     return TileCost(
-        walked.access.name, len(offsets), int(each.sum()), ideal(judge, offsets), worst, phases(shown, judge.rule)
+        walked.access.name, len(offsets), int(each.sum()), ideal(judge, offsets), worst, phases(pattern, judge.rule)
     )
 
 

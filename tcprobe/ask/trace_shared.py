@@ -147,38 +147,38 @@ class SharedTrace:
         }
 
 
-def trace_element(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
+def trace_element(multiply: SharedMultiply, m: int, n: int) -> SharedTrace:
     """What feeds D[m][n], in the order of k; UsageError where that is outside D."""
-    d, row = where(memory.tables["d"], [m], [n]), memory.instruction
-    return SharedTrace(memory, f"D{d[0].element}", [memory.meeting((m, n), s) for s in range(row.stored)], d)
+    d, row = where(multiply.tables["d"], [m], [n]), multiply.instruction
+    return SharedTrace(multiply, f"D{d[0].element}", [multiply.meeting((m, n), s) for s in range(row.stored)], d)
 
 
-def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
+def fed_by_slot(multiply: SharedMultiply, lane: int, i: int) -> SharedTrace:
     """What slot (lane, i) of A feeds, column by column; UsageError where there is no such slot."""
-    slots = elements_held(memory.tables["a"], [lane], [i])
+    slots = elements_held(multiply.tables["a"], [lane], [i])
     if not slots or slots[0].col is None:
-        raise UsageError(f"{holder_name(lane, memory.instruction.threads)} i {i} of A is unused.")
-    slot, row = slots[0], memory.instruction
+        raise UsageError(f"{holder_name(lane, multiply.instruction.threads)} i {i} of A is unused.")
+    slot, row = slots[0], multiply.instruction
     about = f"A {slot.holder} i {i}, which holds A{slot.element}"
-    return SharedTrace(memory, about, [memory.meeting((slot.row, n), slots[0].col) for n in range(row.shape.n)])
+    return SharedTrace(multiply, about, [multiply.meeting((slot.row, n), slots[0].col) for n in range(row.shape.n)])
 
 
-def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
+def fed_by_byte(multiply: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     """What a byte of a_smem or b_smem feeds, counted from the start address; UsageError where nothing lies there."""
-    behind = memory.b if operand == "b_smem" else memory.a
+    behind = multiply.b if operand == "b_smem" else multiply.a
     if behind is None:
         raise UsageError("A is in registers here: give `a_in` shared.")
     elements = [(element.row, element.col, byte - element.offset) for element in behind.at(byte)]
     what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in elements[:8])
     more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""
-    meetings = [m for row, col, _ in elements for m in _of_element(memory, operand, (row, col))]
-    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=elements)
+    meetings = [m for row, col, _ in elements for m in _of_element(multiply, operand, (row, col))]
+    return SharedTrace(multiply, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=elements)
 
 
-def _of_element(memory: SharedMultiply, operand: str, element: tuple[int, int]) -> Iterable[SharedMeeting]:
+def _of_element(multiply: SharedMultiply, operand: str, element: tuple[int, int]) -> Iterable[SharedMeeting]:
     """Every meeting of an element: of A with each column, of B with each row of A, stored columns that can be its k."""
-    shape, stored = memory.instruction.shape, range(memory.instruction.stored)
+    shape, stored = multiply.instruction.shape, range(multiply.instruction.stored)
     row, col = element
     if operand == "a_smem":
-        return [memory.meeting((row, n), col) for n in range(shape.n)]
-    return [memory.meeting((m, col), s) for m in range(shape.m) for s in stored if row in memory.possible_k(s)]
+        return [multiply.meeting((row, n), col) for n in range(shape.n)]
+    return [multiply.meeting((m, col), s) for m in range(shape.m) for s in stored if row in multiply.possible_k(s)]

@@ -19,7 +19,7 @@ from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, 
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor as smem
-from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed
+from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.references.accumulator import Landing, Slot, loaded_slot
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
 from tcprobe.store.choose import Layers
@@ -225,7 +225,7 @@ def _descriptor(
         return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(8 * UNIT, UNIT * k)
     k_bytes = k * bits // 8
     if not swizzle:
-        return packed(k_bytes)
+        return packed_descriptor(k_bytes)
     if k_bytes > swizzle:
         wide = next(width for width in (64, 128) if width >= k_bytes)
         raise UsageError(

@@ -239,12 +239,12 @@ def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -
 
 def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     """Lookups of the lines of its sources, and the cycles with them, of an access that has both tags and sources."""
-    from tcprobe.layout.source_tags import of_pattern
+    from tcprobe.layout.source_tags import pattern_cost
 
     tags = by.tags.get(given.row.name)
     if tags is None or given.source is None:
         return {}
-    lookups, cycles = of_pattern(tags, given.address, given.source or (), cost.wavefronts)
+    lookups, cycles = pattern_cost(tags, given.address, given.source or (), cost.wavefronts)
     return {"lookups": lookups, "timed": cycles}
 
 

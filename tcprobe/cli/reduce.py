@@ -69,9 +69,9 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     told(note)
     answer: Reduction | Masked
     if over is None:
-        from tcprobe.ask.reduce.mask import masked
+        from tcprobe.ask.reduce.mask import mask_fragment
 
-        answer = masked(cell, mask, fill, asked["called"] or ("fill" if mask is None else "mask"))
+        answer = mask_fragment(cell, mask, fill, asked["called"] or ("fill" if mask is None else "mask"))
     else:
         from tcprobe.ask.reduce import reduce as reduced
 

@@ -26,8 +26,8 @@ import numpy as np
 from tcprobe.fit.affine import Affine, fit_affine
 from tcprobe.fit.coordinate import Candidates, CoordinateSwizzle, coordinate_swizzle
 from tcprobe.fit.xor import chain_of
-from tcprobe.layout.address import AddressMap, Integers
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
@@ -59,7 +59,7 @@ class AddressFit:
         """The swizzle, if the kind is `swizzle`."""
         return self.swizzles[0] if self.kind == SWIZZLE else None
 
-    def __call__(self, first: Integers, second: Integers) -> Integers:
+    def __call__(self, first: Ints, second: Ints) -> Ints:
         """The offsets of elements."""
         if self.coordinate:
             first, second = self.coordinate(first, second)
@@ -72,10 +72,10 @@ class AddressFit:
 def fit_address(address: AddressMap) -> AddressFit | None:
     """The layout of a map, which need not be whole; None if it is of none of the four kinds."""
     fits = (layout for kind in (_affine, _swizzle, _coordinate, _xor) for layout in kind(address))
-    return next((layout for layout in fits if proven(layout, address)), None)
+    return next((layout for layout in fits if is_proven(layout, address)), None)
 
 
-def proven(layout: AddressFit, address: AddressMap) -> bool:
+def is_proven(layout: AddressFit, address: AddressMap) -> bool:
     """Whether the layout gives every cell's offset."""
     return np.array_equal(layout(address.first, address.second), address.offsets)
 
@@ -140,7 +140,7 @@ def _tries(address: AddressMap) -> int:
     return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
 
 
-def _seen(sample: Integers, known_swizzle: Swizzle) -> bytes:
+def _seen(sample: Ints, known_swizzle: Swizzle) -> bytes:
     """A part of the map under a swizzle; if another swizzle gave the same, this one is not tried."""
     return np.where(sample < 0, -1, known_swizzle(sample)).tobytes()
 
@@ -162,28 +162,28 @@ def _left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None
     return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
 
 
-def _part(offsets: Integers, last: Swizzle | None) -> Integers:
+def _part(offsets: Ints, last: Swizzle | None) -> Ints:
     """A part of the map with the last swizzle undone."""
     return np.where(offsets < 0, -1, last(offsets)) if last else offsets
 
 
-def _beginning(address: AddressMap, axis: int) -> Integers:
+def _beginning(address: AddressMap, axis: int) -> Ints:
     """The first offsets of the first row or column, as long as they are consecutive from 0."""
     line = (address.grid[:, 0] if axis == 0 else address.grid[0])[:BEGINNING]
-    known = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
-    return line[:known]
+    count = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
+    return line[:count]
 
 
-def _begins(line: Integers, candidates: Candidates, sign: int) -> Bools:
+def _begins(beginning: Ints, candidates: Candidates, sign: int) -> Bools:
     """Which swizzles leave the beginning of modes: the first step everywhere except at multiples of the first mode's
     size.
 
     A necessary condition.
     """
-    if len(line) < 2:
+    if len(beginning) < 2:
         return np.ones(len(candidates.bits), bool)
-    steps = np.diff(_images(line[None, None, :], candidates, sign)[:, 0], axis=1)
-    breaks = np.where(steps == steps[:, :1], 0, np.arange(1, len(line)))
+    steps = np.diff(_images(beginning[None, None, :], candidates, sign)[:, 0], axis=1)
+    breaks = np.where(steps == steps[:, :1], 0, np.arange(1, len(beginning)))
     return np.asarray(np.gcd.reduce(breaks, axis=1) != 1)
 
 
@@ -195,14 +195,14 @@ def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     return fit_affine(address.first, address.second, offsets, address.extent)
 
 
-def _before(offsets: Integers, swizzles: Sequence[Swizzle]) -> Integers:
+def _before(offsets: Ints, swizzles: Sequence[Swizzle]) -> Ints:
     """The offsets before the swizzles, which were applied first to last."""
     for swizzle in reversed(swizzles):
         offsets = swizzle(offsets)
     return offsets
 
 
-def _sums(grid: Integers) -> bool:
+def _sums(grid: Ints) -> bool:
     """Whether a whole grid is a sum f(first) + g(second); a quick check, since most maps are not."""
     steps = np.diff(grid, axis=0)
     return bool((steps == steps[:, :1]).all())
@@ -217,7 +217,7 @@ def _candidates(bits: int, most: int) -> Candidates:
     return every.kept((every.shift >= every.bits) & (low < bits) & (low + every.bits <= MOST_BIT))
 
 
-def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
+def _separable(sample: Ints, candidates: Candidates, sign: int) -> Bools:
     """Which swizzles leave f(first) + g(second) on a part of the map; -1 means no offset. A necessary condition.
 
     The part's first row and column must be whole.
@@ -228,7 +228,7 @@ def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
     return np.asarray(~((images != 0) & (sample >= 0)).any(axis=(1, 2)))
 
 
-def _images(sample: Integers, candidates: Candidates, sign: int) -> Integers:
+def _images(sample: Ints, candidates: Candidates, sign: int) -> Ints:
     """A part of the map under each swizzle: (swizzles, rows, columns)."""
     bits, base, shift = candidates
     low, high = (axis[:, None, None] for axis in (base, base + shift))

@@ -64,14 +64,14 @@ def values(text: str) -> Values:
 
 
 def _tokens(text: str) -> list[Token]:
-    tokens, at = [], 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
         if match is None:
-            column = at + len(text[at:]) - len(text[at:].lstrip())
+            column = position + len(text[position:]) - len(text[position:].lstrip())
             raise _error(Token("", column + 1), f"{text[column]!r} is not allowed in an expression; {VARIABLE}")
         tokens.append(Token(match[1], match.start(1) + 1))
-        at = match.end()
+        position = match.end()
     return [*tokens, Token("", len(text) + 1)]
 
 
@@ -83,9 +83,9 @@ class _Reader:
         self.next = next(self._tokens)
 
     def _take(self) -> Token:
-        taken = self.next
-        self.next = next(self._tokens, taken)
-        return taken
+        token = self.next
+        self.next = next(self._tokens, token)
+        return token
 
     def expression(self, least: int, depth: int) -> Values:
         """Operands joined by operators that bind at least as tightly as `least`."""

@@ -21,8 +21,8 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints
-from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
-from tcprobe.layout.predicted import NIBBLE, picked
+from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
+from tcprobe.layout.predicted import NIBBLE, picked_k
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, elements
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
@@ -119,7 +119,7 @@ def launch(case: Case, tables: Tables) -> Launch:
     row, held = case.instruction, case.operand.held
     by_b = held.name == "a_smem"
     others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
-    still = packed(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
+    still = packed_descriptor(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
     pairs = [(one.encode(), still) for one in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     run = Coded(row, "codes", held.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
@@ -159,7 +159,7 @@ def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
         if held.name == "a_smem":
             in_memory[:, m, (n + y * d.cols) % held.cols] = said
         else:
-            in_memory[:, picked(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
+            in_memory[:, picked_k(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
     return in_memory
 
 

@@ -141,10 +141,10 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     tiles = tiling(from_, to, transpose)
     if permute_k:
         tiles = replace(tiles, order=k_order(tiles))
-    return routed(tiles, name)
+    return convert_tiling(tiles, name)
 
 
-def routed(tiles: Tiling, name: str = NAME) -> Conversion:
+def convert_tiling(tiles: Tiling, name: str = NAME) -> Conversion:
     """The conversion of a tiling; UsageError where no instruction converts the types."""
     source_, target = tiles.source.fragment, tiles.target.fragment
     device = arch.arch(tiles.source.arch)

@@ -28,11 +28,11 @@ class Cast:
     target: int = 70
 
 
-def _pair(to: str, bits: int, target: int) -> Cast:
+def _pair(to: str, bits: int, least_arch: int) -> Cast:
     rounding, output = ("rn.satfinite", "=h") if bits == 8 else ("rn", "=r")
     text = f"cvt.{rounding}.{to}x2.f32 %0, %1, %2;"
     return Cast(
-        f"f32 to {to}", bits, "float", pair=f'asm("{text}" : "{output}"(d) : "f"(high), "f"(low));', target=target
+        f"f32 to {to}", bits, "float", pair=f'asm("{text}" : "{output}"(d) : "f"(high), "f"(low));', target=least_arch
     )
 
 
@@ -78,24 +78,24 @@ OLDER = {
 }
 
 
-def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
+def cast(from_: Fragment, to: Fragment, device: Arch) -> Cast:
     """The conversion from the type of one fragment to that of another on an arch; of none for the same type.
 
     UsageError where no instruction does it, or the arch does not have it.
     """
-    pair = (source.type, target.type)
-    same = source.type == target.type or (source.type, dtype(target.type).bits) == (
-        f"b{source.slot_bits}",
-        source.slot_bits,
+    pair = (from_.type, to.type)
+    same = from_.type == to.type or (from_.type, dtype(to.type).bits) == (
+        f"b{from_.slot_bits}",
+        from_.slot_bits,
     )
-    if same and source.slot_bits == target.slot_bits:
-        return Cast("bits", max(8, source.slot_bits), "double" if source.slot_bits == 64 else "unsigned")
-    if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
+    if same and from_.slot_bits == to.slot_bits:
+        return Cast("bits", max(8, from_.slot_bits), "double" if from_.slot_bits == 64 else "unsigned")
+    if pair not in CASTS or to.slot_bits != CASTS[pair].bits:
         conversions = ", ".join(f"{a} to {b}" for a, b in CASTS)
-        raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {conversions}.")
+        raise UsageError(f"no conversion from {from_.type} to {to.type}; known: the same type, {conversions}.")
     conversion = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
     if device.number < conversion.target:
         raise UsageError(
-            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{conversion.target} has."
+            f"{device.name} has no instruction from {from_.type} to {to.type}; sm_{conversion.target} has."
         )
     return conversion

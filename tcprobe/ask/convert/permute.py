@@ -30,7 +30,7 @@ def k_order(tiling: Tiling) -> tuple[int, ...]:
     fragment = tiling.target.fragment
     if fragment.role is not Role.FACTOR:
         raise UsageError(f"{fragment.id} has no k: `permute_k` needs a factor, A or B, as its target.")
-    order = _matched(_choices(tiling))
+    order = _match_places(_choices(tiling))
     if order is None:
         raise UsageError(
             f"no order of k avoids exchanges between lanes from {tiling.source.fragment.id} to {fragment.id}."
@@ -54,7 +54,7 @@ def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     return [tuple(k for k in sorted(needed) if needed[place] <= available[k]) for place in sorted(needed)]
 
 
-def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+def _match_places(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Another index for each place, in ascending order among places with the same choice; None if there are too few."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, possible in enumerate(choices):

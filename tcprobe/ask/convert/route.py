@@ -65,21 +65,21 @@ def _places_by_lane(tiling: Tiling, needed_words: Mapping[Key, Sequence[tuple[Un
     return by_lane
 
 
-def _in_place(tiling: Tiling, key: Key, lanes: Sequence[tuple[Unit, ...]]) -> list[Places] | None:
+def _in_place(tiling: Tiling, key: Key, lane_units: Sequence[tuple[Unit, ...]]) -> list[Places] | None:
     """The places of a target register where all lanes hold its units just there, which of copies moves nothing."""
     tile, register = key
-    same = [(tile, register * len(lanes[0]) + place) for place in range(len(lanes[0]))]
-    slots = [(lane, *pair) for lane, units in enumerate(lanes) for pair in zip(same, units, strict=True)]
+    same = [(tile, register * len(lane_units[0]) + place) for place in range(len(lane_units[0]))]
+    slots = [(lane, *pair) for lane, units in enumerate(lane_units) for pair in zip(same, units, strict=True)]
     there = all((lane, place) in tiling.holders[unit] for lane, place, unit in slots)
     return [tuple(same)] * LANES if there else None
 
 
 def _before_transposing(
-    lanes: Sequence[tuple[Unit, ...]], lane_places: Sequence[Mapping[Unit, Place]]
+    lane_units: Sequence[tuple[Unit, ...]], lane_places: Sequence[Mapping[Unit, Place]]
 ) -> list[Places] | None:
-    """What every lane must hand to movmatrix to get `lanes`; None where it does not hold that."""
+    """What every lane must hand to movmatrix to get `lane_units`; None where it does not hold that."""
     needed: list[list[Unit | None]] = [[None, None] for _ in range(LANES)]
-    for lane, units in enumerate(lanes):
+    for lane, units in enumerate(lane_units):
         for unit, (source, half) in zip(units, transposed(lane), strict=True):
             needed[source][half] = unit
     handed = [tuple(lane_places[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
@@ -121,15 +121,15 @@ class _Maker:
         candidates = ((op.word, op.places) for op in self.ops if isinstance(op, Pack) and needed <= set(op.places))
         return next(candidates, None) or (self.pack(places), places)
 
-    def pack_by_lane(self, lanes: Sequence[Places]) -> int:
+    def pack_by_lane(self, lane_places: Sequence[Places]) -> int:
         """A word of own units that differ from lane to lane."""
-        return self.choose([self.pack(places) for places in lanes])
+        return self.choose([self.pack(places) for places in lane_places])
 
-    def choose(self, lanes: Sequence[int]) -> int:
+    def choose(self, lane_words: Sequence[int]) -> int:
         """The word that each lane names."""
-        (first, _), *others = Counter(lanes).most_common()
+        (first, _), *others = Counter(lane_words).most_common()
         for word, _ in others:
-            mask = sum(1 << lane for lane in range(LANES) if lanes[lane] == word)
+            mask = sum(1 << lane for lane in range(LANES) if lane_words[lane] == word)
             key = ("select", mask, word, first)
             if key not in self._words:
                 self._words[key] = self.add(Select(self.next, mask, word, first))
@@ -200,15 +200,15 @@ class _Exchange:
         sent = self._maker.pack_by_lane([places or usual for places in sends])
         return self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
 
-    def _assemble(self, lanes: Sequence[tuple[Unit, ...]], arrived: Sequence[Mapping[Unit, Ref]]) -> int:
+    def _assemble(self, lane_units: Sequence[tuple[Unit, ...]], arrived: Sequence[Mapping[Unit, Ref]]) -> int:
         """A target register from own units and received words."""
-        refs = [self._refs(lane, units, arrived[lane]) for lane, units in enumerate(lanes)]
+        refs = [self._refs(lane, units, arrived[lane]) for lane, units in enumerate(lane_units)]
         words = [list(dict.fromkeys(word for word, _ in lane)) for lane in refs]
         current = self._maker.choose([lane[0] for lane in words])
-        unit_positions = [{(lane[0], unit): unit for unit in range(self._maker.units)} for lane in words]
+        indices = [{(lane[0], unit): unit for unit in range(self._maker.units)} for lane in words]
         for step in range(1, max(2, *map(len, words))):
             nexts = [lane[min(step, len(lane) - 1)] for lane in words]
-            current, unit_positions = self._join(refs, current, nexts, unit_positions)
+            current, indices = self._join(refs, current, nexts, indices)
         return current
 
     def _refs(self, lane: int, units: Sequence[Unit], arrived: Mapping[Unit, Ref]) -> list[Ref]:
@@ -221,17 +221,13 @@ class _Exchange:
         ]
 
     def _join(
-        self,
-        refs: Sequence[Sequence[Ref]],
-        current: int,
-        nexts: Sequence[int],
-        unit_positions: Sequence[Mapping[Ref, int]],
+        self, refs: Sequence[Sequence[Ref]], current: int, nexts: Sequence[int], indices: Sequence[Mapping[Ref, int]]
     ) -> tuple[int, list[dict[Ref, int]]]:
         """Permute the word so far with the next one, each unit that is there to its final place."""
         size, selectors, now = self._maker.units, [], []
         for lane, lane_refs in enumerate(refs):
-            there = dict(unit_positions[lane]) | {
-                (nexts[lane], u): size + u for u in range(size) if (nexts[lane], u) not in unit_positions[lane]
+            there = dict(indices[lane]) | {
+                (nexts[lane], u): size + u for u in range(size) if (nexts[lane], u) not in indices[lane]
             }
             selectors.append(tuple(there.get(ref, place) for place, ref in enumerate(lane_refs)))
             now.append({ref: place for place, ref in enumerate(lane_refs) if ref in there})

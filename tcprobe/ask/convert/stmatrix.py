@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.convert import Conversion, require_matrix, routed
+from tcprobe.ask.convert import Conversion, convert_tiling, require_matrix
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
@@ -183,7 +183,7 @@ def is_store(name: str) -> bool:
     return name.partition(".")[0] == "stmatrix" and not name.startswith("stmatrix.m")
 
 
-def plan_store(source: Cell, options: StoreOptions, name: str = "convert") -> StorePlan:
+def plan_store(source: Cell, store_options: StoreOptions, name: str = "convert") -> StorePlan:
     """How a fragment is stored; functions of its code are called after `name`.
 
     stmatrix by itself is the one, with .trans or without, that takes fewer instructions before it. UsageError where it
@@ -191,31 +191,29 @@ def plan_store(source: Cell, options: StoreOptions, name: str = "convert") -> St
     the tile.
     """
     require_matrix(source)
-    if options.access == "stmatrix":
-        return _cheapest(source, options, name)
-    part, kind = band(source), options.kind or source.fragment.type
+    if store_options.access == "stmatrix":
+        return _cheapest(source, store_options, name)
+    part, kind = band(source), store_options.kind or source.fragment.type
     bits, cols = _bits(kind), source.fragment.cols
-    tile = Tile(source.fragment.rows, cols, kind, bits, options.contiguous)
-    own, shared = replace(tile, rows=part.fragment.rows), parse_shared(options.placed)
+    tile = Tile(source.fragment.rows, cols, kind, bits, store_options.contiguous)
+    own, shared = replace(tile, rows=part.fragment.rows), parse_shared(store_options.placed)
     _check_pitch(tile, shared)
-    block = _block(options.access, own, source)
+    block = _block(store_options.access, own, source)
     target, evidence = _registers(block, own, source)
-    conversion = routed(tiling(part, target, transpose=False), f"{name}_registers")
+    conversion = convert_tiling(tiling(part, target, transpose=False), f"{name}_registers")
     if conversion.plan is None:
-        raise UsageError(f"{_written_name(options.access)}: {conversion.reason}.")
-    lines, bytes_in_line = _places(block, own, source)
-    access_name = f"stmatrix.x{block.down * block.across}{'.trans' if options.access.endswith('.trans') else ''}"
-    return StorePlan(
-        source, access_name, tile, shared, block, conversion, lines, bytes_in_line, [source.evidence, *evidence]
-    )
+        raise UsageError(f"{_name(store_options.access)}: {conversion.reason}.")
+    lines, bytes_ = _places(block, own, source)
+    access_name = f"stmatrix.x{block.down * block.across}{'.trans' if store_options.access.endswith('.trans') else ''}"
+    return StorePlan(source, access_name, tile, shared, block, conversion, lines, bytes_, [source.evidence, *evidence])
 
 
-def _cheapest(source: Cell, options: StoreOptions, name: str) -> StorePlan:
+def _cheapest(source: Cell, store_options: StoreOptions, name: str) -> StorePlan:
     """Of both ways that there are the one with fewer instructions; UsageError of the first where there is none."""
     ways, errors = [], []
     for access_name in (MATRICES, TRANSPOSED):
         try:
-            ways.append(plan_store(source, options._replace(access=access_name), name))
+            ways.append(plan_store(source, store_options._replace(access=access_name), name))
         except UsageError as error:
             errors.append(error)
     if not ways:
@@ -239,7 +237,7 @@ def _check_pitch(tile: Tile, shared: Shared) -> None:
         )
 
 
-def _written_name(access_name: str) -> str:
+def _name(access_name: str) -> str:
     """A name as it is written, also where it leaves open how many matrices there are."""
     return ".".join(part for part in access_name.split(".") if part)
 
@@ -263,67 +261,66 @@ def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
     fit = next(((d, a) for d, a in shapes if whole and not (down % d or across % a)), None)
     if fit is None:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
-        raise UsageError(
-            f"{_written_name(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill."
-        )
+        raise UsageError(f"{_name(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     return MatrixBlock(resolve(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16").instruction, *fit)
 
 
-def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
+def _registers(matrix_block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
     """What the lanes must hold for one issue, as a fragment of the band; and what that rests on."""
-    matrices = cell_of(block.form.fragment("a"), like.arch, like.layers)
+    matrices = cell_of(matrix_block.form.fragment("a"), like.arch, like.layers)
     each, values = 16 // tile.bits or 1, []
     if tile.bits == 32:
         pairs = list(zip(matrices.table.cells[::2], matrices.table.cells[1::2], strict=True))
         if any(low is None or high != (low[0], low[1] + 1) for low, high in pairs):
             raise UsageError(
-                f"{block.form.name} takes the halves of a register from two lines, so it stores no elements of 32 bits."
+                f"{matrix_block.form.name} takes the halves of a register from two lines, "
+                "so it stores no elements of 32 bits."
             )
     for element in matrices.table.cells[:: max(1, tile.bits // 16)]:
         assert element is not None
         for part in range(each):
-            line, byte = block.place(element[0], 2 * element[1] + part)
+            line, byte = matrix_block.place(element[0], 2 * element[1] + part)
             place = byte * 8 // tile.bits
             values.append((line, place) if tile.contiguous == "row" else (place, line))
-    rows, cols = block.lines, block.width * 8 // tile.bits
+    rows, cols = matrix_block.lines, matrix_block.width * 8 // tile.bits
     rows, cols = (rows, cols) if tile.contiguous == "row" else (cols, rows)
     registers = matrices.fragment.registers
     operand = Operand("a", Role.SOURCE, tile.type, rows, cols, tile.bits, registers)
     fragment = replace(matrices.fragment, held=operand)
     table = slot_table(WARP, fragment.elements, dict(zip(("row", "col"), zip(*values, strict=True), strict=True)))
-    return replace(matrices, fragment=fragment, table=table), _evidence(block, like)
+    return replace(matrices, fragment=fragment, table=table), _evidence(matrix_block, like)
 
 
-def _evidence(block: MatrixBlock, like: Cell) -> list[str]:
+def _evidence(matrix_block: MatrixBlock, like: Cell) -> list[str]:
     """What the instruction's own tables rest on."""
-    cells = (cell_of(fragment, like.arch, like.layers) for fragment in block.form.fragments)
+    cells = (cell_of(fragment, like.arch, like.layers) for fragment in matrix_block.form.fragments)
     return [f"{cell.fragment.id}: {cell.evidence}" for cell in cells]
 
 
-def _places(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
+def _places(matrix_block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
     """(line, byte) in the whole tile that each thread's address names, by issue; IDLE for lanes that give none."""
-    address_cell = cell_of(block.form.fragment("address"), like.arch, like.layers)
-    threads, across = like.fragment.threads, tile.line_bytes // block.width
-    issues = tile.lines // block.lines * across
-    lines, bytes_in_line = (np.full((issues, threads), IDLE) for _ in "lb")
+    address_cell = cell_of(matrix_block.form.fragment("address"), like.arch, like.layers)
+    threads, across = like.fragment.threads, tile.line_bytes // matrix_block.width
+    issues = tile.lines // matrix_block.lines * across
+    lines, bytes_ = (np.full((issues, threads), IDLE) for _ in "lb")
     for thread in range(threads):
         warp, lane = divmod(thread, WARP)
         element = address_cell.table.cells[lane]
         if element is None:
             continue
-        line, byte = block.place(element[0], 0)
+        line, byte = matrix_block.place(element[0], 0)
         for issue in range(issues):
-            down, right = _origin(issue, block, tile)
+            down, right = _origin(issue, matrix_block, tile)
             beside = (warp * tile.lines, 0) if tile.contiguous == "row" else (0, warp * tile.line_bytes)
             lines[issue, thread] = beside[0] + down + line
-            bytes_in_line[issue, thread] = beside[1] + right + byte
-    return lines, bytes_in_line
+            bytes_[issue, thread] = beside[1] + right + byte
+    return lines, bytes_
 
 
-def _origin(issue: int, block: MatrixBlock, tile: Tile) -> tuple[int, int]:
+def _origin(issue: int, matrix_block: MatrixBlock, tile: Tile) -> tuple[int, int]:
     """(line, byte) where an issue's block starts in a warp's band; blocks cover it row by row of the fragment."""
     if tile.contiguous == "row":
-        down, right = divmod(issue, tile.line_bytes // block.width)
+        down, right = divmod(issue, tile.line_bytes // matrix_block.width)
     else:
-        right, down = divmod(issue, tile.lines // block.lines)
-    return down * block.lines, right * block.width
+        right, down = divmod(issue, tile.lines // matrix_block.lines)
+    return down * matrix_block.lines, right * matrix_block.width

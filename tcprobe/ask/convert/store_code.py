@@ -16,12 +16,12 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 
-def plan_store_code(cell: Cell, options: StoreOptions, name: str = NAME) -> StorePlan:
+def plan_store_code(cell: Cell, store_options: StoreOptions, name: str = NAME) -> StorePlan:
     """As `plan_store`, with the code of `name`(shared, lane, from), which calls that of the registers.
 
     UsageError as there, and where the addresses have no closed form.
     """
-    store = plan_store(cell, options, name)
+    store = plan_store(cell, store_options, name)
     text = "\n".join([str(store.conversion.code), "", *_function(store, name)])
     return replace(store, conversion=replace(store.conversion, code=text))
 

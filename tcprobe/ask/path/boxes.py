@@ -62,8 +62,8 @@ class BoxCopy:
     def issues(self) -> list[Json]:
         """`box`, `at` in elements, `shared` in bytes."""
         return [
-            {"box": list(self.box), "at": list(at), "shared": shared}
-            for at, shared in zip(self.corners, self.shared, strict=True)
+            {"box": list(self.box), "at": list(corner), "shared": shared}
+            for corner, shared in zip(self.corners, self.shared, strict=True)
         ]
 
     def move(self, memory: Memory) -> None:
@@ -119,17 +119,17 @@ def _divisor(count: int, most: int) -> int:
     return next(n for n in range(min(count, most), 0, -1) if count % n == 0)
 
 
-def _boxes(request: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
+def _boxes(request: TileRequest, mode: tma.Mode, box_size: tuple[int, int]) -> BoxCopy | None:
     """The boxes of a size, None where they put an element elsewhere than the tile's place in memory has it."""
     tile, size = request.tile, request.tile.bits // 8
-    corners = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
+    corners = tuple((x, y) for y in range(0, tile.lines, box_size[1]) for x in range(0, tile.length, box_size[0]))
     shared = tuple(request.shared.linear(tile, y, x * size) for x, y in corners)
     if any(base % tma.ALIGNMENT for base in shared):
         return None
-    inner, row = np.meshgrid(np.arange(box[0]), np.arange(box[1]))
+    inner, row = np.meshgrid(np.arange(box_size[0]), np.arange(box_size[1]))
     for (x, y), base in zip(corners, shared, strict=True):
         offsets: Ints = request.shared.offset(tile, y + row, (x + inner) * size)
-        if not np.array_equal(offsets, mode(inner, row, tma.Box(box, tile.bits, base))):
+        if not np.array_equal(offsets, mode(inner, row, tma.Box(box_size, tile.bits, base))):
             return None
     kind = GLOBAL_TO_SHARED if request.loads else SHARED_TO_GLOBAL
-    return BoxCopy(kind, mode, box, corners, shared, tile.bits, request.ld_bytes, (request.boxes,))
+    return BoxCopy(kind, mode, box_size, corners, shared, tile.bits, request.ld_bytes, (request.boxes,))

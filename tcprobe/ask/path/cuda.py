@@ -102,16 +102,16 @@ def transfer_code(request: TileRequest, step: PathStep) -> Iterator[str]:
     return _lanes(request, step)
 
 
-def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
+def _lanes(request: TileRequest, lane_copy: LaneCopy) -> Iterator[str]:
     """`fill` or `drain` by lanes."""
-    issues = len(step.shared)
+    issues = len(lane_copy.shared)
     fills = request.loads
-    line, byte = (require_formula(formula(values), request) for values in (step.line, step.byte))
-    last = int((step.line != -1).sum())
+    line, byte = (require_formula(formula(values), request) for values in (lane_copy.line, lane_copy.byte))
+    last = int((lane_copy.line != -1).sum())
     const = "const " if fills else ""
-    yield f"/// {step.kind}, {issues} issues divided among warps: thread < threads, a multiple of 32."
+    yield f"/// {lane_copy.kind}, {issues} issues divided among warps: thread < threads, a multiple of 32."
     yield "/// `shared`: the tile's address in the shared window; `global`: its first element;"
-    yield f"/// `ld`: bytes from line to line; both are multiples of {step.width}."
+    yield f"/// `ld`: bytes from line to line; both are multiples of {lane_copy.width}."
     if request.fill_kind == "cp.async":
         yield "/// Asynchronous: cp.async.wait_all (or commit_group and wait_group) and a barrier must follow."
     yield (
@@ -123,9 +123,9 @@ def _lanes(request: TileRequest, step: LaneCopy) -> Iterator[str]:
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
     if last < 32 * issues:
         yield f"    if (issue * 32 + lane >= {last}) break;"
-    yield from (f"    {text}" for text in _addressed("in_shared", request, step))
+    yield from (f"    {text}" for text in _addressed("in_shared", request, lane_copy))
     yield f"    {const}char* in_global = static_cast<{const}char*>(global) + ({line}) * ld + ({byte});"
-    yield from (f"    {text}" for text in _copied(step, fills, request.fill_kind))
+    yield from (f"    {text}" for text in _copied(lane_copy, fills, request.fill_kind))
     yield from ("  }", "}", "")
 
 
@@ -139,18 +139,18 @@ def _addressed(variable: str, request: TileRequest, step: LaneCopy | RegisterCop
     yield f"const unsigned {variable} = shared + ({linear});"
 
 
-def _copied(step: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
+def _copied(lane_copy: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
     """The statements that move a lane's piece."""
     if kind == "cp.async":
-        text = f"{step.ptx[0]} [%0], [%1], {step.width};"
+        text = f"{lane_copy.ptx[0]} [%0], [%1], {lane_copy.width};"
         yield f'asm volatile("{text}" : : "r"(in_shared), "l"(in_global) : "memory");'
         return
-    count = max(1, step.width // 4)
+    count = max(1, lane_copy.width // 4)
     yield f"unsigned v[{count}];"
     places = ('"l"(in_global)', '"r"(in_shared)') if fills else ('"r"(in_shared)', '"l"(in_global)')
     variables = _Variables(tuple(f"v[{j}]" for j in range(count)))
-    yield _read(step.ptx[0], variables, places[0])
-    yield _write(step.ptx[1], variables, places[1])
+    yield _read(lane_copy.ptx[0], variables, places[0])
+    yield _write(lane_copy.ptx[1], variables, places[1])
 
 
 class _Variables(NamedTuple):
@@ -180,53 +180,53 @@ def _braced(start: int, count: int, ptx: str) -> str:
     return f"{{{numbers}}}" if count > 1 or "matrix" in ptx else numbers
 
 
-def _registers(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
+def _registers(plan: PathPlan, copy: RegisterCopy) -> Iterator[str]:
     """`load` or `store`: one issue, the whole tile, and a step of k."""
     request, fragment = plan.request, plan.request.cell.fragment
-    verb, issues = ("load" if request.loads else "store"), len(step.shared)
+    verb, issues = ("load" if request.loads else "store"), len(copy.shared)
     const = "" if request.loads else "const "
     size = fragment.register_bits // 8
-    whole, parts = max(1, step.fragments.shape[1] * step.piece // size), max(1, size // step.piece)
+    whole, parts = (max(1, copy.fragments.shape[1] * copy.piece // size), max(1, size // copy.piece))
     slots = (
-        f"one issue, {step.instruction}: registers r[0] on"
+        f"one issue, {copy.instruction}: registers r[0] on"
         if parts == 1
-        else (f"one issue, {step.instruction}: part issue % {parts} of register r[0]")
+        else (f"one issue, {copy.instruction}: part issue % {parts} of register r[0]")
     )
-    yield f"/// {step.kind}, {slots}."
+    yield f"/// {copy.kind}, {slots}."
     yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
-    yield from (f"  {line}" for line in _addressed("address", plan.request, step))
+    yield from (f"  {line}" for line in _addressed("address", plan.request, copy))
     yield from (f"  {line}" for line in _issued(plan, whole, parts))
     yield from ("}", "")
-    thread = holder(WARP * step.warps)
-    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_threads(step)}."
+    thread = holder(WARP * copy.warps)
+    yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_threads(copy)}."
     yield f"{FUNCTION} {verb}(unsigned shared, unsigned {thread}, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
-    yield f"  for (unsigned {_number(step)} = 0; {_number(step)} < {issues // step.warps}; ++{_number(step)})"
-    yield f"    {_called(step, f'{verb}_issue', _number(step), f'registers + {_scaled(_number(step), whole, parts)}')};"
+    yield f"  for (unsigned {_number(copy)} = 0; {_number(copy)} < {issues // copy.warps}; ++{_number(copy)})"
+    yield f"    {_called(copy, f'{verb}_issue', _number(copy), f'registers + {_scaled(_number(copy), whole, parts)}')};"
     yield from ("}", "")
     yield from _k_step(plan, whole, parts)
 
 
-def _threads(step: RegisterCopy) -> str:
-    if step.warps == 1:
+def _threads(copy: RegisterCopy) -> str:
+    if copy.warps == 1:
         return "lane = 0 to 31 of a whole warp"
-    return f"thread = 0 to {WARP * step.warps - 1} of {step.warps} whole warps"
+    return f"thread = 0 to {WARP * copy.warps - 1} of {copy.warps} whole warps"
 
 
-def _number(step: RegisterCopy) -> str:
+def _number(copy: RegisterCopy) -> str:
     """What counts the issues of a warp."""
-    return "issue" if step.warps == 1 else "j"
+    return "issue" if copy.warps == 1 else "j"
 
 
-def _called(step: RegisterCopy, name: str, number: str, to: str) -> str:
+def _called(copy: RegisterCopy, name: str, number: str, to: str) -> str:
     """The call of issue `number` of a warp; several warps have `each` issues of every fragment, one after the other."""
-    if step.warps == 1:
+    if copy.warps == 1:
         return f"{name}(shared, lane, {number}, {to})"
-    each = len(step.shared) // len(step.origins)
+    each = len(copy.shared) // len(copy.origins)
     counter = f"({number})" if " " in number else number
-    issue = f"{counter} * {step.warps} + thread / 32"
+    issue = f"{counter} * {copy.warps} + thread / 32"
     if each > 1:
-        issue = f"({counter} / {each} * {step.warps} + thread / 32) * {each} + {counter} % {each}"
+        issue = f"({counter} / {each} * {copy.warps} + thread / 32) * {each} + {counter} % {each}"
     return f"{name}(shared, thread % 32, {issue}, {to})"
 
 
@@ -261,10 +261,10 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     yield from ("}", "")
 
 
-def _apart(step: RegisterCopy, steps: int) -> int:
+def _apart(copy: RegisterCopy, steps: int) -> int:
     """Bytes of shared memory from each issue of a k step to the next, where these are as many for all lanes; else 0."""
-    by_step = step.shared.reshape(steps, len(step.shared) // steps, -1)
-    if step.warps > 1 or by_step.shape[1] < 2 or (by_step == IDLE).any():
+    by_step = copy.shared.reshape(steps, len(copy.shared) // steps, -1)
+    if copy.warps > 1 or by_step.shape[1] < 2 or (by_step == IDLE).any():
         return 0
     moves = by_step[:, 1:] - by_step[:, :-1]
     return int(moves.flat[0]) if (moves == moves.flat[0]).all() and moves.flat[0] > 0 else 0
@@ -286,39 +286,39 @@ def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
         yield _write(ptx, part, '"r"(address)')
 
 
-def _boxes(request: TileRequest, step: BoxCopy) -> Iterator[str]:
+def _boxes(request: TileRequest, box_copy: BoxCopy) -> Iterator[str]:
     """`fill` or `drain` by boxes, and the arguments of the tensor map."""
     tile = request.tile
-    inner, rows = step.box
+    inner, rows = box_copy.box
     across, fills = tile.length // inner, request.loads
     kind = DATA_TYPES.get(tile.type, UNTYPED[tile.bits])
     yield "// The tensor map, x along the lines of memory, y across them; SIZE of the whole matrix, inner first:"
     yield f"// cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_{kind}, 2, address, SIZE, &LD, BOX, (1, 1),"
     yield (
-        f"//     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_{step.mode.name}, "
+        f"//     CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_{box_copy.mode.name}, "
         "CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)"
     )
     yield "// `address` is a multiple of 16, `map` a __grid_constant__ argument or aligned to 64."
     yield f"static constexpr unsigned BOX[2] = {{{inner}, {rows}}};"
     yield ""
-    count = len(step.corners)
-    yield f"/// {step.kind}, {count} boxes; one thread calls it. (x, y): the tile's first element in the map."
+    count = len(box_copy.corners)
+    yield f"/// {box_copy.kind}, {count} boxes; one thread calls it. (x, y): the tile's first element in the map."
     if fills:
         yield f"/// `barrier`: the shared address of an mbarrier that expects {tile.lines * tile.line_bytes} bytes."
         yield f"{FUNCTION} fill(unsigned shared, const void* map, unsigned barrier, int x, int y) {{"
     else:
         yield "/// Before it fence.proxy.async by all that wrote, and a barrier; after it cp.async.bulk.wait_group."
         yield f"{FUNCTION} drain(unsigned shared, const void* map, int x, int y) {{"
-    beside, below = (step.shared[n] if n < count else 0 for n in (1 if across > 1 else count, across))
+    beside, below = (box_copy.shared[n] if n < count else 0 for n in (1 if across > 1 else count, across))
     yield f"  for (int box = 0; box < {count}; ++box) {{"
     yield f"    const int i = box % {across}, j = box / {across};"
     yield f"    const int across = x + i * {inner}, down = y + j * {rows};"
     yield f"    const unsigned to = shared + i * {beside} + j * {below};"
     if fills:
-        yield f'    asm volatile("{step.ptx[0]} [%0], [%1, {{%2, %3}}], [%4];"'
+        yield f'    asm volatile("{box_copy.ptx[0]} [%0], [%1, {{%2, %3}}], [%4];"'
         yield '                 : : "r"(to), "l"(map), "r"(across), "r"(down), "r"(barrier) : "memory");'
     else:
-        yield f'    asm volatile("{step.ptx[0]} [%0, {{%1, %2}}], [%3];"'
+        yield f'    asm volatile("{box_copy.ptx[0]} [%0, {{%1, %2}}], [%3];"'
         yield '                 : : "l"(map), "r"(across), "r"(down), "r"(to) : "memory");'
     yield "  }"
     yield '  asm volatile("cp.async.bulk.commit_group;" : : : "memory");' if not fills else "}"

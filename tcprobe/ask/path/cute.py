@@ -65,8 +65,8 @@ def layout(tile: Tile, turned: bool, pitch: int, block: int = 0) -> str:
     return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
 
 
-def _ints(kind: str, values: tuple[Numbers, ...]) -> str:
-    texts = (f"cute::Int<{n}>" if isinstance(n, int) else _ints(kind, n) for n in values)
+def _ints(kind: str, extents: tuple[Numbers, ...]) -> str:
+    texts = (f"cute::Int<{n}>" if isinstance(n, int) else _ints(kind, n) for n in extents)
     return f"cute::{kind}<{', '.join(texts)}>"
 
 
@@ -87,10 +87,10 @@ def _shared(plan: PathPlan, turned: bool) -> str:
     return f"decltype(cute::composition(cute::Swizzle<{b}, {m}, {s}>{{}}, {plain}{{}}))"
 
 
-def _boxes(step: BoxCopy) -> Iterator[str]:
-    direction = "LOAD" if step.kind == "global->shared" else "STORE"
+def _boxes(box_copy: BoxCopy) -> Iterator[str]:
+    direction = "LOAD" if box_copy.kind == "global->shared" else "STORE"
     yield f"// host: auto copy = cute::make_tma_copy(cute::SM90_TMA_{direction}{{}}, tensor, Shared{{}});"
-    yield f"// boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}"
+    yield f"// boxes of {box_copy.box[0]} x {box_copy.box[1]} elements, {box_copy.swizzle}"
 
 
 def lanes(request: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
@@ -115,9 +115,9 @@ def lanes(request: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
     yield f"    cute::Layout<{_ints('Shape', value)}>{{}}));"
 
 
-def _operation(kind: str, step: LaneCopy) -> str:
-    word = f"cute::uint{8 * step.width}_t"
-    cache = "GLOBAL" if step.width == 16 else "ALWAYS"
+def _operation(kind: str, lane_copy: LaneCopy) -> str:
+    word = f"cute::uint{8 * lane_copy.width}_t"
+    cache = "GLOBAL" if lane_copy.width == 16 else "ALWAYS"
     return f"cute::SM80_CP_ASYNC_CACHE{cache}<{word}>" if kind == "cp.async" else f"cute::UniversalCopy<{word}>"
 
 

@@ -16,7 +16,7 @@ that counts all active lanes of all issues. Addresses are arrays of shape (issue
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
     return AddressText(inner, f"{'>>' if s > 0 else '<<'} {abs(s)} & {mask}") if inner else None
 
 
-def of_pair(values: Ints, first: str, second: str) -> str | None:
+def of_pair(values: Ints, first_name: str, second_name: str) -> str | None:
     """The formula of a matrix of numbers in the names of its two coordinates, None where it is not a sum of strides.
 
     >>> import numpy as np
@@ -62,7 +62,7 @@ def of_pair(values: Ints, first: str, second: str) -> str | None:
     'k * 32 + block * 512'
     """
     index = np.indices(values.shape)
-    return _text(fit_affine(index[0].ravel(), index[1].ravel(), values.ravel(), values.shape), first, second)
+    return _text(fit_affine(index[0].ravel(), index[1].ravel(), values.ravel(), values.shape), first_name, second_name)
 
 
 def _linear(values: Ints) -> str | None:
@@ -81,7 +81,7 @@ def _linear(values: Ints) -> str | None:
     return whole.text({"lane": len(by_lane), "issue": len(by_issue)})
 
 
-def _span(images: list[int], count: int) -> Ints:
+def _span(images: Sequence[int], count: int) -> Ints:
     """The XOR of the images of the bits of 0 to count - 1."""
     numbers = np.arange(count)
     spanned = np.zeros(count, np.int64)
@@ -107,10 +107,10 @@ def _counted(values: Ints) -> str | None:
     return _text(fit, f"(issue * {count} + lane)", "")
 
 
-def _text(fit: Affine | None, first: str, second: str) -> str | None:
+def _text(fit: Affine | None, first_name: str, second_name: str) -> str | None:
     if fit is None:
         return None
-    parts = [*_digits(fit.first, first), *_digits(fit.second, second)]
+    parts = [*_digits(fit.first, first_name), *_digits(fit.second, second_name)]
     parts += [str(fit.base)] if fit.base or not parts else []
     return " + ".join(parts)
 

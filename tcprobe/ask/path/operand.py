@@ -112,9 +112,9 @@ class DescriptorRead:
 
     def move(self, memory: Memory) -> None:
         """Nothing moves: UsageError where a multiply would not find its bytes."""
-        held, tile = self.request.operand.held, self.request.tile
+        matrix, tile = self.request.operand.held, self.request.tile
         turned = tile.contiguous == "col"
-        lines, length = (held.cols, held.rows) if turned else (held.rows, held.cols)
+        lines, length = (matrix.cols, matrix.rows) if turned else (matrix.rows, matrix.cols)
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
         for descriptor, (row, col) in zip(self.descriptors, self.corners.tolist(), strict=True):
             first, inner = (col, row) if turned else (row, col)
@@ -126,9 +126,9 @@ class DescriptorRead:
                     f"the {descriptor.swizzle or UNIT}-byte pattern."
                 )
 
-    def _offset(self, descriptor: Descriptor, place: tuple[Ints, Ints]) -> Ints:
+    def _offset(self, descriptor: Descriptor, line_and_byte: tuple[Ints, Ints]) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
-        line, byte = place
+        line, byte = line_and_byte
         if self.request.smem_tile.major == "k":
             return np.asarray(descriptor.offset("k", line, byte))
         return np.asarray(descriptor.offset("mn", byte, line))

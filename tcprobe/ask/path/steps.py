@@ -133,17 +133,12 @@ class RegisterCopy:
 
         `warp`, where there are several: whose issue it is.
         """
-        slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
-        pieces = [
-            {"shared": shared, "slots": piece_slots}
-            for shared, piece_slots in zip(_lanes(self.shared), slots, strict=True)
-        ]
+        starts = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
+        pieces = [{"shared": shared, "slots": slots} for shared, slots in zip(_lanes(self.shared), starts, strict=True)]
         if self.warps == 1:
             return pieces
-        return [
-            {"warp": warp} | issue
-            for warp, issue in zip((self.fragments[:, 0] % self.warps).tolist(), pieces, strict=True)
-        ]
+        warps = (self.fragments[:, 0] % self.warps).tolist()
+        return [{"warp": warp} | piece for warp, piece in zip(warps, pieces, strict=True)]
 
     def move(self, memory: Memory) -> None:
         """Load or store every piece; matrices by the tables of their instruction."""

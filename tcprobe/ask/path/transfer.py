@@ -79,7 +79,7 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
     )
 
 
-def _evidence(request: TileRequest, tile_access: TileAccess, ptx: tuple[str, ...]) -> str:
-    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx)
+def _evidence(request: TileRequest, tile_access: TileAccess, ptx_lines: tuple[str, ...]) -> str:
+    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx_lines)
     counted = COUNTED.format(tile_access.row.name) if request.fill_kind == "cp.async" else ""
     return EVIDENCE.format(", ".join(names)) + counted

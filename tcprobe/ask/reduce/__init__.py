@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
-from tcprobe.ask.reduce.tile import FragmentTile, tiled
+from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile
 from tcprobe.code.names import FUNCTION, chosen
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
@@ -91,7 +91,7 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
         raise UsageError(f"no reduction over {over!r} with {op!r}; known: over {axes}, with {', '.join(ops)}.")
     require_fit(cell.fragment, cell.table)
     chosen(name, FUNCTION, taken=("T", "x", "out", "lane", "thread"))
-    tile = tiled(cell, size)
+    tile = fragment_tile(cell, size)
     scheme = plan(tile.table, AXES.index(over))
     code = softmax.source(scheme, tile, name) if op == SOFTMAX else source(scheme, op, tile, name)
     return Reduction(tile, over, op, scheme, code)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, in_order, linear, names
+from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, mention_order, names
 from tcprobe.ask.reduce.number import literal, number
 from tcprobe.code.cuda import DeviceFunction, Parameter, holder
 from tcprobe.code.names import FUNCTION, chosen
@@ -61,7 +61,7 @@ class Masked:
         }
 
 
-def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:
+def mask_fragment(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:
     """Code for a fragment: where `mask` does not hold the value `fill`, an argument without one; `fill` alone: all.
 
     UsageError where the table is not a whole fragment's or has no closed form, and for what cannot be read.
@@ -74,7 +74,7 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
     kept_where = condition(mask) if mask is not None else None
     lines = maker.selects(kept_where, value) if kept_where else maker.fills(value)
     used = {*(names(kept_where) if kept_where else ()), *(names(value) if isinstance(value, Linear) else ())}
-    parameters = _parameters(cell, mask, fill, in_order(used, mask, fill))
+    parameters = _parameters(cell, mask, fill, mention_order(used, mask, fill))
     constant = (f"const T fill = T({value});",) if isinstance(value, str) else ()
     body = (*constant, *maker.before(), *lines)
     code = DeviceFunction(name, parameters, body, cell.fragment.threads, (origin(cell),))
@@ -95,9 +95,8 @@ def _parameters(cell: Cell, mask: str | None, fill: str | None, named: list[str]
     """x, the fill without a value of its own, and the other names in the order in which they are used first."""
     elements = cell.table.elements
     kept = f", kept where {escaped(mask)}" if mask is not None else ""
-    parameters = [
-        Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")
-    ]
+    x = Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")
+    parameters = [x]
     if fill is None:
         parameters.append(Parameter("T fill", "what the others become"))
     where = " and ".join(option for option, text in (("--mask", mask), ("--fill", fill)) if text is not None)
@@ -120,16 +119,16 @@ class _Writer:
         values = [f"const int {name} = {text};" for text, name in self._bases.items()]
         return values + [f"const bool {name} = {text};" for text, name in self._conditions.items()]
 
-    def fills(self, value: Value) -> list[str]:
+    def fills(self, filling: Value) -> list[str]:
         """A line for each element."""
-        return [f"x[{i}] = {self._other(value, i)};" for i in range(self.table.elements)]
+        return [f"x[{i}] = {self._other(filling, i)};" for i in range(self.table.elements)]
 
-    def selects(self, condition: Condition, value: Value) -> list[str]:
+    def selects(self, condition: Condition, filling: Value) -> list[str]:
         """A line for each element that is not always kept."""
         lines = []
         for i in range(self.table.elements):
             kept = self._truth(condition, i)
-            other = self._other(value, i)
+            other = self._other(filling, i)
             if kept == "false":
                 lines.append(f"x[{i}] = {other};")
             elif kept != "true":
@@ -137,11 +136,11 @@ class _Writer:
                 lines.append(f"x[{i}] = {self._shared(kept)} ? x[{i}] : {other};")
         return lines
 
-    def _other(self, value: Value, i: int) -> str:
+    def _other(self, filling: Value, i: int) -> str:
         """What an element becomes, as C."""
-        if not isinstance(value, Linear):
+        if not isinstance(filling, Linear):
             return "fill"
-        base, constant = self._split(value, i)
+        base, constant = self._split(filling, i)
         moved = f" {'-' if constant < 0 else '+'} {abs(constant)}" if constant and base else ""
         return f"T({base + moved or constant})"
 

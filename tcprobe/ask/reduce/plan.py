@@ -120,9 +120,9 @@ def combine(state: State, round_: Round) -> State:
     return after
 
 
-def key(cell: Element, axis: int) -> Element:
+def key(element: Element, axis: int) -> Element:
     """The row (or column) of an element, with its product, as one index."""
-    return (*cell[2:], cell[axis])
+    return (*element[2:], element[axis])
 
 
 def _groups(table: Table, axis: int) -> tuple[tuple[int, ...], ...]:
@@ -142,15 +142,15 @@ def _groups_of(table: Table, lane: int, axis: int) -> tuple[tuple[int, ...], ...
     return tuple(tuple(cells.values()) for cells in by_row.values())
 
 
-def _part(table: Table, axis: int, cells: Sequence[Element | None]) -> tuple[int, frozenset[Element]]:
-    elements = frozenset(cell for cell in cells if cell is not None)
+def _part(table: Table, axis: int, part_elements: Sequence[Element | None]) -> tuple[int, frozenset[Element]]:
+    elements = frozenset(cell for cell in part_elements if cell is not None)
     return _number(table, next(iter(elements)), axis), elements
 
 
-def _number(table: Table, cell: Element, axis: int) -> int:
+def _number(table: Table, element: Element, axis: int) -> int:
     """The row or column; where a warp holds several products, counted through."""
     size = table.extent["row" if axis == 0 else "col"]
-    return cell[axis] + (cell[2] * size if len(cell) > 2 else 0)
+    return element[axis] + (element[2] * size if len(element) > 2 else 0)
 
 
 def _whole(table: Table, axis: int) -> dict[int, frozenset[Element]]:
@@ -169,9 +169,9 @@ def _next(state: State) -> Round | None:
     return None
 
 
-def _matches(state: State, other: int) -> tuple[int, ...]:
+def _matches(state: State, partner_lane: int) -> tuple[int, ...]:
     """For each part the partner's part of the same row, the same in all lanes; () where there is none."""
-    pairs = [(state[lane], state[lane ^ other]) for lane in range(len(state))]
+    pairs = [(state[lane], state[lane ^ partner_lane]) for lane in range(len(state))]
     parts = range(len(state[0]))
     matches = []
     for p in parts:

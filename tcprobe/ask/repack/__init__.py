@@ -209,15 +209,15 @@ class Repacking:
 
 
 def repack(
-    cell: Cell, stored: str, target_type: str | None = None, group: int | None = None, layers: Layers | None = None
+    cell: Cell, stored_type: str, target_type: str | None = None, group: int | None = None, layers: Layers | None = None
 ) -> Repacking:
-    """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
+    """The order of storage for weights of type `stored_type` that `cell`'s multiply takes, proven to be one to one.
 
     `target_type` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers`
     have D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers, has
     another type, or the types or the group do not do, with what does.
     """
-    way = decoding_for(cell, stored, target_type)
+    way = decoding_for(cell, stored_type, target_type)
     slots = slots_of(cell)
     if (slots.row == NOTHING).any():
         raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are repacked.")

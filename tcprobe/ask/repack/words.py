@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.ask.bank_collisions import ranges
+from tcprobe.ask.bank_collisions import range_text
 from tcprobe.ask.confidence import line
 from tcprobe.ask.repack import Repacking
 from tcprobe.ask.table_confidence import least
@@ -20,7 +20,7 @@ def summary_lines(weights: Repacking) -> list[str]:
 def words_of(weights: Repacking) -> list[tuple[str, str, str]]:
     """Of each word the registers that it fills, as step.register, and the bits of their codes, lowest code first."""
     way, each = weights.conversion, len(set(weights.filled))
-    places = " ".join(ranges(bits) for bits in way.places)
+    places = " ".join(range_text(bits) for bits in way.places)
     rows = []
     for word in range(weights.words):
         numbers = range(word * way.registers, (word + 1) * way.registers)

@@ -17,7 +17,7 @@ from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
 from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
 from tcprobe.ask.repack import repack
@@ -108,7 +108,7 @@ def _reduced(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
 
 def _masked(name: str, arch: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    found = masked(cell, MASK, FILL, "mask")
+    found = mask_fragment(cell, MASK, FILL, "mask")
     return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
 
 
