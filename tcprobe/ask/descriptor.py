@@ -63,7 +63,7 @@ class SharedTile:
         return self.lines * self.k * self.bits // 8
 
     @property
-    def _filled(self) -> Descriptor:
+    def _whole_map(self) -> Descriptor:
         """The descriptor whose map is the whole tile's: where the LBO is ignored, one that leads to the next atoms."""
         return self.descriptor._replace(lbo=self.width * self.lines) if self.major == "k" else self.descriptor
 
@@ -72,12 +72,12 @@ class SharedTile:
 
         The start is a multiple of `alignment`.
         """
-        return offsets(self._filled, self.major, line, k, self.bits)
+        return offsets(self._whole_map, self.major, line, k, self.bits)
 
     @property
     def formula(self) -> str:
         """`offset` in C syntax, in line and k."""
-        lbo, sbo, swizzle, *_ = self._filled
+        lbo, sbo, swizzle, *_ = self._whole_map
         linear = linear_formula(self.major, swizzle, self.bits, ("line", "k"), (lbo, sbo))
         return f"({linear}) ^ ((({linear}) >> 7 & {swizzle // UNIT - 1}) << 4)" if swizzle else linear
 
@@ -102,7 +102,7 @@ class SharedTile:
     def _at(self, line: int, k: int) -> int:
         """Where a block that starts at (line, k) begins, before the swizzle, which the hardware applies."""
         position = (line * self.bits // 8, k) if self.major == "mn" else (line, k * self.bits // 8)
-        return int(self._filled.linear(self.major, *position))
+        return int(self._whole_map.linear(self.major, *position))
 
     @property
     def box(self) -> tuple[int, int]:

@@ -84,7 +84,7 @@ def spans(numbers: list[int]) -> str:
 def _slot_changes() -> Iterator[_Change]:
     """How lanes and elements may be counted: from zero or from one."""
     for lane, i in SLOT_STARTS:
-        yield _Change(_from_one(lane=lane, i=i), _shifted(lane, i))
+        yield _Change(_from_one(lane=lane, i=i), _shift(lane, i))
 
 
 def _from_one(**starts: int) -> str:
@@ -93,7 +93,7 @@ def _from_one(**starts: int) -> str:
     return WORDS["from 1"].format(named) if named else ""
 
 
-def _shifted(lane: int, i: int) -> Callable[[Contents], Contents]:
+def _shift(lane: int, i: int) -> Callable[[Contents], Contents]:
     return lambda contents: {(a - lane, b - i): cell for (a, b), cell in contents.items()}
 
 
@@ -103,16 +103,16 @@ def _cell_changes(contents: Contents) -> Iterator[_Change]:
         for row, col in CELL_STARTS:
             if all(cell[0] >= row and cell[1] >= col for cell in contents.values()):
                 words = [WORDS["transposed"] if turned else "", _from_one(row=row, col=col)]
-                yield _Change("; ".join(filter(None, words)), _renamed(turned, row, col))
+                yield _Change("; ".join(filter(None, words)), _rename_cells(turned, row, col))
 
 
-def _renamed(turned: bool, row: int, col: int) -> Callable[[Contents], Contents]:
-    def changed(element: tuple[int, ...]) -> tuple[int, ...]:
+def _rename_cells(turned: bool, row: int, col: int) -> Callable[[Contents], Contents]:
+    def rename(element: tuple[int, ...]) -> tuple[int, ...]:
         first, second, *rest = element
         first, second = first - row, second - col
         return (second, first, *rest) if turned else (first, second, *rest)
 
-    return lambda contents: {slot: changed(cell) for slot, cell in contents.items()}
+    return lambda contents: {slot: rename(cell) for slot, cell in contents.items()}
 
 
 def _orders(contents: Contents, truth: Contents, measured: Table) -> tuple[Order, Order] | None:
@@ -122,14 +122,14 @@ def _orders(contents: Contents, truth: Contents, measured: Table) -> tuple[Order
     for other_lanes in (lanes, _matching_order(contents, truth, 0, measured.threads), _by_contents(contents, truth)):
         for other in (
             elements,
-            other_lanes and _matching_order(_moved(contents, other_lanes), truth, 1, measured.elements),
+            other_lanes and _matching_order(_reorder_lanes(contents, other_lanes), truth, 1, measured.elements),
         ):
             if other_lanes and other and _fits(contents, truth, (other_lanes, other)):
                 return other_lanes, other
     return None
 
 
-def _moved(contents: Contents, lane_order: Order) -> Contents:
+def _reorder_lanes(contents: Contents, lane_order: Order) -> Contents:
     return {(lane_order[lane], i): cell for (lane, i), cell in contents.items()}
 
 

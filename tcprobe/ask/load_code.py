@@ -49,7 +49,7 @@ def _struct(plan: StraightLoad, name: str) -> list[str]:
         f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",
         *(f"    Word v{number}[{_words(plan, move)}];" for number, move in enumerate(plan.moves)),
         *(f"    {_read(plan, number, move)}" for number, move in enumerate(plan.moves)),
-        *(f"    registers[{number}] = {text};" for number, text in enumerate(_assembled_registers(plan))),
+        *(f"    registers[{number}] = {text};" for number, text in enumerate(_register_expressions(plan))),
         "  }",
         "};",
     ]
@@ -68,7 +68,7 @@ def _read(plan: StraightLoad, number: int, fetch: Move) -> str:
     return f'asm volatile("{fetch.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
 
 
-def _assembled_registers(plan: StraightLoad) -> Iterator[str]:
+def _register_expressions(plan: StraightLoad) -> Iterator[str]:
     """Every register from the pieces that were loaded."""
     bits, register_bits = plan.tile.bits, plan.cell.fragment.register_bits
     parts: dict[int, list[str]] = {}
@@ -78,12 +78,12 @@ def _assembled_registers(plan: StraightLoad) -> Iterator[str]:
             register, to = divmod(move.order[index] * bits, register_bits)
             word, from_bit = divmod(index * bits, register_bits)
             parts.setdefault(register, []).append(
-                _shifted_bits(f"v{number}[{word}]", from_bit, to, size, register_bits)
+                _bit_expression(f"v{number}[{word}]", from_bit, to, size, register_bits)
             )
     yield from (" | ".join(parts[register]) for register in sorted(parts))
 
 
-def _shifted_bits(text: str, from_bit: int, to_bit: int, size: int, register_bits: int) -> str:
+def _bit_expression(text: str, from_bit: int, to_bit: int, size: int, register_bits: int) -> str:
     """`size` bits from bit `from_bit` of a word to bit `to_bit` of a register."""
     if size == register_bits:
         return text

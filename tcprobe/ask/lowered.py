@@ -72,17 +72,17 @@ def lower_multiplies(
     every = tools.archs if machine_code else arch.ARCHS
     for row in every if name in (None, "all") else (arch.arch(name or ""),):
         if row in tools.archs:
-            answers = _assembled(tools, row, rows)
+            answers = _assemble(tools, row, rows)
             if save:
                 _save(Results(save), answers)
             yield from answers
         elif machine_code:
-            raise _unknown(tools, row)
+            raise _unknown_arch(tools, row)
         else:
-            yield from _saved(tools, row, rows, name not in (None, "all"))
+            yield from _find_saved(tools, row, rows, name not in (None, "all"))
 
 
-def _assembled(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
+def _assemble(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
     lowerings = lowering.lower(tools, arch, rows)
     layers = default()
     return [
@@ -103,7 +103,7 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
         print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
 
 
-def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
+def _find_saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
     """The nearest that is saved of each multiply; UsageError where one that is `needed` is not."""
     layers = default()
     lowerings = list(layers.lowerings(arch.name))
@@ -111,7 +111,7 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
         if saved is None and (needed or len(rows) == 1):
-            raise _unknown(tools, arch)
+            raise _unknown_arch(tools, arch)
         if saved is None:
             continue
         body, source = saved
@@ -120,6 +120,6 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
     return answers
 
 
-def _unknown(tools: Toolchain, arch: Arch) -> UsageError:
+def _unknown_arch(tools: Toolchain, arch: Arch) -> UsageError:
     names = ", ".join(row.name for row in tools.archs)
     return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {names}.")

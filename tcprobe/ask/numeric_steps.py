@@ -40,14 +40,14 @@ class DotProduct(NamedTuple):
 def parse_case(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(instruction)
-    first, second, own = (_parsed(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
+    first, second, own = (_parse_numbers(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
     numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:
         raise UsageError(f"C is one number, not {len(own)}.")
     return DotProduct(first, second, own[0])
 
 
-def _parsed(kinds: ElementTypes, name: str, text: str) -> Bits:
+def _parse_numbers(kinds: ElementTypes, name: str, text: str) -> Bits:
     return np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
 
 

@@ -118,14 +118,14 @@ class FormNumerics:
         elif self.sourced:
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
-            yield from _published(self.published)
+            yield from _published_words(self.published)
 
     @property
     def _others(self) -> Iterator[str]:
         if self.types.is_float and self.types.d != "f64":
             yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
-            row, parameters = self.published, ", ".join(_published(self.published))
+            row, parameters = self.published, ", ".join(_published_words(self.published))
             about = f", {words}" if (words := row.about(self.form.family)) else ""
             yield f"published for {row.chip}{about}: {parameters}; {row.source}"
 
@@ -231,7 +231,7 @@ def _ks(ks: Sequence[int]) -> str:
     return " ".join(map(str, ks))
 
 
-def _published(published: Published) -> Iterator[str]:
+def _published_words(published: Published) -> Iterator[str]:
     parameters = (
         ("products a sum", published.products),
         ("fraction bits", published.fraction_bits),

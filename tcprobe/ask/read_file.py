@@ -165,12 +165,12 @@ class Reader:
         self.complaints += [f"{path}: {words}{_times(n)}" for words, n in Counter(unread).items()]
         missing = [name for name in self._archs if name not in archs] if archs or self._archs else [None]
         for name in missing if texts else ():
-            yield from (self._assembled(text, name) for text in texts)
+            yield from (self._assemble(text, name) for text in texts)
         if self._archs and not texts and len(missing) == len(self._archs):
             there = ", ".join(sorted(set(archs))) or "none that can be read"
             raise UsageError(f"{path} has no code for {', '.join(self._archs)}, and no PTX; it has {there}.")
 
-    def _assembled(self, text: str, name: str | None) -> Compiled:
+    def _assemble(self, text: str, name: str | None) -> Compiled:
         """PTX assembled for an arch, or for that of its target."""
         target = _TARGET.search(text)
         if target is None:

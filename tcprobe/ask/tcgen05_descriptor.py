@@ -70,13 +70,13 @@ def value_json(bits: int) -> Json:
     return {
         "value": f"{bits:#018x}",
         "instruction": "tcgen05",
-        **_plain(reading),
+        **_word_json(reading),
         "status": STATUS,
         "source": smem.SOURCE,
     }
 
 
-def _plain(decoded: DecodedWord) -> Json:
+def _word_json(decoded: DecodedWord) -> Json:
     return {"fields": decoded.fields, "undocumented": decoded.undocumented}
 
 
@@ -126,7 +126,7 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
         "instruction": "tcgen05.mma.ws",
         "m": m,
         "n": n,
-        **_plain(reading),
+        **_word_json(reading),
         "masks": [f"{_number(mask[first : first + size]):#x}" for first in range(0, n, size)],
         "zero": _runs(mask),
         "b_columns": None if shift is None else [shift, shift + n - 1],
@@ -155,4 +155,4 @@ def _read(kind: str, bits: int) -> Json:
     unread = [run for run in reading.undocumented if run["field"]]
     refused = [] if unread else list(idesc.refusals(kind, reading.fields))
     forms = [] if unread or refused else idesc.forms(kind, reading.fields)
-    return {**_plain(reading), "refused": refused, "forms": forms}
+    return {**_word_json(reading), "refused": refused, "forms": forms}

@@ -54,7 +54,7 @@ class MemoryOperand(NamedTuple):
         return f"{self.form.id}.{self.name}"
 
     @property
-    def copied(self) -> bool:
+    def is_copy(self) -> bool:
         """Whether it is what tcgen05.cp writes."""
         return self.form.id.startswith("tcgen05.cp.")
 
@@ -85,7 +85,7 @@ class Placement:
         return f"{self.statement.source}" + (f"; also documented by {by}" if by else "")
 
     @property
-    def agreed(self) -> Json:
+    def agreement(self) -> Json:
         """Of what is measured, the arch, and who documents the same."""
         places = self.measured_places
         return {"arch": places.arch, "agrees": [documented.source for documented in places.agreeing]} if places else {}
@@ -165,7 +165,7 @@ class Placement:
             "source": statement.source,
             "differs": [other.source for other in self.statements[1:]],
             "status": self.status,
-            **self.agreed,
+            **self.agreement,
         }
 
 
@@ -266,7 +266,7 @@ def is_documented(sourced: Sourced) -> bool:
 
 def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placement:
     """What tcgen05.cp writes, of rows and words of the source."""
-    if not in_memory.copied:
+    if not in_memory.is_copy:
         raise UsageError(f"{in_memory.form.id}: {SHIFTED}")
     multicasts = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
     multicast = variant.multicast or multicasts[0]

@@ -141,17 +141,17 @@ class Trace(NamedTuple):
             "source": sources(self.operands.values()),
             "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
             "confidence": least(self.operands.values()).to_json(),
-            "c": self._plain("c", self.c),
-            "d": self._plain("d", self.d),
+            "c": self._json("c", self.c),
+            "d": self._json("d", self.d),
             "meetings": [self._meeting(meeting) for meeting in self.meetings],
             **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
         }
 
     def _meeting(self, meeting: Meeting) -> Json:
-        elements: Json = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
-        return elements | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
+        elements: Json = {o: self._json(o, getattr(meeting, o)) for o in "abd"}
+        return elements | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
-    def _plain(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
+    def _json(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
 
 
@@ -184,7 +184,7 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
         span = operands["e"].fragment.span if operand == "e" else 1
         meetings = [find.meeting((slot.row, n), slot.col + j) for j in range(span) for n in range(shape.n)]
     elif operand == "b":
-        meetings = [find.meeting((m, slot.col), s) for m in range(shape.m) for s in find.stored(slot.row)]
+        meetings = [find.meeting((m, slot.col), s) for m in range(shape.m) for s in find.stored_columns(slot.row)]
     else:
         c, d = [slot], find("d", slot.row, slot.col)
     if operand == "a":
@@ -215,7 +215,7 @@ class _Finder:
             a, [h for row_of_b in k for h in self("b", row_of_b, col)], d, self("e", row, stored - stored % span), k
         )
 
-    def stored(self, k: int) -> list[int]:
+    def stored_columns(self, k: int) -> list[int]:
         """The stored columns of A that can be column k."""
         if "e" not in self._operands:
             return [k]

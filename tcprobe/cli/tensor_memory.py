@@ -231,7 +231,7 @@ def _tail(held_there: Placement, element: tuple[int, int] | None = None) -> Json
         if element
     ]
     said = {"differs": differs} if differs else {}
-    return {"status": held_there.status, "source": held_there.statement.source, **held_there.agreed, **said}
+    return {"status": held_there.status, "source": held_there.statement.source, **held_there.agreement, **said}
 
 
 def _print(held_there: Placement, described: Json) -> None:

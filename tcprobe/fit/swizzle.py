@@ -86,7 +86,7 @@ def offset_bits(address: AddressMap) -> int:
 
 
 def _affine(address: AddressMap) -> Iterator[AddressFit]:
-    affine = _undone(address, ())
+    affine = _undo(address, ())
     if affine:
         yield AddressFit(AFFINE, affine, address.cells)
 
@@ -94,7 +94,7 @@ def _affine(address: AddressMap) -> Iterator[AddressFit]:
 def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
     for sign in (1, -1):
         for most in (MOST_BITS, offset_bits(address)):
-            fits = list(_fitting(address, most, sign))
+            fits = list(_fits(address, most, sign))
             if fits:
                 others = tuple(swizzle for swizzle, _ in fits[1:] if swizzle.bits <= MOST_BITS)
                 yield AddressFit(SWIZZLE, fits[0][1], address.cells, (fits[0][0],), others=others)
@@ -108,7 +108,7 @@ def _coordinate(address: AddressMap) -> Iterator[AddressFit]:
 
 def _xor(address: AddressMap) -> Iterator[AddressFit]:
     chain = chain_of(address)
-    affine = _undone(address, chain.swizzles) if chain else None
+    affine = _undo(address, chain.swizzles) if chain else None
     if chain and affine:
         yield AddressFit(XOR, affine, address.cells, chain.swizzles, fewest=chain.fewest)
     else:
@@ -119,20 +119,22 @@ def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     """Fits with two swizzles of up to 5 bits each, S > 0, over any shape:stride; strides need not be powers of two."""
     if offset_bits(address) > MOST_PAIRED:
         return
-    tried = {_seen(address.corners, first) for first in (Swizzle(0, 0, 0), *_left(address, MOST_BITS, 1))}
+    tried = {
+        _fingerprint(address.corners, first) for first in (Swizzle(0, 0, 0), *_candidates_left(address, MOST_BITS, 1))
+    }
     for first, last in islice(_both(address), _tries(address)):
-        seen = _seen(np.where(address.corners < 0, -1, last(address.corners)), first)
-        affine = None if seen in tried else _undone(address, (first, last))
+        seen = _fingerprint(np.where(address.corners < 0, -1, last(address.corners)), first)
+        affine = None if seen in tried else _undo(address, (first, last))
         tried.add(seen)
         if affine:
             yield AddressFit(XOR, affine, address.cells, (first, last))
 
 
 def _both(address: AddressMap) -> Iterator[tuple[Swizzle, Swizzle]]:
-    """Pairs of swizzles, the first to be applied first, that `_left` leaves."""
+    """Pairs of swizzles, the first to be applied first, that `_candidates_left` leaves."""
     able = _candidates(offset_bits(address), MOST_BITS)
     for last in (Swizzle(*three) for three in able.triples()):
-        yield from ((first, last) for first in _left(address, MOST_BITS, 1, last))
+        yield from ((first, last) for first in _candidates_left(address, MOST_BITS, 1, last))
 
 
 def _tries(address: AddressMap) -> int:
@@ -140,20 +142,20 @@ def _tries(address: AddressMap) -> int:
     return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
 
 
-def _seen(sample: Ints, known_swizzle: Swizzle) -> bytes:
+def _fingerprint(sample: Ints, known_swizzle: Swizzle) -> bytes:
     """A part of the map under a swizzle; if another swizzle gave the same, this one is not tried."""
     return np.where(sample < 0, -1, known_swizzle(sample)).tobytes()
 
 
-def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
+def _fits(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """(swizzle, affine map) for swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine."""
-    for swizzle in _left(address, most, sign)[: _tries(address)]:
-        affine = _undone(address, [swizzle])
+    for swizzle in _candidates_left(address, most, sign)[: _tries(address)]:
+        affine = _undo(address, [swizzle])
         if affine:
             yield swizzle, affine
 
 
-def _left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
+def _candidates_left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
     """The swizzles of shift `sign` * S, B up to `most`, before `last`, that pass quick conditions on parts."""
     kept = _candidates(offset_bits(address), most)
     kept = kept.kept(_separable(_part(address.corners, last), kept, sign))
@@ -187,7 +189,7 @@ def _begins(beginning: Ints, candidates: Candidates, sign: int) -> Bools:
     return np.asarray(np.gcd.reduce(breaks, axis=1) != 1)
 
 
-def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
+def _undo(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     """The affine map that is left when the swizzles, applied first to last, are undone; None if it is not affine."""
     offsets = _before(address.offsets, swizzles)
     if address.cells == address.grid.size and not _sums(_before(address.grid, swizzles)):

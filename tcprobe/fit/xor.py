@@ -147,7 +147,7 @@ def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
     height = size - crowded[:, ::-1].argmax(axis=1) - low
     outside = (row < low[:, None]) | (row >= (low + height)[:, None])
     for distance in (*range(1, size), *range(-1, -size, -1)):
-        plain = ~_two(matrices ^ _shifted(matrices, distance)) | outside
+        plain = ~_two(matrices ^ _shift_rows(matrices, distance)) | outside
         able = np.flatnonzero(plain.all(axis=1) & crowded.any(axis=1) & (height <= abs(distance)))
         if len(able):
             number = int(able[0])
@@ -160,7 +160,7 @@ def _two(matrices: Matrices) -> Bools:
     return np.asarray((matrices & (matrices - np.uint64(1))) != 0)
 
 
-def _shifted(matrices: Matrices, distance: int) -> Matrices:
+def _shift_rows(matrices: Matrices, distance: int) -> Matrices:
     """Each matrix with row z + distance in place of row z; zero where there is none."""
     moved = np.zeros_like(matrices)
     if distance > 0:

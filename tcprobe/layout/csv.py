@@ -68,11 +68,11 @@ def read_csv(path: Path) -> Table:
         raise DataError(f"{path}: {WORDS['empty']}")
     names, body = _header(path, lines)
     outputs = [name for name in names if name in SLOT_OUTPUTS]
-    cells = _cells(path, names, outputs, body if "i" in names else _numbered(path, names, body))
+    cells = _cells(path, names, outputs, body if "i" in names else _number_elements(path, names, body))
     return _table(path, outputs, cells)
 
 
-def _numbered(path: Path, columns: Sequence[str], body_lines: Sequence[Line]) -> list[Line]:
+def _number_elements(path: Path, columns: Sequence[str], body_lines: Sequence[Line]) -> list[Line]:
     """The lines with i in place of the register.
 
     The lines of a register are its elements, low bits first; every register must have equally many.

@@ -93,7 +93,7 @@ class _Reader:
         while _BINDS.get(self.next.text, 0) >= least:
             sign = self._take()
             right = self.expression(_BINDS[sign.text] + 1, depth)
-            left = tuple(_applied(sign, lane, a, b) for lane, (a, b) in enumerate(zip(left, right, strict=True)))
+            left = tuple(_apply(sign, lane, a, b) for lane, (a, b) in enumerate(zip(left, right, strict=True)))
         return left
 
     def _operand(self, depth: int) -> Values:
@@ -117,20 +117,20 @@ def _number(token: Token) -> int:
         raise _error(token, f"{token.text[:20]} has a leading zero, which is octal in C and nothing in Python")
     if len(token.text) > MOST_BITS + 2:
         raise _error(token, f"a number of {len(token.text)} digits")
-    return _bounded(token, 0, int(token.text, 0))
+    return _check_bits(token, 0, int(token.text, 0))
 
 
-def _applied(sign: Token, lane: int, left: int, right: int) -> int:
+def _apply(sign: Token, lane: int, left: int, right: int) -> int:
     if sign.text in _UNSIGNED and (left < 0 or right < 0):
         raise _error(sign, f"{left} {sign.text} {right} in lane {lane}: of negative numbers, C and Python differ")
     if sign.text in ("/", "//", "%") and not right:
         raise _error(sign, f"division by zero in lane {lane}")
     if sign.text == "<<" and left.bit_length() + right > MOST_BITS:
         raise _error(sign, f"{left} << {right} in lane {lane} has more than {MOST_BITS} bits")
-    return _bounded(sign, lane, _DO[sign.text](left, right))
+    return _check_bits(sign, lane, _DO[sign.text](left, right))
 
 
-def _bounded(token: Token, lane: int, value: int) -> int:
+def _check_bits(token: Token, lane: int, value: int) -> int:
     if value.bit_length() > MOST_BITS:
         raise _error(token, f"a value of more than {MOST_BITS} bits in lane {lane}")
     return value

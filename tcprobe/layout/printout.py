@@ -89,7 +89,7 @@ def _is_row(line: str) -> bool:
 def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
     """The outputs of a text; each command line starts a new one."""
     block = _Block(None, [])
-    for number, line in _joined(lines):
+    for number, line in _join_lines(lines):
         if _COMMAND.search(line):
             yield block
             block = _Block(_command(number, line), [])
@@ -108,7 +108,7 @@ def _without_comment(line: str) -> str:
     return line[: comment.start()].rstrip() if comment else line
 
 
-def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _join_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Numbered lines; a line that ends in \\ is joined with the next."""
     pending = ""
     for number, line in enumerate(lines, 1):

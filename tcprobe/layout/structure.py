@@ -89,15 +89,15 @@ def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
     """
     of_d = _group(triples.d, triples.a), _group(triples.d, triples.b)
     of_a = _group(triples.a, triples.b)
-    row_of_a = _class(instruction, "row", of_d[0])
-    col_of_b = _class(instruction, "column", of_d[1])
-    k_of_b = _class(instruction, "k", of_a)
+    row_of_a = _number_classes(instruction, "row", of_d[0])
+    col_of_b = _number_classes(instruction, "column", of_d[1])
+    k_of_b = _number_classes(instruction, "k", of_a)
     row_of_d = {d: row_of_a[next(iter(a))] for d, a in of_d[0].items()}
     col_of_d = {d: col_of_b[next(iter(b))] for d, b in of_d[1].items()}
     k_of_a = {a: k_of_b[next(iter(b))] for a, b in of_a.items()}
     product_of_row, product_of_col = _products(row_of_d, col_of_d)
-    row, col = _within(product_of_row), _within(product_of_col)
-    k = _within({k_of_a[a]: product_of_row[row_of_a[a]] for a in sorted(k_of_a)})
+    row, col = _numbers_within(product_of_row), _numbers_within(product_of_col)
+    k = _numbers_within({k_of_a[a]: product_of_row[row_of_a[a]] for a in sorted(k_of_a)})
     cells = {
         "a": {s: (row[r], k[k_of_a[s]], product_of_row[r]) for s, r in row_of_a.items()},
         "b": {s: (k[k_of_b[s]], col[c], product_of_col[c]) for s, c in col_of_b.items()},
@@ -152,7 +152,7 @@ def _group(keys: Ints, members: Ints) -> dict[int, frozenset[int]]:
     return {key: frozenset(by_key[key]) for key in sorted(by_key)}
 
 
-def _class(instruction: Instruction, what: str, members_of: dict[int, frozenset[int]]) -> dict[int, int]:
+def _number_classes(instruction: Instruction, what: str, members_of: dict[int, frozenset[int]]) -> dict[int, int]:
     """Numbers for the distinct groups, in order; ProbeError if a member belongs to several groups."""
     classes = {group: number for number, group in enumerate(dict.fromkeys(members_of.values()))}
     class_of: dict[int, int] = {}
@@ -176,7 +176,7 @@ def _products(row_of_d: dict[int, int], col_of_d: dict[int, int]) -> tuple[dict[
     return product_of_row, dict(sorted(product_of_col.items()))
 
 
-def _within(product_of: dict[int, int]) -> dict[int, int]:
+def _numbers_within(product_of: dict[int, int]) -> dict[int, int]:
     """Classes renumbered from 0 inside each product, in the same order."""
     counts: dict[int, int] = {}
     numbers: dict[int, int] = {}

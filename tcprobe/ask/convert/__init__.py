@@ -128,7 +128,7 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     conversion of their types is known, a warp holds several products in one of them, or a table is not a whole
     fragment's.
     """
-    loaded = _loaded(from_, to)
+    loaded = _is_loaded(from_, to)
     for cell in (to,) if loaded else (from_, to):
         require_matrix(cell)
     if loaded:
@@ -158,7 +158,7 @@ def convert_tiling(tiles: Tiling, name: str = NAME) -> Conversion:
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
 
 
-def _loaded(from_: Cell, to: Cell) -> bool:
+def _is_loaded(from_: Cell, to: Cell) -> bool:
     """Whether a factor is made of what ldmatrix loaded."""
     return (from_.fragment.family, from_.fragment.operand) == ("ldmatrix", "d") and to.fragment.role is Role.FACTOR
 

@@ -28,7 +28,7 @@ class Cast:
     target: int = 70
 
 
-def _pair(to: str, bits: int, least_arch: int) -> Cast:
+def _cvt_pair(to: str, bits: int, least_arch: int) -> Cast:
     rounding, output = ("rn.satfinite", "=h") if bits == 8 else ("rn", "=r")
     text = f"cvt.{rounding}.{to}x2.f32 %0, %1, %2;"
     return Cast(
@@ -36,7 +36,7 @@ def _pair(to: str, bits: int, least_arch: int) -> Cast:
     )
 
 
-def _packed(to: str) -> Cast:
+def _cvt_pack(to: str) -> Cast:
     text = f'asm("cvt.pack.sat.{to}.s32.b32 %0, %1, %2, 0;" : "=r"(d) : "r"(high), "r"(low));'
     return Cast(f"s32 to {to}", 8, "int", pair=text, target=72)
 
@@ -45,10 +45,10 @@ def _packed(to: str) -> Cast:
 _TWO_HALVES = "{.reg .f16 l, h; cvt.rn.f16.f32 l, %2; cvt.rn.f16.f32 h, %1; mov.b32 %0, {l, h};}"
 
 CASTS = {
-    ("f32", "f16"): _pair("f16", 16, 80),
-    ("f32", "bf16"): _pair("bf16", 16, 80),
-    ("f32", "e4m3"): _pair("e4m3", 8, 89),
-    ("f32", "e5m2"): _pair("e5m2", 8, 89),
+    ("f32", "f16"): _cvt_pair("f16", 16, 80),
+    ("f32", "bf16"): _cvt_pair("bf16", 16, 80),
+    ("f32", "e4m3"): _cvt_pair("e4m3", 8, 89),
+    ("f32", "e5m2"): _cvt_pair("e5m2", 8, 89),
     ("f32", "tf32"): Cast(
         "f32 to tf32", 32, "float", single='asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x));', target=80
     ),
@@ -66,8 +66,8 @@ CASTS = {
         pair='asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));',
         target=89,
     ),
-    ("s32", "s8"): _packed("s8"),
-    ("s32", "u8"): _packed("u8"),
+    ("s32", "s8"): _cvt_pack("s8"),
+    ("s32", "u8"): _cvt_pack("u8"),
 }
 
 

@@ -49,7 +49,7 @@ def _lines(op: Op, kind: Cast, word: str) -> Iterator[str]:
 
 @_lines.register
 def _(pack: Pack, kind: Cast, word: str) -> Iterator[str]:
-    yield f"const {word} w{pack.word} = {_packed(pack, kind)};"
+    yield f"const {word} w{pack.word} = {_pack_expression(pack, kind)};"
 
 
 @_lines.register
@@ -117,18 +117,18 @@ def _of_lane(values: Sequence[int]) -> str:
     return f"static_cast<int>(({parts}) >> 5 * (lane % 12) & 31)"
 
 
-def _packed(pack: Pack, kind: Cast) -> str:
+def _pack_expression(pack: Pack, kind: Cast) -> str:
     """The expression of a word of own units."""
     if kind.name == "bits":
         return _gather(pack.places)
     if kind.single:
         (place,) = pack.places
         return f"{_function(kind)}({_element(place)})"
-    pairs = [_pair(pair, kind) for pair in pack.pairs]
+    pairs = [_pair_expression(pair, kind) for pair in pack.pairs]
     return pairs[0] if len(pairs) == 1 else f"{pairs[0]} | {pairs[1]} << 16"
 
 
-def _pair(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
+def _pair_expression(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
     if pair == (None, None):
         return "0u"
     low, high = (place or next(p for p in pair if p) for place in pair)

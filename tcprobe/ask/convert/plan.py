@@ -98,7 +98,7 @@ class Movmatrix:
         """Do it on names."""
         sent = [words[self.sent] for words in lane_words]
         for lane, words in enumerate(lane_words):
-            words[self.word] = tuple(sent[source][half] for source, half in transposed(lane))
+            words[self.word] = tuple(sent[source][half] for source, half in transpose_sources(lane))
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,6 @@ def joins(places: Sequence[Place | None]) -> int:
     return 0 if in_order and len(registers) == 1 else max(1, len(registers) - 1)
 
 
-def transposed(lane: int) -> list[tuple[int, int]]:
+def transpose_sources(lane: int) -> list[tuple[int, int]]:
     """(lane, half) that movmatrix.trans puts into the two halves of a lane's word."""
     return [(4 * (2 * (lane & 3) + half) + lane // 8, lane // 4 & 1) for half in (0, 1)]

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcprobe.ask.convert.casts import Cast
-from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle, transposed
+from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle, transpose_sources
 from tcprobe.ask.convert.schedule import degree, rounds
 from tcprobe.ask.convert.units import Place, Tiling, Unit, UnmovableError
 
@@ -80,7 +80,7 @@ def _before_transposing(
     """What every lane must hand to movmatrix to get `lane_units`; None where it does not hold that."""
     needed: list[list[Unit | None]] = [[None, None] for _ in range(LANES)]
     for lane, units in enumerate(lane_units):
-        for unit, (source, half) in zip(units, transposed(lane), strict=True):
+        for unit, (source, half) in zip(units, transpose_sources(lane), strict=True):
             needed[source][half] = unit
     handed = [tuple(lane_places[lane].get(u) for u in units if u is not None) for lane, units in enumerate(needed)]
     return handed if all(None not in places for places in handed) else None

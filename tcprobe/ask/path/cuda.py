@@ -123,13 +123,13 @@ def _lanes(request: TileRequest, lane_copy: LaneCopy) -> Iterator[str]:
     yield f"  for (unsigned issue = thread / 32; issue < {issues}; issue += threads / 32) {{"
     if last < 32 * issues:
         yield f"    if (issue * 32 + lane >= {last}) break;"
-    yield from (f"    {text}" for text in _addressed("in_shared", request, lane_copy))
+    yield from (f"    {text}" for text in _address_lines("in_shared", request, lane_copy))
     yield f"    {const}char* in_global = static_cast<{const}char*>(global) + ({line}) * ld + ({byte});"
-    yield from (f"    {text}" for text in _copied(lane_copy, fills, request.fill_kind))
+    yield from (f"    {text}" for text in _copy_lines(lane_copy, fills, request.fill_kind))
     yield from ("  }", "}", "")
 
 
-def _addressed(variable: str, request: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
+def _address_lines(variable: str, request: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
     address = shared_address(request, step)
     linear = require_formula(address and address.linear, request)
@@ -139,7 +139,7 @@ def _addressed(variable: str, request: TileRequest, step: LaneCopy | RegisterCop
     yield f"const unsigned {variable} = shared + ({linear});"
 
 
-def _copied(lane_copy: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
+def _copy_lines(lane_copy: LaneCopy, fills: bool, kind: str) -> Iterator[str]:
     """The statements that move a lane's piece."""
     if kind == "cp.async":
         text = f"{lane_copy.ptx[0]} [%0], [%1], {lane_copy.width};"
@@ -167,15 +167,15 @@ def _read(ptx: str, variables: _Variables, place: str) -> str:
     """A load into variables."""
     count = len(variables.names)
     outputs = variables._replace(letter=f"={variables.letter}")
-    return f'asm volatile("{ptx} {_braced(0, count, ptx)}, [%{count}];" : {outputs} : {place} : "memory");'
+    return f'asm volatile("{ptx} {_braces(0, count, ptx)}, [%{count}];" : {outputs} : {place} : "memory");'
 
 
 def _write(ptx: str, variables: _Variables, place: str) -> str:
     """A store of variables."""
-    return f'asm volatile("{ptx} [%0], {_braced(1, len(variables.names), ptx)};" : : {place}, {variables} : "memory");'
+    return f'asm volatile("{ptx} [%0], {_braces(1, len(variables.names), ptx)};" : : {place}, {variables} : "memory");'
 
 
-def _braced(start: int, count: int, ptx: str) -> str:
+def _braces(start: int, count: int, ptx: str) -> str:
     numbers = ", ".join(f"%{start + j}" for j in range(count))
     return f"{{{numbers}}}" if count > 1 or "matrix" in ptx else numbers
 
@@ -194,15 +194,15 @@ def _registers(plan: PathPlan, copy: RegisterCopy) -> Iterator[str]:
     )
     yield f"/// {copy.kind}, {slots}."
     yield f"{FUNCTION} {verb}_issue(unsigned shared, unsigned lane, unsigned issue, {const}Word* r) {{"
-    yield from (f"  {line}" for line in _addressed("address", plan.request, copy))
-    yield from (f"  {line}" for line in _issued(plan, whole, parts))
+    yield from (f"  {line}" for line in _address_lines("address", plan.request, copy))
+    yield from (f"  {line}" for line in _issue_lines(plan, whole, parts))
     yield from ("}", "")
     thread = holder(WARP * copy.warps)
     yield f"/// All of them: fragment f at registers[{fragment.registers} * f], {_threads(copy)}."
     yield f"{FUNCTION} {verb}(unsigned shared, unsigned {thread}, {const}Word (&registers)[REGISTERS]) {{"
     yield "#pragma unroll"
     yield f"  for (unsigned {_number(copy)} = 0; {_number(copy)} < {issues // copy.warps}; ++{_number(copy)})"
-    yield f"    {_called(copy, f'{verb}_issue', _number(copy), f'registers + {_scaled(_number(copy), whole, parts)}')};"
+    yield f"    {_call(copy, f'{verb}_issue', _number(copy), f'registers + {_scale(_number(copy), whole, parts)}')};"
     yield from ("}", "")
     yield from _k_step(plan, whole, parts)
 
@@ -218,7 +218,7 @@ def _number(copy: RegisterCopy) -> str:
     return "issue" if copy.warps == 1 else "j"
 
 
-def _called(copy: RegisterCopy, name: str, number: str, to: str) -> str:
+def _call(copy: RegisterCopy, name: str, number: str, to: str) -> str:
     """The call of issue `number` of a warp; several warps have `each` issues of every fragment, one after the other."""
     if copy.warps == 1:
         return f"{name}(shared, lane, {number}, {to})"
@@ -230,7 +230,7 @@ def _called(copy: RegisterCopy, name: str, number: str, to: str) -> str:
     return f"{name}(shared, thread % 32, {issue}, {to})"
 
 
-def _scaled(variable: str, times: int, parts: int) -> str:
+def _scale(variable: str, times: int, parts: int) -> str:
     return variable + (f" * {times}" if times > 1 else "") + (f" / {parts}" if parts > 1 else "")
 
 
@@ -251,13 +251,13 @@ def _k_step(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     if apart:  # the compiler makes an immediate of it
         yield f"  load_issue(shared + j * {apart}, lane, k * {count}, r);"
     else:
-        yield f"  {_called(step, 'load_issue', f'k * {count} + j', 'r')};"
+        yield f"  {_call(step, 'load_issue', f'k * {count} + j', 'r')};"
     yield from ("}", "")
     yield "/// All of them."
     yield f"{FUNCTION} load_k(unsigned shared, unsigned {thread}, unsigned k, Word (&registers)[STEP_REGISTERS]) {{"
     yield "#pragma unroll"
     yield f"  for (unsigned j = 0; j < {count}; ++j)"
-    yield f"    load_k_issue(shared, {thread}, k, j, registers + {_scaled('j', whole, parts)});"
+    yield f"    load_k_issue(shared, {thread}, k, j, registers + {_scale('j', whole, parts)});"
     yield from ("}", "")
 
 
@@ -270,7 +270,7 @@ def _apart(copy: RegisterCopy, steps: int) -> int:
     return int(moves.flat[0]) if (moves == moves.flat[0]).all() and moves.flat[0] > 0 else 0
 
 
-def _issued(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
+def _issue_lines(plan: PathPlan, whole: int, parts: int) -> Iterator[str]:
     """The statements of one issue."""
     letter = "l" if plan.request.cell.fragment.register_bits == 64 else "r"
     ptx, bits, part = plan.registers.ptx[0], 8 * plan.registers.piece, _Variables(("v",), letter)

@@ -30,7 +30,7 @@ from tcprobe.layout.banks import IDLE
 
 def formula(values: Ints) -> str | None:
     """The formula of addresses, None where there is none of these kinds."""
-    tries: tuple[Callable[[Ints], str | None], ...] = (_linear, _strides, _counted)
+    tries: tuple[Callable[[Ints], str | None], ...] = (_linear, _strides, _by_active_lane)
     return next((text for attempt in tries if (text := attempt(values))), None)
 
 
@@ -96,7 +96,7 @@ def _strides(values: Ints) -> str | None:
     return _text(fit_affine(lane, issue, values[issue, lane], values.shape[::-1]), "lane", "issue")
 
 
-def _counted(values: Ints) -> str | None:
+def _by_active_lane(values: Ints) -> str | None:
     """Digits of the number of an active lane, all issues' counted on."""
     issue, lane = np.nonzero(values != IDLE)
     count = int((values[0] != IDLE).sum())

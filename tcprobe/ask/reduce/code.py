@@ -42,7 +42,7 @@ def exchange_lines(scheme: Scheme, op: str, part_values: Sequence[str]) -> tuple
     """The rounds and the way back for a value a part, and where every part's result is then."""
     stages, lines = [list(part_values)], []
     for number, round_ in enumerate(scheme.rounds):
-        more, after_round = _Stage(round_, f"r{number}_").joined(op, stages[-1])
+        more, after_round = _Stage(round_, f"r{number}_").combine(op, stages[-1])
         lines += more
         stages.append(after_round)
     results = stages[-1]
@@ -62,7 +62,7 @@ class _Stage(NamedTuple):
     round: Round
     prefix: str
 
-    def joined(self, op: str, part_values: Sequence[str]) -> tuple[list[str], list[str]]:
+    def combine(self, op: str, part_values: Sequence[str]) -> tuple[list[str], list[str]]:
         """Send what the partner keeps, join what comes with what is kept."""
         round_, lines, kept = self.round, [], []
         upper = f"lane & {round_.bit}"

@@ -165,20 +165,20 @@ class _Parser:
 
     def any(self, depth: int) -> Condition | Linear:
         """Parts joined by ||."""
-        return self._joined("||", lambda: self._joined("&&", lambda: self._negated(depth)))
+        return self._join("||", lambda: self._join("&&", lambda: self._negation(depth)))
 
-    def _joined(self, sign: str, parse_part: Callable[[], Condition | Linear]) -> Condition | Linear:
+    def _join(self, sign: str, parse_part: Callable[[], Condition | Linear]) -> Condition | Linear:
         parts = [parse_part()]
         while self.next == sign:
             self._take()
             parts.append(parse_part())
         return parts[0] if len(parts) == 1 else Joined(sign, tuple(self._condition(p) for p in parts))
 
-    def _negated(self, depth: int) -> Condition | Linear:
+    def _negation(self, depth: int) -> Condition | Linear:
         self._check(depth)
         if self.next == "!":
             self._take()
-            return Joined("!", (self._condition(self._negated(depth + 1)),))
+            return Joined("!", (self._condition(self._negation(depth + 1)),))
         left = self._sum(depth)
         if self.next not in _COMPARE:
             return left
@@ -236,9 +236,9 @@ class _Parser:
         for name, times in addend.terms:
             terms[name] = terms.get(name, 0) + factor * times
         kept = tuple(sorted((name, times) for name, times in terms.items() if times))
-        return self._bounded(Linear(kept, augend.number + factor * addend.number))
+        return self._check_bound(Linear(kept, augend.number + factor * addend.number))
 
-    def _bounded(self, linear_value: Linear) -> Linear:
+    def _check_bound(self, linear_value: Linear) -> Linear:
         if max(abs(linear_value.number), *(abs(times) for _, times in linear_value.terms), 0) > MOST:
             raise self._error(f"a number above {MOST}")
         return linear_value

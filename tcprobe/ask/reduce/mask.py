@@ -133,7 +133,7 @@ class _Writer:
                 lines.append(f"x[{i}] = {other};")
             elif kept != "true":
                 self.costs["select"] += 1
-                lines.append(f"x[{i}] = {self._shared(kept)} ? x[{i}] : {other};")
+                lines.append(f"x[{i}] = {self._condition_name(kept)} ? x[{i}] : {other};")
         return lines
 
     def _other(self, filling: Value, i: int) -> str:
@@ -164,7 +164,7 @@ class _Writer:
             passes if not open_ else f" {condition.sign} ".join(open_ if len(open_) == 1 else [f"({p})" for p in open_])
         )
 
-    def _shared(self, text: str) -> str:
+    def _condition_name(self, text: str) -> str:
         if text not in self._conditions:
             self._conditions[text] = f"c{len(self._conditions)}"
             self.costs["compare"] += 1 + text.count("&&") + text.count("||")

@@ -157,7 +157,7 @@ def _scales(weights: Repacking) -> Iterator[str]:
     for number, (low, high) in enumerate(weights.distinct):
         yield f"    held[g][{number}] = {_halves(number, low == high)};"
     yield from ("  }", "}")
-    yield from _scaled(weights)
+    yield from _scale_lines(weights)
 
 
 def _zeros(weights: Repacking) -> Iterator[str]:
@@ -234,7 +234,7 @@ def _row(weights: Repacking) -> str:
     return f"k_block / {blocks}" if blocks > 1 else f"k_block * {weights.groups} + g"
 
 
-def _scaled(weights: Repacking) -> Iterator[str]:
+def _scale_lines(weights: Repacking) -> Iterator[str]:
     yield "/// a register times one of scales, rounded to nearest even"
     yield f"{HEAD} unsigned scaled(unsigned x, unsigned y) {{ return {scaling(weights.conversion.target)}; }}"
     yield "/// all registers that were converted, step after step"
