@@ -11,6 +11,11 @@ texts only, of at most MOST_TEXT characters.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
 MOST_TEXT = 500
 MOST_MESSAGE = 1000
 _SHOWN = 60
@@ -63,3 +68,42 @@ def markdown(text: str) -> str:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+class Whole(str):
+    """A line that a narrow terminal does not break: a row of a table, a formula, code."""
+
+    __slots__ = ()
+
+
+def columns(rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
+    """Rows as lines in columns: the first `left` columns are aligned on the left, the others, numbers, on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.ljust(width) if place < left else text.rjust(width)
+            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield Whole("  ".join(cells).rstrip())
+
+
+class Described:
+    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, where it has any."""
+
+    @property
+    def in_words(self) -> Iterable[str]:
+        """What a person reads of it, in lines, as its command prints them; the first says what it is."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(self.in_words)
+
+    def __repr__(self) -> str:
+        return f"<{next(iter(self.in_words))}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        code = getattr(self, "code", None)
+        folded = f"<details><summary>code</summary><pre>{escape(code)}</pre></details>" if code else ""
+        return f"<pre>{escape(str(self))}</pre>{folded}"

@@ -240,6 +240,9 @@ REFUSED = {
     ("sm_90", "f16", (128, 128, 64), (2, 2)): "8x1",
     ("sm_90", "e4m3", None, None, None, "col"): "k contiguous only",
     ("sm_90", "bf16", (192, 256, 64), None, 3): "nearest: m 128",
+    ("sm_90", "bf16", (128, 512, 64)): "nearest: n 240, 256",
+    ("sm_90", "bf16", (128, 40, 64)): "into bf16 has n 40; nearest: n 32, 48",
+    ("sm_90", "s8", (128, 40, 64)): "nearest: n 32, 48",
     ("sm_80", "f16", None, None, None, "row", "col", "bf16"): "stored as f16 or f32",
 }
 
@@ -248,6 +251,31 @@ REFUSED = {
 def test_what_cannot_be_is_refused_with_what_can(options):
     with pytest.raises(UsageError, match=re.escape(REFUSED[options])):
         gemm(GemmOptions(*options))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MULTIPLIES if kind != "f16"])
+def test_every_width_of_a_warpgroups_tile_is_taken_or_the_nearest_are_named(kind):
+    """The refusal names widths that are taken."""
+    for n in range(1, 300, 7):
+        out = None if n % 2 else "s32" if kind == "s8" else "f32"
+        try:
+            gemm(GemmOptions("sm_90", kind, (64, n, 32), stages=2, out=out))
+        except UsageError as refused:
+            for near in re.search(r"has n \d+; nearest: n (\d+), (\d+)", str(refused)).groups():
+                assert gemm(GemmOptions("sm_90", kind, (64, int(near), 32), stages=2, out=out)).block[0] == 256
+
+
+@pytest.mark.parametrize(("target", "cluster"), [("sm_80", 1), ("sm_90", 1), ("sm_90", 2)])
+def test_a_grid_is_one_that_can_be_launched(target, cluster):
+    """At most 65,535 blocks along y, and m, n and k are int."""
+    made = gemm(GemmOptions(target, "f16", cluster=cluster))
+    with pytest.raises(UsageError, match="blocks along y") as refused:
+        made.grid(2**31 - 1, 8)
+    most = int(re.search(r"at most (\d+) rows", str(refused.value))[1])
+    assert made.grid(most, 2**31 - 1)[1] == 65535 // cluster * cluster
+    for size in ((most + 1, 8), (8, 2**31), (8, 8, 2**31)):
+        with pytest.raises(UsageError):
+            made.to_json((*size, 8)[:3])
 
 
 @pytest.mark.parametrize("target", ["sm_70", "sm_75", "sm_80", "sm_86"])

@@ -148,3 +148,20 @@ def test_what_means_several_things_gives_commands_to_paste():
     for command in commands:
         assert command.endswith("--row 0 --col 0-3 --arch h100")
         assert tcprobe(*shlex.split(command)[1:]).stdout
+
+
+def commands_that_take_names():
+    """(name, whether one is needed) of every command whose argument is names of fragments or instructions."""
+    for command in main.list_commands(None):
+        for argument in main.get_command(None, command).params:
+            if argument.name in ("fragment", "instruction", "patterns", "names"):
+                yield command, argument.required
+
+
+@pytest.mark.parametrize(("command", "needed"), list(commands_that_take_names()))
+def test_an_empty_name_or_a_gpu_alone_is_no_name(command, needed):
+    options = {"emit": ["--to", "csv"], "path": ["--tile", "64x64"], "diff": ["sm_80", "sm_90"]}.get(command, [])
+    for empty in ("", " "):
+        assert "Error: " in tcprobe(command, *options, empty, code=2).stderr
+    if needed:
+        assert "Missing argument" in tcprobe(command, *options, "h100", code=2).stderr

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.bank_patterns import Lane, Pattern
 
 MOST_PARTIES = 8  # that are printed
+MOST_COLLISIONS = 4  # lines of a phase
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,15 @@ class Phase:
     def to_json(self) -> dict[str, object]:
         """Plain data."""
         return {"wavefronts": self.passes, "lanes": self.lanes, "collisions": [c.to_json() for c in self.collisions]}
+
+
+def collision_lines(phases: Sequence[Phase]) -> Iterator[str]:
+    """Each phase with its wavefronts, and the first of the banks in which its lanes meet."""
+    for number, phase in enumerate(phases):
+        yield f"  phase {number}, {numbers('lane', phase.lanes)}: {phase.passes} wavefronts"
+        yield from (f"    {collision}" for collision in phase.collisions[:MOST_COLLISIONS])
+        if len(phase.collisions) > MOST_COLLISIONS:
+            yield f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places"
 
 
 def phases(pattern: Pattern, rule: BankRule) -> list[Phase]:

@@ -13,6 +13,7 @@ no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -24,7 +25,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.references.cost import Row, rows_about
 from tcprobe.store.finding import how, whence
 from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
-from tcprobe.text import quoted
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 AGREES = 0.05  # relative
 
 
-class InstructionCost(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class InstructionCost(Described):
     """The cost of an instruction on an arch."""
 
     id: str
@@ -45,6 +47,11 @@ class InstructionCost(NamedTuple):
     def row(self) -> Instruction | None:
         """The instruction, None where it is a move that is not a row."""
         return inventory.instructions().get(self.id)
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """Its opcodes, latency, interval and round trips, what others state, and what it rests on."""
+        return words(self)
 
     def to_json(self, partner: str | None = None) -> Json:
         """Plain data; with a partner what their overlap is."""

@@ -13,6 +13,7 @@ section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
+from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -34,8 +36,8 @@ TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
 CPP = {kind: CUTE_TYPES[kind].replace("cute::", "cutlass::") for kind in TYPES if kind in CUTE_TYPES}
 
 
-@dataclass(frozen=True)
-class SharedTile:
+@dataclass(frozen=True, repr=False)
+class SharedTile(Described):
     """`lines` x `k` elements of `type`; `reasons` say why each stride is what it is."""
 
     lines: int
@@ -46,6 +48,29 @@ class SharedTile:
     reasons: dict[str, str]
     block: int = BLOCK
     k_bytes: int = K_BYTES
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, its descriptor and what each field of it is for, how addresses go on, the code, TMA's box."""
+        fields, box = self.descriptor, tma(self)
+        swizzle = f"swizzle {fields.swizzle}" if fields.swizzle else "no swizzle"
+        yield f"{self.lines} x {self.k} of {self.type}, {self.major} contiguous, {swizzle}: {self.bytes} bytes"
+        yield f"{fields.encode():#018x} with start address 0"
+        yield f"  LBO {fields.lbo}: {self.reasons['lbo']}"
+        yield f"  SBO {fields.sbo}: {self.reasons['sbo']}"
+        base = f"; elsewhere, at a multiple of 128, base offset (address / 128) % {fields.swizzle // 16}"
+        yield f"  start: a multiple of {self.alignment}" + (base if fields.swizzle else "")
+        steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in self.per_k)
+        yield f"  each k step: {steps or 'only one'}"
+        block = f"+{self.per_block} bytes (+{self.per_block // 16})" if self.per_block else "only one"
+        yield f"  each block of {self.block} lines: {block}"
+        yield f"  byte of element (line, k): {self.formula}"
+        yield Whole(f"  CUDA: {cuda(self)}")
+        yield from (Whole(f"  CuTe {name}: {text}") for name, text in cute(self).items())
+        yield (
+            f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
+            f"{box['data_type']}, {box['swizzle']}"
+        )
 
     @property
     def bits(self) -> int:

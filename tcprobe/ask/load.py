@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, slots_of
+from tcprobe.ask.confidence import line
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.request import MOST_LD
 from tcprobe.ask.path.steps import vector
-from tcprobe.ask.plan_cost import PlanCycles
+from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError
@@ -30,6 +31,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell
+from tcprobe.text import Described, Whole, columns, escaped
 from tcprobe.values import Json
 
 MOST = 16  # bytes of a load
@@ -55,14 +57,43 @@ class Move(NamedTuple):
         return self.order[:: self.run]
 
 
-@dataclass(frozen=True)
-class StraightLoad:
+@dataclass(frozen=True, repr=False)
+class StraightLoad(Described):
     """`moves` bring a fragment's every slot; the matrix has lines of `ld` elements."""
 
     cell: Cell
     tile: Tile
     ld: int
     moves: tuple[Move, ...]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The matrix, each load with the slots that it fills, the addresses, the proof."""
+        tile, name = self.tile, self.cell.fragment.id
+        yield (
+            f"{name}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
+            f"{self.ld_bytes} bytes apart"
+        )
+        yield from columns([("issue", "instruction", "slots i", "sectors", "least"), *self._counts()], 2)
+        yield from (f"cycles, {text}" for text in cycle_lines(self.cycles))
+        for where, text in zip(("line", "byte in it"), self.formulas, strict=True):
+            yield Whole(f"  {where:<11} {text or 'no closed form; --json has them all'}")
+        yield f"proven: all {self.cell.table.points} slots' elements arrive at their places"
+        yield escaped(f"{name} on {self.cell.arch}: {self.cell.evidence}")
+        yield line(least([self.cell]))
+
+    def _counts(self) -> Iterator[tuple[str, ...]]:
+        for number, move in enumerate(self.moves):
+            last = move.run - 1
+            slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
+            yield str(number), move.instruction, slots, str(self.sectors(move)), str(self.least(move))
+
+    @property
+    def code(self) -> str:
+        """A CUDA header of it."""
+        from tcprobe.ask.load_code import source
+
+        return source(self)
 
     @property
     def ld_bytes(self) -> int:

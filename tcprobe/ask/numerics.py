@@ -18,11 +18,12 @@ from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers, Sourced
 from tcprobe.store.finding import how, whence
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 
-@dataclass(frozen=True)
-class FormNumerics:
+@dataclass(frozen=True, repr=False)
+class FormNumerics(Described):
     """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it."""
 
     form: Instruction
@@ -97,9 +98,14 @@ class FormNumerics:
         }
 
     @property
-    def lines(self) -> Iterator[str]:
-        """In words."""
+    def in_words(self) -> Iterator[str]:
+        """The form, what it computes, what others say of it, and what that rests on."""
         yield f"{self.form.id} on {self.arch}"
+        yield from (f"  {text}" for text in self.facts)
+
+    @property
+    def facts(self) -> Iterator[str]:
+        """The lines below the form's name."""
         yield from self.parameters
         if self.emulated:
             yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"

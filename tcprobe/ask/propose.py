@@ -35,14 +35,15 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge
+from tcprobe.text import Described, Whole
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
 ALIGNED = 16
 
 
-@dataclass(frozen=True)
-class Proposal:
+@dataclass(frozen=True, repr=False)
+class Proposal(Described):
     """`best`, a "swizzle" or a "padding", costs `wavefronts`, by access.
 
     `others` cost as little and are no larger; `smaller` holds the least total of each smaller size (B, or bytes of
@@ -57,6 +58,18 @@ class Proposal:
     smaller: Mapping[int, int]
     tried: int
     tma: str | None
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The smallest of its kind, what it costs, that no smaller one does, and the code."""
+        swizzles = self.kind == "swizzle"
+        size = str(self.best) if swizzles else f"{self.best.padding} bytes per line"
+        mode = f"; as TMA's {self.tma}" if self.tma and swizzles else ""
+        each = " + ".join(map(str, self.wavefronts))
+        yield f"smallest {self.kind}: {size}, {each} wavefronts, {self.extra} more bytes{mode}"
+        least = ", ".join(f"{total} with {'B = ' * swizzles}{size}" for size, total in self.smaller.items())
+        yield f"  {f'smaller ones cost at least {least}; ' if least else ''}{self.tried} tried"
+        yield from (Whole(f"  {line}") for line in offset_code(self).splitlines())
 
     @property
     def extra(self) -> int:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tcprobe.errors import TcprobeError
 from tcprobe.fit.affine import Affine
 from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, is_proven
 from tcprobe.layout.address import AddressMap, runs
 from tcprobe.references.shared_memory.names import names_of
+from tcprobe.text import Described
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class Answer(Described):
     """The layout of an address map in elements; `bits` is the width of an element, if it is known."""
 
     address: AddressMap
-    fit: AddressFit
+    found: AddressFit
     names: list[str]
     bits: int | None
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The layout as CuTe writes it, what else fits, names, proof, and what is missing."""
+        return words(self)
 
 
 def layout_of(address: AddressMap, bits: int | None) -> Answer:
@@ -34,7 +41,7 @@ def layout_of(address: AddressMap, bits: int | None) -> Answer:
 
 def as_json(answer: Answer) -> dict[str, object]:
     """What docs/shared_memory.md states; `missing` names the elements without an offset, if there are any."""
-    address, fit = answer.address, answer.fit
+    address, fit = answer.address, answer.found
     modes = [fit.affine.first.to_json(), fit.affine.second.to_json()]
     plain: dict[str, object] = {
         "kind": fit.kind,
@@ -63,7 +70,7 @@ def as_json(answer: Answer) -> dict[str, object]:
 
 def words(answer: Answer) -> Iterator[str]:
     """Lines: the layout as CuTe writes it, what else fits, names, proof, and what is missing."""
-    address, fit = answer.address, answer.fit
+    address, fit = answer.address, answer.found
     yield f"{fit.kind}: {expression(fit)}"
     if fit.kind == COORDINATE and fit.coordinate:
         which, bits, base, shift = fit.coordinate

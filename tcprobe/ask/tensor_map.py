@@ -10,7 +10,8 @@ source, and with what the driver said wherever `tcprobe run --family tma` broke 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ from tcprobe.references.shared_memory.tensor_map import (
     rules_on,
 )
 from tcprobe.store.finding import Finding
+from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
 TAKEN = "CUDA_SUCCESS"
@@ -69,13 +71,36 @@ class MapOptions(NamedTuple):
     address: int = 16
 
 
-class MapPlan(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class MapPlan(Described):
     """A map that breaks no rule, its boxes along each side of the tile, and the type as the driver has it."""
 
     map: TensorMap
     boxes: Numbers
     type: str
     evidence: dict[str, str]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The boxes, where their rows come to, and the call."""
+        tensor, count = self.map, " x ".join(map(str, self.boxes))
+        counted = (
+            "gaps included; what an mbarrier must expect is not measured"
+            if tensor.type in PADDED
+            else "which an mbarrier must expect"
+        )
+        yield (
+            f"{count} boxes of {' x '.join(map(str, tensor.box))} elements, inner side first: rows of "
+            f"{tensor.row_bytes} bytes, {self.bytes} bytes each, {counted}"
+        )
+        if self.pitch:
+            names = " and ".join(swizzle.name for swizzle in swizzles(tensor.swizzle))
+            where = f"{names} of the shared address" if tensor.swizzle else "without a swizzle"
+            yield (
+                f"in shared memory rows {self.pitch} bytes apart, {where}; a box begins at a multiple of 128"
+                + (f", or of {self.alignment} to start at the pattern's first row" if tensor.swizzle else "")
+            )
+        yield from map(Whole, cuda(self).splitlines())
 
     @property
     def bytes(self) -> int:

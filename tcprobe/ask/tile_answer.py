@@ -13,20 +13,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tcprobe.ask.bank_access import Walk
+from tcprobe.ask.bank_collisions import collision_lines
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.ask.propose import Proposal, propose
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.ask.tile_cost import TileCost, cost
+from tcprobe.text import Described, columns
 from tcprobe.values import Json
 
 
-@dataclass(frozen=True)
-class TileAnswer:
+@dataclass(frozen=True, repr=False)
+class TileAnswer(Described):
     """`costs` by access, of `tile` placed as `shared` says; `proposals`: swizzle and padding, if asked for."""
 
     tile: Tile
@@ -43,6 +45,30 @@ class TileAnswer:
             c.access: accesses_cost(c.access.partition("@")[0], c.instructions, c.wavefronts, costs_on)
             for c in self.costs
         }
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, its accesses, who collides in the worst instruction of each, what would avoid it, the rule."""
+        tile, shared = self.tile, self.shared
+        cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
+        place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
+        yield f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}"
+        yield from columns(self._counts(), 1)
+        yield from (f"cycles, {line}" for line in cycle_lines(self.cycles))
+        for access in self.costs:
+            if access.wavefronts > access.ideal:
+                yield f"{access.access}, instruction {access.worst}, one of the worst:"
+                yield from collision_lines(access.phases)
+        for proposal in self.proposals:
+            yield from proposal.in_words
+        yield f"rule: {self.rules.evidence}"
+        yield f"confidence: {self.rules.confidence}"
+
+    def _counts(self) -> list[tuple[str, ...]]:
+        """What each access and all of them cost, under headings."""
+        rows = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in self.costs]
+        total = ("together", "", str(sum(c.wavefronts for c in self.costs)), str(sum(c.ideal for c in self.costs)))
+        return [("access", "instructions", "wavefronts", "ideal"), *rows, total]
 
     def to_json(self, explains: bool = False) -> Json:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""

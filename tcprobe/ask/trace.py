@@ -9,9 +9,11 @@
 [(3, 9)]
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from tcprobe.ask.confidence import line
 from tcprobe.ask.table_confidence import least
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, holder_name
@@ -20,6 +22,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
+from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
 
@@ -113,8 +116,14 @@ class Meeting(NamedTuple):
     e: Sequence[Holder] = ()
     k: tuple[int, ...] = ()
 
+    @property
+    def element_of_b(self) -> str:
+        """B[row][col], or of a sparse multiply those that may be met."""
+        return f"B[{'|'.join(map(str, self.k))}][{self.b[0].col}]" if self.k else f"B{self.b[0].element}"
 
-class Trace(NamedTuple):
+
+@dataclass(frozen=True, repr=False)
+class Trace(Described):
     """What feeds a D element, or what a slot feeds: meetings in the order of k, row or col, and C -> D.
 
     `unread` has the slots (operand, lane, i) that the multiply never takes, as far as that was measured.
@@ -132,6 +141,41 @@ class Trace(NamedTuple):
     def arch(self) -> str:
         """Where the tables are from."""
         return self.operands["d"].arch
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The slots on both sides, a line for each product of A and B, and what it rests on."""
+        yield f"{self.about} in {self.instruction.id} on {self.arch}"
+        if self.d:
+            yield Whole(f"  held by {self._slots('d', self.d)}; adds C: {self._slots('c', self.c)}")
+        yield from self._products()
+        if "e" in self.operands:
+            yield f"selector {self.operands['e'].selector}; B for each index; the field of E picks one"
+        yield from dict.fromkeys(cell.evidence for cell in self.operands.values())
+        yield line(least(self.operands.values()))
+
+    def _products(self) -> Iterator[str]:
+        """A line for each meeting: the elements of A, B and D, each with its slots."""
+        rows = [
+            (
+                f"A{m.a[0].element}",
+                self._slots("a", m.a) + (f" by E {self._slots('e', m.e)}" if m.e else ""),
+                m.element_of_b,
+                self._slots("b", m.b),
+                f"D{m.d[0].element}",
+                self._slots("d", m.d),
+            )
+            for m in self.meetings
+        ]
+        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for a, a_slots, b, b_slots, d, d_slots in rows:
+            left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
+            yield Whole(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
+
+    def _slots(self, operand: str, holders: Sequence[Holder]) -> str:
+        """lane:i of every holder; one that the multiply never reads in parentheses."""
+        texts = ((f"{h.lane}:{h.i}", (operand, h.lane, h.i) in self.unread) for h in holders)
+        return " ".join(f"({text})" if unread else text for text, unread in texts)
 
     def to_json(self) -> Json:
         """Plain data; a holder that is never read has "read": false."""

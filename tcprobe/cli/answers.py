@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
-    from tcprobe.ask.plan_cost import PlanCycles
-    from tcprobe.ask.trace import Holder, Meeting, Trace
+    from tcprobe.ask.trace import Holder
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Cell
@@ -68,103 +66,27 @@ def side_by_side(cells: Sequence[Cell]) -> None:
     click.echo("the same table on all" if count == 1 else f"{count} different tables")
 
 
-def trace(trace: Trace) -> None:
-    """`trace`: the slots on both sides, a line for each product of A and B, and what it rests on."""
-    wrapping.line(f"{trace.about} in {trace.instruction.id} on {trace.arch}", trace.about, bold=True)
-    if trace.d:
-        click.echo(f"  held by {_slots(trace, 'd', trace.d)}; adds C: {_slots(trace, 'c', trace.c)}")
-    lines = [
-        (
-            f"A{m.a[0].element}",
-            _slots(trace, "a", m.a) + _by(trace, m),
-            _rows(m),
-            _slots(trace, "b", m.b),
-            f"D{m.d[0].element}",
-            _slots(trace, "d", m.d),
-        )
-        for m in trace.meetings
-    ]
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for a, a_slots, b, b_slots, d, d_slots in lines:
-        left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
-        click.echo(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
-    if "e" in trace.operands:
-        wrapping.line(f"selector {trace.operands['e'].selector}; B for each index; the field of E picks one")
-    for evidence in dict.fromkeys(cell.evidence for cell in trace.operands.values()):
-        wrapping.line(evidence)
-    sure(trace.operands.values())
+def conversion(converted: Conversion, aside: bool) -> None:
+    """`convert`: what moves, the code, what it rests on; all but the code on stderr, and no code, if `aside`."""
+    from tcprobe.ask.convert import words
+
+    wrapping.lines(words.about(converted), err=aside)
+    _code(converted.code, aside)
+    wrapping.lines(words.rests_on(converted), err=aside)
 
 
-def conversion(answer: Conversion, aside: bool) -> None:
-    """`convert`: what is tiled how, what has to move, what it costs; all that on stderr, and no code, if `aside`."""
-    from tcprobe.code.origin import origin
+def stored(stored_tile: StorePlan, aside: bool) -> None:
+    """`convert` to stmatrix, likewise."""
+    from tcprobe.ask.convert import words
 
-    tiles, say = answer.tiling, partial(wrapping.line, err=aside)
-    turned = ", transposed" if tiles.transpose else ""
-    say(f"{tiles.rows} x {tiles.cols} on {tiles.source.arch}")
-    for head, count, cell, note in (
-        ("from", tiles.source_tiles, tiles.source, ""),
-        ("to  ", tiles.target_tiles, tiles.target, turned),
-    ):
-        size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}"
-        say(f"  {head} {count} x {bold(cell.fragment.id)}, {size}{note}")
-    say(answer.summary + (f" ({answer.reason})" if answer.reason else ""))
-    if answer.plan and answer.fills:
-        say(answer.fills)
-    if answer.plan:
-        fewest = (
-            "; no exchange of 32-bit words needs fewer shuffles" if answer.fewest and "shuffle" in answer.costs else ""
-        )
-        say(f"per lane: {answer.words}{fewest}")
-        _say_cycles(say, {"moves between lanes": answer.cycles} if answer.costs else {})
-    if tiles.order:
-        say(f"order of k: {' '.join(map(str, tiles.order))}")
-        say("  position p of this factor holds the k at position p of this list; the other factor needs the same order")
-    if answer.load:
-        row, col = (answer.load[name] or "no closed form" for name in ("row", "col"))
-        say(f"  {answer.load['id']}: load i of a lane from row {row}, column {col}")
-    if answer.plan and not aside:
-        click.echo(f"\n{answer.code}\n")
-    for words in dict.fromkeys(map(origin, (tiles.source, tiles.target))):
-        say(words)
-    sure([tiles.source, tiles.target], aside)
+    wrapping.lines(words.about_stored(stored_tile), stored_tile.cell.fragment.id, aside)
+    _code(stored_tile.code, aside)
+    wrapping.lines(words.stored_rests_on(stored_tile), err=aside)
 
 
-def _say_cycles(say: Callable[[str], None], cycles: Mapping[str, PlanCycles]) -> None:
-    from tcprobe.ask.plan_cost import cycle_lines
-
-    for line in cycle_lines(cycles):
-        say(f"cycles, {line}")
-
-
-def stored(answer: StorePlan, aside: bool) -> None:
-    """`convert` to stmatrix: the tile, what happens in registers, the addresses; on stderr, and no code, if `aside`."""
-    from tcprobe.code.cuda import holder, of_holder
-    from tcprobe.code.origin import of_tables
-
-    say, tile, cell = partial(wrapping.line, err=aside), answer.tile, answer.cell
-    say(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type}")
-    say(
-        f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
-        f"{answer.shared.words(tile).removeprefix('lines ')}, {answer.shared}: {answer.shared.bytes(tile)} bytes, "
-        f"start aligned to {answer.alignment}"
-    )
-    say(answer.conversion.summary + f"; per lane: {answer.conversion.words}")
-    say(f"{len(answer.addresses)} x {answer.ptx}: {answer.wavefronts} wavefronts for all warps, ideal {answer.ideal}")
-    _say_cycles(say, {answer.access: answer.cycles})
-    threads = cell.fragment.threads
-    said = of_holder(str(answer.formula), threads) if answer.formula else "no closed form"
-    click.echo(f"  byte of {holder(threads)} 0 to {threads - 1}: {said}", err=aside)
-    say("  issue, warp: bytes of its lanes")
-    for issue, row in enumerate(answer.addresses.tolist()):
-        for warp in range(len(row) // 32):
-            given = [str(at) for at in row[32 * warp : 32 * warp + 32] if at >= 0]
-            click.echo(f"  {issue:3} {warp}: {' '.join(given)}", err=aside)
-    if not aside:
-        click.echo(f"\n{answer.conversion.code}\n")
-    for words in answer.evidence:
-        say(of_tables(words))
-    sure([cell], aside)
+def _code(code: str | None, aside: bool) -> None:
+    if code and not aside:
+        click.echo(f"\n{code}\n")
 
 
 def against(path: str, cell: Cell, answer: Against) -> None:
@@ -222,23 +144,3 @@ def _by_model(verdicts: Sequence[Verified]) -> str:
     found = [verdict.floats for verdict in verdicts if verdict.floats]
     count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
     return f"of random floats {count - wrong} of {count} results have the model's bits; " if found else ""
-
-
-def _by(trace: Trace, meeting: Meeting) -> str:
-    """Which field of the metadata picks what A meets."""
-    return f" by E {_slots(trace, 'e', meeting.e)}" if meeting.e else ""
-
-
-def _rows(meeting: Meeting) -> str:
-    """The element of B, or of a sparse multiply those that may be met."""
-    if not meeting.k:
-        return f"B{meeting.b[0].element}"
-    return f"B[{'|'.join(map(str, meeting.k))}][{meeting.b[0].col}]"
-
-
-def _slots(trace: Trace, operand: str, holders: Sequence[Holder]) -> str:
-    """lane:i of every holder; one that the multiply never reads in parentheses."""
-    texts = (f"{h.lane}:{h.i}" for h in holders)
-    return " ".join(
-        f"({t})" if (operand, h.lane, h.i) in trace.unread else t for t, h in zip(texts, holders, strict=True)
-    )

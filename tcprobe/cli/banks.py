@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -23,19 +23,14 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:  # brings NumPy along
     from typing import Unpack
 
-    from tcprobe.ask.bank_collisions import Phase
     from tcprobe.ask.bank_patterns import Pattern
     from tcprobe.ask.bank_rules import BankRules
-    from tcprobe.ask.propose import Proposal
-    from tcprobe.ask.tile_answer import TileAnswer
-    from tcprobe.ask.tile_cost import TileCost
     from tcprobe.cli.requests import BanksAsked
     from tcprobe.layout.banks import Cost
     from tcprobe.store.cell import Cell
 
     Rules = Callable[[str | None], BankRules]
 
-MOST_COLLISIONS = 4  # lines of a phase
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the command, and what else goes with it
 FORMS = {
@@ -106,7 +101,7 @@ class Accesses(click.Command):
     "--patterns",
     type=Named(path_type=Path, dir_okay=False),
     metavar="FILE.jsonl",
-    help='Many accesses, one per line: {"op": "ld.shared.b64", "address": [32 numbers or null]}.',
+    help='Many accesses, one per line: {"op": "ld.shared.b64", "address": [32 numbers or null]}. - is standard input.',
 )
 @click.option("--rule", is_flag=True, help="Print the rule for each access, with its evidence.")
 @click.option("--explain", is_flag=True, help="With --json: also which lanes collide.")
@@ -196,14 +191,14 @@ def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
     if banks_asked["as_json"]:
         lines = [json.dumps(_answer(p, f, banks_asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
-        lines = [f"{p.row.name}: {_words(cost)}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
+        lines = [f"{p.row.name}: {cost}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
         lines += dict.fromkeys(f"confidence: {by.confidence}" for _, by in judgements)
     click.echo("\n".join(lines), nl=bool(lines))
 
 
 def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
-    from tcprobe.ask.bank_collisions import phases
+    from tcprobe.ask.bank_collisions import collision_lines, phases
     from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
     from tcprobe.isa.shared_memory import access
 
@@ -219,8 +214,8 @@ def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
     cost, by = judgement
     more = _looked_up(given, cost, by)
     waits = f"; {more['timed']} cycles with {more['lookups']} lookups of the source's lines" if more else ""
-    wrapping.line(f"{row.name}: {_words(cost)}{waits}")
-    _collisions(phases(given, by.rule(row)))
+    wrapping.line(f"{row.name}: {cost}{waits}")
+    wrapping.lines(collision_lines(phases(given, by.rule(row))))
     wrapping.line(f"rule: {by.evidence}")
     wrapping.line(f"confidence: {by.confidence}")
 
@@ -248,22 +243,6 @@ def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     return {"lookups": lookups, "timed": cycles}
 
 
-def _words(cost: Cost) -> str:
-    words = f"{cost.wavefronts} wavefronts, {cost.beats} beats, {cost.cycles} cycles"
-    return f"{words}; {cost.ideal} if no lanes collided"
-
-
-def _collisions(phases: Sequence[Phase]) -> None:
-    from tcprobe.ask.bank_collisions import numbers
-
-    for number, phase in enumerate(phases):
-        click.echo(f"  phase {number}, {numbers('lane', phase.lanes)}: {phase.passes} wavefronts")
-        for collision in phase.collisions[:MOST_COLLISIONS]:
-            wrapping.line(f"    {collision}")
-        if len(phase.collisions) > MOST_COLLISIONS:
-            click.echo(f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places")
-
-
 def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
@@ -281,7 +260,7 @@ def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
     if banks_asked["as_json"]:
         click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(banks_asked["explain"])}))
     else:
-        _tile_text(answered)
+        wrapping.lines(answered.in_words)
 
 
 def _held(banks_asked: BanksAsked) -> Cell | None:
@@ -293,50 +272,6 @@ def _held(banks_asked: BanksAsked) -> Cell | None:
     cell, note = meant(banks_asked["fragment"], banks_asked["name"], banks_asked["layers"])
     noted(note)
     return cell
-
-
-def _tile_text(answered: TileAnswer) -> None:
-    from tcprobe.ask.plan_cost import cycle_lines
-
-    tile, shared, costs = answered.tile, answered.shared, answered.costs
-    cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
-    place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
-    wrapping.line(f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}")
-    _cost_lines(costs)
-    for line in cycle_lines(answered.cycles):
-        wrapping.line(f"cycles, {line}")
-    for cost in costs:
-        if cost.wavefronts > cost.ideal:
-            wrapping.line(f"{cost.access}, instruction {cost.worst}, one of the worst:")
-            _collisions(cost.phases)
-    for proposal in answered.proposals:
-        _proposed(proposal)
-    wrapping.line(f"rule: {answered.rules.evidence}")
-    wrapping.line(f"confidence: {answered.rules.confidence}")
-
-
-def _cost_lines(costs: Sequence[TileCost]) -> None:
-    heads = ("access", "instructions", "wavefronts", "ideal")
-    lines = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in costs]
-    lines.append(("together", "", str(sum(c.wavefronts for c in costs)), str(sum(c.ideal for c in costs))))
-    wide = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-    for name, *counts in (heads, *lines):
-        click.echo("  ".join([name.ljust(wide[0]), *(n.rjust(w) for n, w in zip(counts, wide[1:], strict=True))]))
-
-
-def _proposed(proposal: Proposal) -> None:
-    """The smallest of a kind, what it costs, that no smaller one does, and the code."""
-    from tcprobe.ask.propose import offset_code
-
-    each = " + ".join(map(str, proposal.wavefronts))
-    swizzles = proposal.kind == "swizzle"
-    size = str(proposal.best) if swizzles else f"{proposal.best.padding} bytes per line"
-    mode = f"; as TMA's {proposal.tma}" if proposal.tma and swizzles else ""
-    wrapping.line(f"smallest {proposal.kind}: {size}, {each} wavefronts, {proposal.extra} more bytes{mode}")
-    least = ", ".join(f"{total} with {'B = ' * swizzles}{size}" for size, total in proposal.smaller.items())
-    smaller = f"smaller ones cost at least {least}; " if least else ""
-    wrapping.line(f"  {smaller}{proposal.tried} tried")
-    click.echo("".join(f"  {line}\n" for line in offset_code(proposal).splitlines()), nl=False)
 
 
 COMMANDS = (banks,)

@@ -20,7 +20,6 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.ask.descriptor import SharedTile
     from tcprobe.cli.requests import TileDescriptorAsked
 
 
@@ -83,7 +82,7 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     if as_json:
         click.echo(json.dumps(ask.to_json(made)))
     else:
-        _tile(made)
+        wrapping.lines(made.in_words, f"{made.descriptor.encode():#018x}")
 
 
 def _beside() -> list[str]:
@@ -134,36 +133,6 @@ def _kind(descriptor_asked: TileDescriptorAsked, lines: int) -> tuple[str, int, 
         raise UsageError(f"{row.id} takes {held.type}, not {descriptor_asked['kind']}.")
     block, k = (held.rows, held.cols) if held.name == "a_smem" else (held.cols, held.rows)
     return held.type, block, k * held.slot_bits // 8
-
-
-def _tile(tile: SharedTile) -> None:
-    from tcprobe.ask.descriptor import cuda, cute, tma
-
-    one = tile.descriptor
-    swizzle = f"swizzle {one.swizzle}" if one.swizzle else "no swizzle"
-    wrapping.line(f"{tile.lines} x {tile.k} of {tile.type}, {tile.major} contiguous, {swizzle}: {tile.bytes} bytes")
-    click.echo(bold(f"{one.encode():#018x}") + " with start address 0")
-    wrapping.line(f"  LBO {one.lbo}: {tile.reasons['lbo']}")
-    wrapping.line(f"  SBO {one.sbo}: {tile.reasons['sbo']}")
-    wrapping.line(f"  start: a multiple of {tile.alignment}" + _base(tile))
-    steps = ", ".join(f"+{n} bytes (+{n // 16})" for n in tile.per_k)
-    wrapping.line(f"  each k step: {steps or 'only one'}")
-    block = f"+{tile.per_block} bytes (+{tile.per_block // 16})" if tile.per_block else "only one"
-    wrapping.line(f"  each block of {tile.block} lines: {block}")
-    wrapping.line(f"  byte of element (line, k): {tile.formula}")
-    click.echo(f"  CUDA: {cuda(tile)}")
-    for name, text in cute(tile).items():
-        click.echo(f"  CuTe {name}: {text}")
-    box = tma(tile)
-    wrapping.line(
-        f"  TMA: {box['boxes']} x box {box['box'][0]} x {box['box'][1]} ({box['box_bytes']} bytes), "
-        f"{box['data_type']}, {box['swizzle']}"
-    )
-
-
-def _base(tile: SharedTile) -> str:
-    width = tile.descriptor.swizzle
-    return f"; elsewhere, at a multiple of 128, base offset (address / 128) % {width // 16}" if width else ""
 
 
 COMMANDS = (descriptor,)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, Number, Output, read_results
 from tcprobe.cli.places import ElementType, Sides
 from tcprobe.cli.shell import Suggesting
@@ -63,7 +64,7 @@ def kernel() -> None:
 )
 @click.option(
     "--explain",
-    type=Number(),
+    type=Number(most=2**31 - 2),
     nargs=3,
     metavar="ROW COL K",
     help="Follow A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.",
@@ -101,7 +102,7 @@ def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
     elif not asked["output"]:
         click.echo(one.source, nl=False)
     else:
-        _launch(one)
+        wrapping.lines(one.in_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 
@@ -162,22 +163,6 @@ def _check_sides(gemm_asked: GemmAsked) -> None:
             raise UsageError(
                 f"--{name} {'x'.join(map(str, sides))}: {count} sides of 1 or more are needed, such as {example}."
             )
-
-
-def _launch(kernel: GemmKernel) -> None:
-    """What a launch needs to know."""
-    said = kernel.to_json(None)
-    click.echo(
-        f"{kernel.name}: {said['multiply']}, {kernel.block[0]} threads, {kernel.shared_bytes} bytes of shared memory"
-    )
-    click.echo(
-        f"grid: {said['grid'][0]}, {said['grid'][1]}; registers: "
-        + ", ".join(f"{count} of {name}" for name, count in said["registers"].items())
-    )
-    for name, step in said["wavefronts"].items():
-        click.echo(
-            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
-        )
 
 
 COMMANDS = (kernel,)

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import answers, wrapping
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Number, fragment_names, read_results
-from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, table, write
+from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, write
 from tcprobe.cli.places import ElementType
-from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
-from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.ask.load import StraightLoad
-    from tcprobe.ask.repack import Repacking
     from tcprobe.cli.requests import CodeAsked, LoadAsked
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
@@ -107,7 +103,7 @@ def _straight(cell: Cell, load_asked: LoadAsked) -> None:
     elif load_asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
-        _load_text(plan)
+        wrapping.lines(plan.in_words)
 
 
 def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
@@ -129,7 +125,7 @@ def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
     elif load_asked["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
-        _repack_text(plan)
+        wrapping.lines(plan.in_words)
 
 
 def _packer_alone(code_asked: CodeAsked) -> None:
@@ -137,41 +133,6 @@ def _packer_alone(code_asked: CodeAsked) -> None:
     for option, value in zip(("--code", "--json", "--name", "--namespace"), others, strict=True):
         if value:
             raise UsageError(f"{option} cannot be combined with --packer, which prints Python.")
-
-
-def _load_text(plan: StraightLoad) -> None:
-    from tcprobe.ask.plan_cost import cycle_lines
-
-    tile, fragment = plan.tile, plan.cell.fragment
-    wrapping.line(
-        f"{fragment.id}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
-        f"{plan.ld_bytes} bytes apart"
-    )
-    lines = [("issue", "instruction", "slots i", "sectors", "least")]
-    for number, move in enumerate(plan.moves):
-        last = move.run - 1
-        slots = " ".join(f"{i}-{i + last}" if last else str(i) for i in move.slots)
-        lines.append((str(number), move.instruction, slots, str(plan.sectors(move)), str(plan.least(move))))
-    table(lines)
-    for cost in cycle_lines(plan.cycles):
-        wrapping.line(f"cycles, {cost}")
-    for where, text in zip(("line", "byte in it"), plan.formulas, strict=True):
-        click.echo(f"  {where:<11} {text or 'no closed form; --json has them all'}")
-    wrapping.line(f"proven: all {plan.cell.table.points} slots' elements arrive at their places")
-    wrapping.line(escaped(f"{fragment.id} on {plan.cell.arch}: {plan.cell.evidence}"))
-    answers.sure([plan.cell])
-
-
-def _repack_text(weights: Repacking) -> None:
-    from tcprobe.ask.repack.words import summary_lines, words_of
-
-    head, *rest = summary_lines(weights)
-    wrapping.line(head)
-    order = [("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)]
-    for cells in order:
-        click.echo(f"{cells[0]:<4}  {cells[1]:<{max(len(row[1]) for row in order)}}  {cells[2]}")
-    for text in rest:
-        line(escaped(text))
 
 
 COMMANDS = (load,)

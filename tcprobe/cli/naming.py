@@ -27,6 +27,7 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
         @functools.wraps(command)
         def called(*context: click.Context, **asked: Any) -> None:
             words, gpus = _apart(asked[parameter]) if "name" in asked else (asked[parameter], "")
+            _check_given(parameter, asked[parameter], words)
             if gpus and asked["name"] is not None:
                 raise UsageError(f"the name has {gpus}, and --arch is {asked['name']}: give the arch once.")
             asked |= {"name": gpus} if gpus else {}
@@ -43,6 +44,16 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
         return called
 
     return with_names
+
+
+def _check_given(parameter: str, typed: Sequence[str], words: Sequence[str]) -> None:
+    """Raise unless each name that was typed has words, and there is one where the command needs it: a GPU is none."""
+    ctx = click.get_current_context()
+    argument = next(one for one in ctx.command.params if one.name == parameter)
+    if not all(token.strip() for token in typed):
+        raise UsageError(f"{argument.make_metavar(ctx)}: a name is empty.")
+    if argument.required and not words:
+        raise click.MissingParameter(ctx=ctx, param=argument)
 
 
 def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:

@@ -35,9 +35,9 @@ MOST_CASES = 64 << 20  # bytes of the file of --cases
 @click.option("--c", "c", type=Given(), metavar="VALUE", help="C. Default: 0.")
 @click.option(
     "--cases",
-    type=Named(path_type=Path, exists=True, dir_okay=False),
+    type=Named(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE.jsonl",
-    help='D of dot products, one per line: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}.',
+    help='D of dot products, one per line: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}. - is standard input.',
 )
 @click.option(
     "--bound", "length", type=Number(1), metavar="K", help="Print the error bound of a dot product of K products."
@@ -131,9 +131,7 @@ def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: 
     if as_json:
         click.echo(json.dumps(found.to_json()))
         return
-    first, *rest = found.lines
-    for text in (first, *(f"  {line}" for line in rest)):
-        wrapping.line(text)
+    wrapping.lines(found.in_words)
 
 
 def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) -> None:

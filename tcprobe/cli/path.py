@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import answers, wrapping
+from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
-from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, steps_table, steps_words, write
+from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, write
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
-from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.path import PathPlan
-    from tcprobe.ask.path.steps import RegisterCopy
     from tcprobe.cli.requests import PathAsked
     from tcprobe.store.choose import Layers
 
@@ -93,78 +91,13 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAs
     elif asked["as_json"]:
         click.echo(json.dumps(plan_json(plan)))
     else:
-        _plan_text(plan)
+        wrapping.lines(plan.in_words)
 
 
 def _source(plan: PathPlan, as_cute: bool) -> str:
     from tcprobe.ask.path import cuda, cute
 
     return cute.source(plan) if as_cute else cuda.source(plan)
-
-
-def _plan_text(plan: PathPlan) -> None:
-    asked, tile, shared = plan.request, plan.request.tile, plan.request.shared
-    wrapping.line(
-        f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, {asked.ld_bytes} bytes apart "
-        f"in global memory"
-    )
-    wrapping.line(
-        f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
-        f"start aligned to {plan.alignment}"
-    )
-    if asked.widens:
-        click.echo(f"{asked.cell.fragment.type} in registers; needs {plan.needs}")
-    steps_table(plan.request, plan.steps)
-    for step in plan.steps:
-        steps_words(plan.request, step)
-        if step is plan.registers:
-            _order(plan, plan.registers)
-    _k_loop(plan)
-    wrapping.line(f"proven: {_count(plan)} arrive at their places")
-    for words in plan.evidence:
-        wrapping.line(escaped(words))
-    answers.sure([plan.request.cell])
-
-
-def _order(plan: PathPlan, step: RegisterCopy) -> None:
-    """The first issue's pieces, and which fragment follows which."""
-    what = "matrix" if step.tables else "piece"
-    for number, (row, col, i) in enumerate(step.issues()[0]["slots"]):
-        register, bit = plan.request.cell.fragment.place(i)
-        of = f", bit {bit} on" if bit else ""
-        where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
-        wrapping.line(f"  {what} {number} of issue 0 {'->' if plan.request.loads else '<-'} {where}")
-    if plan.fragments > 1:
-        (row, col), inner = (
-            step.origins[step.warps].tolist(),
-            "rows" if plan.request.slots.outer == "col" else "columns",
-        )
-        wrapping.line(f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})")
-    if step.warps > 1:
-        each = len(step.shared) // len(step.origins)
-        wrapping.line(f"  {step.warps} warps: each has its own {each} issues of a fragment, warp 0 the first {each}")
-
-
-def _k_loop(plan: PathPlan) -> None:
-    from tcprobe.ask.path.progress import advance
-
-    loop = advance(plan)
-    if not loop:
-        return
-    ahead = f"the next tile {loop.global_} bytes further in global memory"
-    if not loop.issues:
-        wrapping.line(f"k: {loop.steps} steps along {loop.axis}s; an issue serves several; {ahead}")
-        return
-    sign = {"+": "+ ", "^": "^ "}.get(loop.op, "")
-    by = f"shared address {sign}{', '.join(map(str, loop.shared))}" if sign else "addresses as the formula says"
-    wrapping.line(f"k: {loop.steps} steps along {loop.axis}s of {loop.issues} issues each, {by}; {ahead}")
-
-
-def _count(plan: PathPlan) -> str:
-    cell, tile = plan.request.cell, plan.request.tile
-    if plan.request.loads:
-        return f"all {plan.fragments * cell.table.points} slots' elements"
-    return f"all {tile.rows * tile.cols} elements"
 
 
 COMMANDS = (path,)

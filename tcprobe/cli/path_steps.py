@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,6 @@ from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.path.request import TileRequest
-    from tcprobe.ask.path.steps import PathStep
     from tcprobe.cli.requests import CodeAsked
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
@@ -62,39 +59,3 @@ def write(text: str, code_asked: CodeAsked) -> None:
     else:
         files.write(output, text.encode())
         wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
-
-
-def steps_table(request: TileRequest, steps: Sequence[PathStep]) -> None:
-    """A line for each step, then what they cost in cycles."""
-    from tcprobe.ask.path.cycles import path_cycles
-    from tcprobe.ask.plan_cost import cycle_lines
-
-    table([("step", "instruction", "issues", "wavefronts", "ideal"), *(_row(step) for step in steps)])
-    for line in cycle_lines(path_cycles(request, steps)):
-        wrapping.line(f"cycles, {line}")
-
-
-def steps_words(request: TileRequest, step: PathStep) -> None:
-    """The instructions of a step and its addresses."""
-    from tcprobe.ask.path.boxes import BoxCopy
-    from tcprobe.ask.path.progress import formulas
-
-    wrapping.line(f"{step.kind}: {', '.join(step.ptx)}")
-    if isinstance(step, BoxCopy):
-        wrapping.line(f"  boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}")
-    for where, text in formulas(request, step).items():
-        click.echo(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
-
-
-def table(lines: Sequence[Sequence[str]]) -> None:
-    """Cells in columns, numbers from the third on."""
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for cells in lines:
-        left = [cell.ljust(width) for cell, width in zip(cells[:2], wide, strict=False)]
-        right = [cell.rjust(width) for cell, width in zip(cells[2:], wide[2:], strict=True)]
-        click.echo("  ".join([*left, *right]).rstrip())
-
-
-def _row(step: PathStep) -> tuple[str, ...]:
-    counted = ["-" if n is None else str(n) for n in (step.wavefronts, step.ideal)]
-    return (step.kind, step.instruction, str(len(step.issues())), *counted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory
+from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory, wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import (
     ARCHS,
@@ -148,7 +148,6 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object per line.
     """
     from tcprobe.ask import trace
-    from tcprobe.cli import answers
     from tcprobe.isa.operand import Role
     from tcprobe.store import names
 
@@ -178,7 +177,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            answers.trace(answer)
+            wrapping.lines(answer.in_words, answer.about)
 
 
 def _traced_pairs(sought: TraceAsked) -> tuple[str | None, list[tuple[int, int]]]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.answers import bold
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_names, read_results, redirected, told
 from tcprobe.errors import UsageError
@@ -79,20 +77,8 @@ def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, 
     if asked["as_json"]:
         click.echo(json.dumps(answer.to_json()))
         return
-    _say(answer)
+    wrapping.lines(answer.in_words, answer.cell.fragment.id, redirected())
     click.echo(scoped(answer.code, asked["namespace"]))
-
-
-def _say(answer: Reduction | Masked) -> None:
-    """What the code does, on stdout where that is a terminal, else on stderr."""
-    from tcprobe.code.origin import origin
-
-    say = partial(wrapping.line, err=redirected())
-    fragment = answer.cell.fragment
-    say(f"{bold(fragment.id)} on {answer.cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}")
-    for line in answer.words():
-        say(line)
-    say(origin(answer.cell))
 
 
 COMMANDS = (reduce,)

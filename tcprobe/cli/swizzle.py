@@ -77,8 +77,7 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
     if as_json:
         click.echo(json.dumps(ask.as_json(answer)))
         return
-    for line in ask.words(answer):
-        wrapping.line(line)
+    wrapping.lines(answer.in_words)
 
 
 @swizzle.command(short_help="Where a swizzle moves offsets.")

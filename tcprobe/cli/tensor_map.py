@@ -10,13 +10,12 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import ARCH, JSON, Number, read_results
 from tcprobe.cli.places import ElementType, MapSwizzle, Sides
-from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PADDED, PROMOTIONS
+from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.ask.tensor_map import MapPlan
     from tcprobe.cli.requests import MapAsked
     from tcprobe.store.choose import Layers
 
@@ -85,32 +84,8 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[M
     if as_json:
         click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return
-    _text(plan)
+    wrapping.lines(plan.in_words)
     wrapping.line(escaped(words))
-
-
-def _text(plan: MapPlan) -> None:
-    from tcprobe.ask.tensor_map import cuda, swizzles
-
-    made = plan.map
-    count = " x ".join(map(str, plan.boxes))
-    counted = (
-        "gaps included; what an mbarrier must expect is not measured"
-        if made.type in PADDED
-        else ("which an mbarrier must expect")
-    )
-    wrapping.line(
-        f"{count} boxes of {' x '.join(map(str, made.box))} elements, inner side first: rows of "
-        f"{made.row_bytes} bytes, {plan.bytes} bytes each, {counted}"
-    )
-    if plan.pitch:
-        names = " and ".join(one.name for one in swizzles(made.swizzle))
-        where = f"{names} of the shared address" if made.swizzle else "without a swizzle"
-        wrapping.line(
-            f"in shared memory rows {plan.pitch} bytes apart, {where}; a box begins at a multiple of 128"
-            + (f", or of {plan.alignment} to start at the pattern's first row" if made.swizzle else "")
-        )
-    click.echo(cuda(plan))
 
 
 COMMANDS = (tensormap,)

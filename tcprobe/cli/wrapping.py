@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from tcprobe.text import Whole
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Unpack
 
 USUAL = 80
@@ -52,6 +55,13 @@ def line(text: str, word: str = "", folds: bool = True, err: bool = False, **sty
     """
     broken = "\n".join(folded(text, stated_width())) if folds else text
     click.echo(broken.replace(word, click.style(word, **style), 1) if word else broken, err=err)
+
+
+def lines(in_words: Iterable[str], word: str = "", err: bool = False) -> None:
+    """Print lines, those that are `Whole` unbroken; the first `word` in them stands out."""
+    for text in in_words:
+        line(text, word if word in text else "", not isinstance(text, Whole), err, bold=True)
+        word = "" if word in text else word
 
 
 def folded(text: str, columns: int | None) -> list[str]:

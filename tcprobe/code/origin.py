@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
 
 
+def title(cell: Cell) -> str:
+    """Which fragment code is for."""
+    fragment = cell.fragment
+    return f"{fragment.id} on {cell.arch}, {fragment.rows} x {fragment.cols} of {fragment.type}"
+
+
 def origin(cell: Cell) -> str:
     """Which table code was made from, and what that rests on."""
     return f"from the table of {cell.fragment.id} on {cell.arch}, {_method(cell.evidence)}"

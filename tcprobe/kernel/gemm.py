@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,9 +23,11 @@ from tcprobe.kernel.request import MULTIPLIES, Gemm
 from tcprobe.kernel.staged import OUTS, SHARED
 from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
 from tcprobe.store.choose import Layers
-from tcprobe.text import quoted
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
+MOST_SIDE = 2**31 - 1  # what m, n and k, an int, can be
+MOST_DOWN = 65535  # blocks of a grid along y
 DEPTH = 128  # bytes of k in a tile that is not asked for
 
 
@@ -44,13 +47,31 @@ class GemmOptions(NamedTuple):
     cluster: int = 1
 
 
-@dataclass(frozen=True)
-class GemmKernel:
+@dataclass(frozen=True, repr=False)
+class GemmKernel(Described):
     """`source` is the whole file; `asked` has the tile and what it takes."""
 
     name: str
     source: str
     asked: Gemm | WarpgroupGemm
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """What a launch needs to know."""
+        launch = self.to_json(None)
+        yield (
+            f"{self.name}: {launch['multiply']}, {self.block[0]} threads, {self.shared_bytes} bytes of shared memory"
+        )
+        registers = ", ".join(f"{count} of {name}" for name, count in launch["registers"].items())
+        yield f"grid: {launch['grid'][0]}, {launch['grid'][1]}; registers: {registers}"
+        for name, step in launch["wavefronts"].items():
+            wavefronts = f"{step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
+            yield f"{name}: {step['instruction']}, {wavefronts}"
+
+    @property
+    def code(self) -> str:
+        """The whole file, as `source`."""
+        return self.source
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -62,10 +83,19 @@ class GemmKernel:
         """Of dynamic shared memory."""
         return self.asked.shared_bytes
 
-    def grid(self, m: int, n: int) -> tuple[int, int, int]:
-        """Blocks for a D of m x n."""
-        rows, cols, _ = self.asked.tile
-        return -(-n // cols), -(-m // (rows * self.cluster)) * self.cluster, 1
+    def grid(self, m: int, n: int, k: int = 1) -> tuple[int, int, int]:
+        """Blocks for a D of m x n; UsageError for more than a launch can have, or a side that is no int."""
+        (rows, cols, _), together = self.asked.tile, self.cluster
+        if max(m, n, k) > MOST_SIDE:
+            raise UsageError(f"{m} x {n} x {k}: the kernel takes m, n and k as int, at most {MOST_SIDE}.")
+        down = -(-m // (rows * together)) * together
+        if down > MOST_DOWN:
+            most = MOST_DOWN // together * together * rows
+            raise UsageError(
+                f"m {m} takes {down} blocks along y, where a launch has at most {MOST_DOWN}: cut m into parts of at "
+                f"most {most} rows."
+            )
+        return -(-n // cols), down, 1
 
     @property
     def cluster(self) -> int:
@@ -96,7 +126,7 @@ class GemmKernel:
             "b": asked.b,
             "multiply": asked.instruction.id,
             "stages": asked.stages,
-            "grid": list(self.grid(*size[:2])) if size else grid,
+            "grid": list(self.grid(*size)) if size else grid,
             "block": list(self.block),
             "cluster": self.cluster,
             "shared_bytes": self.shared_bytes,

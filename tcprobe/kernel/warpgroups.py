@@ -18,6 +18,7 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
+from tcprobe.isa.rows.wgmma import FLOAT_N, INTEGER_N
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 from tcprobe.values import Json
 
@@ -32,6 +33,7 @@ FORMS = {
 }
 ALL_REGISTERS = 1 << 16  # of an SM
 ATOM = 8  # lines of a swizzle's pattern
+STORED = 16  # columns of 16 bits that D's way through shared memory takes at a time
 LINES = 64  # of A and D that a warpgroup multiplies at a time
 # by consumers the registers of a producer's and of a consumer's thread: whole multiples of 8 that 64K registers hold
 REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
@@ -128,6 +130,7 @@ def _width(kind: str, inner: int) -> int:
 
 def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     """The same; UsageError with the nearest that there is where it cannot be."""
+    _check_columns(gemm)
     m, count = gemm.tile[0], gemm.registers["accumulators"]
     heights = [LINES * consumers for consumers in REGISTERS]
     if m not in heights:
@@ -140,6 +143,15 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
     _check_cluster(gemm)
     check_memory(gemm)
     return gemm
+
+
+def _check_columns(gemm: WarpgroupGemm) -> None:
+    """UsageError with the nearest for a tile as wide as no multiply, or whose rows TMA cannot store."""
+    n, step = gemm.tile[1], STORED if dtype(gemm.out).bits == 16 else 1
+    there = [one for one in (INTEGER_N if gemm.type == "s8" else FLOAT_N) if one % step == 0]
+    if n not in there:
+        near = ", ".join(map(str, sorted(sorted(there, key=lambda one: abs(one - n))[:2])))
+        raise UsageError(f"`tile`: no kernel into {gemm.out} has n {n}; nearest: n {near}.")
 
 
 def _check_cluster(gemm: WarpgroupGemm) -> None:

@@ -25,7 +25,7 @@ published for which arch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -36,6 +36,7 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, access, accesses
 from tcprobe.layout.arrays import Bools, Ints
+from tcprobe.text import Described
 
 BANKS = 32
 WORD = 4  # bytes
@@ -58,12 +59,18 @@ class BankRule:
     idle: bool = False
 
 
-@dataclass(frozen=True)
-class Cost:
+@dataclass(frozen=True, repr=False)
+class Cost(Described):
     """The passes of each phase in order, and the beats."""
 
     phases: list[int]
     beats: int
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """On one line."""
+        words = f"{self.wavefronts} wavefronts, {self.beats} beats, {self.cycles} cycles"
+        yield f"{words}; {self.ideal} if no lanes collided"
 
     @property
     def wavefronts(self) -> int:

@@ -14,6 +14,7 @@ Fragments are repeated as tiles until both cover the same matrix: two 16 x 8 acc
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,6 +37,7 @@ from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as cell_of
+from tcprobe.text import Described
 
 TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
 NOTHING = "nothing to do: the registers are the same"
@@ -47,8 +49,8 @@ MANY = 64  # from so many selects on, shared memory may be cheaper
 SHARED = "not possible by moving registers within a warp: use shared memory"
 
 
-@dataclass(frozen=True)
-class Conversion:
+@dataclass(frozen=True, repr=False)
+class Conversion(Described):
     """`summary` in words; `plan` and the CUDA `code`, both None where it is not possible, and why in `reason`.
 
     `costs` counts instructions a lane: shuffle, movmatrix, cvt, prmt, select. `fewest` says that no scheme that moves
@@ -62,6 +64,14 @@ class Conversion:
     costs: dict[str, int]
     fewest: bool = False
     reason: str | None = None
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """What is tiled how, what has to move, what it costs, and the tables that it rests on."""
+        from tcprobe.ask.convert import words
+
+        yield from words.about(self)
+        yield from words.rests_on(self)
 
     @property
     def words(self) -> str:

@@ -15,6 +15,7 @@ converted to. Each warp of a warpgroup stores the band of rows that it holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -42,6 +43,7 @@ from tcprobe.layout.banks import IDLE, Judge
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as cell_of
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 COUNTS = (4, 2, 1)
@@ -85,8 +87,8 @@ class MatrixBlock:
         return down * MATRIX_ROWS + row % MATRIX_ROWS, across * MATRIX_ROW + byte
 
 
-@dataclass(frozen=True)
-class StorePlan:
+@dataclass(frozen=True, repr=False)
+class StorePlan(Described):
     """`conversion` brings the registers of a fragment to those of the issues; `addresses` (issues, threads), IDLE where
     a lane gives none, are bytes from the tile's start."""
 
@@ -99,6 +101,19 @@ class StorePlan:
     lines: Ints
     bytes: Ints
     evidence: list[str]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, what happens in registers, the addresses, and what it rests on."""
+        from tcprobe.ask.convert import words
+
+        yield from words.about_stored(self)
+        yield from words.stored_rests_on(self)
+
+    @property
+    def code(self) -> str:
+        """The CUDA code of it, with its own name."""
+        return self.conversion.code or ""
 
     @cached_property
     def addresses(self) -> Ints:

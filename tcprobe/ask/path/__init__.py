@@ -15,7 +15,7 @@ no path. Way back likewise. Where there is no path, the error names the nearest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +37,7 @@ from tcprobe.isa.shared_memory import access, widening
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
 from tcprobe.store.tensor_maps import rests_on
+from tcprobe.text import Described
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
 # by the first part of an access's name; what reaches a fragment otherwise is one more of these
@@ -54,12 +55,26 @@ WIDENING = tuple(widening())
 STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
 
 
-@dataclass(frozen=True)
-class PathPlan:
+@dataclass(frozen=True, repr=False)
+class PathPlan(Described):
     """`steps` in the order in which they are made, proven."""
 
     request: PathRequest
     steps: tuple[PathStep, ...]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, each step with its addresses, the order of what it moves, the k-loop, the proof."""
+        from tcprobe.ask.path import words
+
+        return words.to_registers(self)
+
+    @property
+    def code(self) -> str:
+        """A CUDA header of it."""
+        from tcprobe.ask.path import cuda
+
+        return cuda.source(self)
 
     @property
     def registers(self) -> RegisterCopy:

@@ -18,7 +18,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice, product
 from typing import NamedTuple
@@ -45,6 +45,7 @@ from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
 from tcprobe.store.tensor_maps import rests_on
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
@@ -134,13 +135,20 @@ class DescriptorRead:
         return np.asarray(descriptor.offset("mn", byte, line))
 
 
-@dataclass(frozen=True)
-class OperandPlan:
+@dataclass(frozen=True, repr=False)
+class OperandPlan(Described):
     """The two steps, proven."""
 
     request: OperandRequest
     transfer: PathStep
     reads: DescriptorRead
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, each step with its addresses, the order of what it moves, the k-loop, the proof."""
+        from tcprobe.ask.path import words
+
+        return words.to_shared_memory(self)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:

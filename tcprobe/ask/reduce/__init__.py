@@ -17,17 +17,19 @@ from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
 from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile
 from tcprobe.code.names import FUNCTION, chosen
+from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 AXES = ("row", "col")
 SOFTMAX = "softmax"
 
 
-@dataclass(frozen=True)
-class Reduction:
+@dataclass(frozen=True, repr=False)
+class Reduction(Described):
     """The plan of combining a fragment `over` rows or columns with `op`, and its CUDA `code`."""
 
     tile: FragmentTile
@@ -41,8 +43,15 @@ class Reduction:
         """The table of the fragment."""
         return self.tile.cell
 
+    @property
+    def in_words(self) -> Iterator[str]:
+        """What the code does, and the table that it was made from."""
+        yield title(self.cell)
+        yield from self.words()
+        yield origin(self.cell)
+
     def words(self) -> Iterator[str]:
-        """What happens in a lane, between lanes, and who ends up with what, in lines."""
+        """What happens in a lane, between lanes, and who ends up with what."""
         scheme, index = self.plan, self.over
         groups = "; ".join(", ".join(map(self.tile.place, group)) for group in scheme.groups)
         yield f"in a lane, of one {index} each: {groups}"

@@ -16,21 +16,21 @@ from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, conditio
 from tcprobe.ask.reduce.number import literal, number
 from tcprobe.code.cuda import DeviceFunction, Parameter, holder
 from tcprobe.code.names import FUNCTION, chosen
-from tcprobe.code.origin import origin
+from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
-from tcprobe.text import escaped
+from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
 SIGNS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
-@dataclass(frozen=True)
-class Masked:
+@dataclass(frozen=True, repr=False)
+class Masked(Described):
     """The CUDA `code` that masks or fills, and how many comparisons and selects it has a lane."""
 
     cell: Cell
@@ -39,8 +39,15 @@ class Masked:
     code: str
     costs: dict[str, int]
 
+    @property
+    def in_words(self) -> Iterator[str]:
+        """What the code does, and the table that it was made from."""
+        yield title(self.cell)
+        yield from self.words()
+        yield origin(self.cell)
+
     def words(self) -> Iterator[str]:
-        """What it costs, in lines."""
+        """What becomes of an element, and what it costs."""
         if self.mask is not None:
             compare, select = self.costs["compare"], self.costs["select"]
             yield f"keeps where {escaped(self.mask)}; per lane: {compare} comparisons, {select} selects"

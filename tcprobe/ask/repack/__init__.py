@@ -12,6 +12,7 @@ in one each lane's words follow each other, lane after lane, step after step. La
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,6 +32,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 LOAD = 128  # bits of the widest load
@@ -38,8 +40,8 @@ FLOATS = ("f16", "bf16")  # what weights are scaled as; others' sums are
 SECTOR = 32  # bytes of global memory that are fetched together
 
 
-@dataclass(frozen=True)
-class Repacking:
+@dataclass(frozen=True, repr=False)
+class Repacking(Described):
     """How weights for `cell` are stored, `steps` of its k steps together.
 
     `owner` says of each lane which place in a block is its; `depth` and `line`, of shape (places, slots), which element
@@ -57,6 +59,20 @@ class Repacking:
     group: int | None
     sums: Cell | None = None
     zeros: bool = False
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """How a block is stored, loaded and converted."""
+        from tcprobe.ask.repack import words
+
+        return words.in_words(self)
+
+    @property
+    def code(self) -> str:
+        """A CUDA header that loads and converts."""
+        from tcprobe.ask.repack import cuda
+
+        return cuda.source(self)
 
     @property
     def slots(self) -> int:

@@ -10,6 +10,15 @@ from tcprobe.ask.repack import Repacking
 from tcprobe.ask.table_confidence import least
 from tcprobe.code.cuda import holder
 from tcprobe.code.dequantize import WORD
+from tcprobe.text import columns, escaped
+
+
+def in_words(weights: Repacking) -> Iterator[str]:
+    """Lines: as `described`, with the order of the codes after the block."""
+    head, *others = summary_lines(weights)
+    yield head
+    yield from columns([("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)], 3)
+    yield from map(escaped, others)
 
 
 def summary_lines(weights: Repacking) -> list[str]:

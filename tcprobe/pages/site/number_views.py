@@ -118,7 +118,7 @@ def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
         if facts.layers.findings(KIND, arch):
             found = find(instruction, arch_row(arch), facts.layers)
             if found and found.sourced:
-                yield {"arch": arch, "lines": list(found.lines)[1:]}
+                yield {"arch": arch, "lines": list(found.facts)}
 
 
 # tables
@@ -227,7 +227,7 @@ def _groups(facts: Facts, timed: dict[str, InstructionCost]) -> Iterator[list[Li
     for row in smallest:
         by_n = {other.shape.n: timed.get(other.id) for other in _every_n(row)}
         for place, words in PLACES.items():
-            each = [one and number_of(one.body, f"{place} interval") for one in map(by_n.get, SHOWN_N)]
+            each = [number_of(cost.body, f"{place} interval") if cost else None for cost in map(by_n.get, SHOWN_N)]
             if any(value is not None for value in each):
                 name = for_every_n(row.id, row.shape)
                 page = addresses.instruction(name) if name in facts.instructions else ""

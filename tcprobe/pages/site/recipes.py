@@ -9,10 +9,11 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.convert import Conversion, convert, with_register_type
+from tcprobe.ask.convert import convert, with_register_type
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.words import moves
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
@@ -83,17 +84,7 @@ def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers)
     lines = [
         f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
     ]
-    return RecipeAnswer([*lines, *_moved(found), *_origins(tiles.source, tiles.target)], header([found]))
-
-
-def _moved(conversion: Conversion) -> list[str]:
-    fewest = (
-        "; no exchange of 32-bit words needs fewer shuffles"
-        if conversion.fewest and "shuffle" in conversion.costs
-        else ""
-    )
-    lines = [conversion.summary, f"per lane: {conversion.words}{fewest}", *filter(None, [conversion.fills])]
-    return [*lines, f"order of k: {' '.join(map(str, conversion.tiling.order))}"] if conversion.tiling.order else lines
+    return RecipeAnswer([*lines, *moves(found), *_origins(tiles.source, tiles.target)], header([found]))
 
 
 def _origins(*cells: Cell) -> list[str]:
