@@ -182,7 +182,7 @@ def test_accumulators_have_the_fewest_exchanges():
             for axis in (0, 1):
                 found = plan(cell.table, axis)
                 assert found.shuffles <= found.least + (axis and cell.arch in ("sm_70", "sm_72")), cell.fragment.id
-                assert found.back == len(found.groups) - len(found.held[0])
+                assert found.back == len(found.groups) - len(found.final_rows[0])
 
 
 def test_known_cases():

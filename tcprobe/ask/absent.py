@@ -108,7 +108,7 @@ def _allowed_words(form: Fragment | Instruction, arch: Arch) -> str:
 
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
-    """The same of an operand in shared memory."""
+    """Why an arch does not have an operand in shared memory, or no measurement of its descriptors."""
     from tcprobe.ask.behind import behind
 
     lacking = why_forbidden(operand.instruction, arch)
@@ -119,7 +119,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
 
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
-    """The same of an instruction that holds nothing in registers."""
+    """Why an arch does not have an instruction whose operands are all outside registers, or no table of it."""
     lacking = why_forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
     allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction, arch)}; but {places}"

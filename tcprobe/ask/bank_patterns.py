@@ -32,7 +32,7 @@ Lane = int | None
 
 
 class Pattern(NamedTuple):
-    """One access: 32 addresses, None for idle lanes; `source` of cp.async likewise; whose rule is asked for."""
+    """One access: 32 addresses, None for idle lanes, also of cp.async's sources; and the arch whose rule counts."""
 
     row: SharedAccess
     address: Sequence[Lane]
@@ -98,7 +98,7 @@ def lanes_of(text: str) -> list[Lane]:
 
 
 def read_patterns(path: Path) -> list[Pattern]:
-    """The patterns of a file of JSON lines, blank lines aside; DataError names the first line that is none.
+    """The patterns of a file of JSON lines, blank lines aside; DataError names the first bad line.
 
     A line has op, address and maybe source and arch; further keys are the writer's own.
     """

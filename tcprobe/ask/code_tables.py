@@ -171,7 +171,7 @@ def _leading(cell: Cell, places: Ints, by_row: bool) -> tuple[int, int]:
 
 
 def _differing(cell: Cell, places: Ints, leading: int, by_row: bool) -> CodeTable:
-    """A table that is none of the published ones, beside the nearest."""
+    """A table that nobody published, beside the nearest published one."""
     offsets = _elements(cell, places)
     major, minor = np.divmod(np.maximum(offsets, 0), leading)
     row, col = (major, minor) if by_row else (minor, major)

@@ -86,7 +86,7 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
 
 
 def _not_run_words(targets: Mapping[str, Target], devices: Sequence[arch.Arch]) -> str:
-    """Of subjects that no arch with costs has: that their loops are written, and for which target."""
+    """Which loops nobody ran, since no arch with costs runs their target; "" if there are none."""
     left = [id_ for id_, target in targets.items() if not any(map(target.on, devices))]
     if not left:
         return ""

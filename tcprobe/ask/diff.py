@@ -34,7 +34,7 @@ class Side(NamedTuple):
     arch: str
     layers: Layers
 
-    def found(self, fragment: Fragment) -> Found | None:
+    def choose(self, fragment: Fragment) -> Found | None:
         """The measurement of a fragment that counts here."""
         return self.layers.choose(fragment, [self.arch])
 
@@ -140,7 +140,7 @@ class Difference:
 def difference(first_side: Side, second_side: Side, patterns: Sequence[str] = ()) -> Difference:
     """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
     sides = (first_side, second_side)
-    cells = [(f, first_side.found(f), second_side.found(f)) for f in select(*patterns)]
+    cells = [(f, first_side.choose(f), second_side.choose(f)) for f in select(*patterns)]
     both = [(f, left, right) for f, left, right in cells if left and right]
     differ = [(f, left, right) for f, left, right in both if left.table(f) != right.table(f)]
     return Difference(

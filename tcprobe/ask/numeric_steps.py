@@ -94,7 +94,7 @@ def _hex(kind: str, bits: np.integer[Any] | int) -> str:
 def cases(
     instruction: Instruction, arithmetic: Arithmetic | Integers, lines: Iterable[str]
 ) -> Iterator[dict[str, str]]:
-    """{"d": bits} of every line {"a": [bits], "b": [bits], "c": bits}; UsageError names the line that is none."""
+    """{"d": bits} of every line {"a": [bits], "b": [bits], "c": bits}; UsageError names the first bad line."""
     for number, line in zip(count(1), lines, strict=False):
         if not line.strip():
             continue

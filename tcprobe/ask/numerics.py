@@ -251,8 +251,8 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
     device = arch(name or numerics.MEASURED)
     if not instruction.target.on(device):
         raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
-    if found := find(instruction, device, layers):
-        return found
+    if form := find(instruction, device, layers):
+        return form
     raise UsageError(
         f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",

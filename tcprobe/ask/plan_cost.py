@@ -1,4 +1,4 @@
-"""What the steps of a plan cost in cycles, from what is measured of their instructions; what is not measured is said.
+"""What the steps of a plan cost in cycles, from the measured costs of their instructions; and what is not measured.
 
 >>> from tcprobe.store.choose import default
 >>> found = accesses_cost("stmatrix.x4", 16, 64, MeasuredCosts("sm_90", default()))
@@ -68,7 +68,7 @@ class PlanCycles(NamedTuple):
         }
 
     def lacking(self, *what: str) -> PlanCycles:
-        """The same, something more of which is not measured."""
+        """The same, with more that is not measured."""
         return self._replace(missing=(*self.missing, *what))
 
     def __str__(self) -> str:

@@ -177,7 +177,7 @@ def scales_in_registers(cell: Cell) -> LoadedScales:
 def scales_in_tensor_memory(in_memory: MemoryOperand, variant: OperandVariant) -> CopiedScales:
     """Scales of tcgen05.mma; UsageError where the copied atoms are not where the multiply reads them.
 
-    Places that were measured count; without, those that CUTLASS states where it differs from others.
+    Measured places count; where none are measured, those that CUTLASS states where sources differ.
     """
     if not in_memory.name.startswith("scale_"):
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")

@@ -86,7 +86,7 @@ class SharedMultiply:
 
     @property
     def confidence(self) -> Confidence:
-        """In what is said of it: that in the table or descriptor for which the least speaks."""
+        """In its tables and descriptors: that of the one with the least evidence."""
         register_cells = [cell for name, cell in self.tables.items() if name != "a" or self.a is None]
         return least_sure(
             [*map(confidence, register_cells), self.b.confidence, *([self.a.confidence] if self.a else [])]

@@ -6,9 +6,9 @@
 >>> found.d[0], found.meetings[9].a_byte, found.meetings[9].b_bytes, found.b_cta
 (TensorCell(cta=1, lane=70, column=72, bit=0), 226, (2434,), 1)
 
-Bytes count from the start addresses of the descriptors. Cells are those that were measured, where they were, else what
-is documented; bytes behind descriptors are documented. Each of two CTAs has half of
-the rows of A and half of the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
+Bytes count from the start addresses of the descriptors. Cells are the measured ones where there are any,
+else documented ones; bytes behind descriptors are documented. Each of two CTAs has half of the rows of A and half of
+the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
 """
 
 from __future__ import annotations

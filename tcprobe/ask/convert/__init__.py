@@ -189,7 +189,7 @@ def require_matrix(cell: Cell) -> None:
 def with_register_type(cell: Cell, kind: str | None) -> Cell:
     """A cell whose registers, which a move of tensor memory leaves without a type, hold elements of `kind`.
 
-    UsageError where it is such a one and no type is said, and where its type is known; a type of other bits.
+    UsageError where such registers get no type, or one of another size; where others get a type at all.
     """
     fragment = cell.fragment
     if fragment.family != "tcgen05":

@@ -21,7 +21,7 @@ _HEAD = re.compile(r"^__device__ inline void (.*) {$", re.MULTILINE)
 
 
 def header(conversions: Sequence[Conversion], namespace: str = "") -> str:
-    """The header; UsageError where a conversion has no code, or the namespace is none."""
+    """The header; UsageError where a conversion has no code, or the namespace is not a legal name."""
     _check_apart(conversions)
     lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
     for conversion in conversions:

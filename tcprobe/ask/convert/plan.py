@@ -40,7 +40,7 @@ class Pack:
         return {"cvt": len(used), "prmt": gather + (0 if chained else len(used) - 1)}
 
     def run(self, lane_words: Sequence[dict[int, Word]], own: Sequence[Mapping[Place, Unit]]) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         for words, units in zip(lane_words, own, strict=True):
             words[self.word] = tuple(None if place is None else units.get(place) for place in self.places)
 
@@ -59,7 +59,7 @@ class Select:
         return {"select": 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         for lane, words in enumerate(lane_words):
             words[self.word] = words[self.yes if self.mask >> lane & 1 else self.no]
 
@@ -77,7 +77,7 @@ class Shuffle:
         return {"shuffle": 2 if kind.bits == 64 else 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for words, lane in zip(lane_words, self.lanes, strict=True):
             words[self.word] = sent[lane]
@@ -95,7 +95,7 @@ class Movmatrix:
         return {"movmatrix": 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for lane, words in enumerate(lane_words):
             words[self.word] = tuple(sent[source][half] for source, half in transpose_sources(lane))
@@ -115,7 +115,7 @@ class Permute:
         return {"prmt": 1, "select": len(set(self.selectors)) - 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         for words, selector in zip(lane_words, self.selectors, strict=True):
             both = (*words[self.low], *words[self.high])
             words[self.word] = tuple(both[unit] for unit in selector)

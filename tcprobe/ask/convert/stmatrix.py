@@ -201,7 +201,7 @@ def is_store(name: str) -> bool:
 def plan_store(source: Cell, store_options: StoreOptions, name: str = "convert") -> StorePlan:
     """How a fragment is stored; functions of its code are called after `name`.
 
-    stmatrix by itself is the one, with .trans or without, that takes fewer instructions before it. UsageError where it
+    A bare stmatrix means the way, with .trans or without, that takes fewer instructions before it. UsageError where it
     is not a matrix of a multiply, the arch has no stmatrix, the types have no conversion, or the matrices do not fill
     the tile.
     """
@@ -224,7 +224,7 @@ def plan_store(source: Cell, store_options: StoreOptions, name: str = "convert")
 
 
 def _cheapest(source: Cell, store_options: StoreOptions, name: str) -> StorePlan:
-    """Of both ways that there are the one with fewer instructions; UsageError of the first where there is none."""
+    """The way that takes fewer instructions, with .trans or without; the first way's UsageError where neither works."""
     ways, errors = [], []
     for access_name in (MATRICES, TRANSPOSED):
         try:

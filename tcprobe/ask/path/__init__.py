@@ -10,7 +10,7 @@
 
 A path is a chain of steps. It is proven by going it: the units of every element, numbered in global memory, are moved
 by each step's issues, and must come to the slots where the fragment's table on the arch has them; what is not proven is
-no path. Way back likewise. Where there is no path, the error names the nearest that there are.
+no path. The same holds for the way back. Where there is no path, the error names the nearest ones.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
 
 
 def path(request: PathRequest) -> PathPlan:
-    """The proven path; UsageError says why there is none, and names the nearest that there are."""
+    """The proven path; UsageError says why there is none, and names the nearest ones."""
     try:
         return prove(request)
     except UsageError as error:

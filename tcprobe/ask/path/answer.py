@@ -1,4 +1,4 @@
-"""What is said of a path: its steps with formulas and issues, the order of the registers, and the k-loop's advance."""
+"""A path as plain data: its steps with formulas and issues, the order of the registers, and the k-loop's advance."""
 
 from __future__ import annotations
 

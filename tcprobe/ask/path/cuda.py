@@ -88,7 +88,7 @@ def _order(plan: PathPlan) -> str:
 
 
 def require_formula(text: str | None, request: TileRequest) -> str:
-    """A formula; UsageError where there is none."""
+    """The formula; UsageError where the addresses have none."""
     if text is None:
         raise UsageError(f"{struct_of(request)}: its addresses have no closed form, so there is no code.", "no code")
     return text

@@ -30,7 +30,7 @@ def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, Pl
 
 
 def _boxes(box_copy: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
-    """One box, whose lines are as those that were timed; several of them were not."""
+    """The cost of one box whose lines are as long as the timed ones; several boxes, or other lines, were not timed."""
     inner, rows = box_copy.box
     name = f"{box_copy.instruction}.{'shared.global' if box_copy.kind == GLOBAL_TO_SHARED else 'global.shared'}"
     line = inner * box_copy.bits // 8

@@ -29,7 +29,7 @@ from tcprobe.layout.banks import IDLE
 
 
 def formula(values: Ints) -> str | None:
-    """The formula of addresses, None where there is none of these kinds."""
+    """The formula of addresses; None where they have none of these three kinds."""
     tries: tuple[Callable[[Ints], str | None], ...] = (_linear, _strides, _by_active_lane)
     return next((text for attempt in tries if (text := attempt(values))), None)
 

@@ -96,7 +96,7 @@ class DescriptorRead:
 
     @property
     def ptx(self) -> tuple[str, ...]:
-        """The same."""
+        """The multiply, which is its only instruction."""
         return (self.instruction,)
 
     @property

@@ -128,7 +128,7 @@ class PathRequest(TileRequest):
         return f"`ld` {self.ld} `placed` {self.shared.spelling} `fill` {self.fill} `access` {self.access.name}"
 
     def having(self, access: str | None = None, **changed: object) -> PathRequest:
-        """The same with something changed."""
+        """This request with other options."""
         if access:
             changed["access"] = parse_access(access)
         return replace(self, **changed)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ class PathStep(Protocol):
         """Plain data: every issue of a warp in order."""
 
     def move(self, memory: Memory) -> None:
-        """Do it."""
+        """Move the units of the tile as the instructions do."""
 
 
 @dataclass(frozen=True)

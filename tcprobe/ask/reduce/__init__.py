@@ -61,7 +61,7 @@ class Reduction(Described):
         proof = (
             "no exchange of words between lanes needs fewer" if scheme.fewest else f"at least {scheme.least} are needed"
         )
-        results_left = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
+        results_left = f"a lane has {len(scheme.final_rows[0])} of its {len(scheme.groups)} results"
         yield f"{scheme.shuffles} shuffles, {proof}; {results_left}"
         owned = "; ".join(", ".join(map(str, rows)) for rows in scheme.rows[:4])
         yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: {owned}"
@@ -83,7 +83,7 @@ class Reduction(Described):
             "rounds": [{"lane_xor": round_.lane, "shuffles": round_.words} for round_ in scheme.rounds],
             "shuffles": {"combine": scheme.shuffles, "back": scheme.back},
             "fewest": scheme.fewest,
-            "held": [list(rows) for rows in scheme.held],
+            "held": [list(rows) for rows in scheme.final_rows],
             "results": [list(rows) for rows in scheme.rows],
             "code": self.code,
         }

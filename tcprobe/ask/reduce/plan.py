@@ -47,13 +47,13 @@ class Round:
 class Scheme:
     """`groups` lists a lane's slots by part, copies left out; rows[lane][part] is the row (or column) of a part.
 
-    `rounds` in order; held[lane] are the rows whose result a lane has after them.
+    `rounds` in order; final_rows[lane] are the rows whose result a lane has after them.
     """
 
     groups: tuple[tuple[int, ...], ...]
     rows: tuple[tuple[int, ...], ...]
     rounds: tuple[Round, ...]
-    held: tuple[tuple[int, ...], ...]
+    final_rows: tuple[tuple[int, ...], ...]
     least: int
 
     @property
@@ -92,8 +92,8 @@ def plan(table: Table, axis: int) -> Scheme:
             raise UsageError("no exchange that is the same for all lanes combines these rows.")
         state = combine(state, round_)
         rounds.append(round_)
-    rows_left = tuple(tuple(row for row, _ in parts) for parts in state)
-    return Scheme(groups, rows, tuple(rounds), rows_left, _least(table, axis, whole))
+    final_rows = tuple(tuple(row for row, _ in parts) for parts in state)
+    return Scheme(groups, rows, tuple(rounds), final_rows, _least(table, axis, whole))
 
 
 def _check_warps(table: Table, axis: int) -> None:

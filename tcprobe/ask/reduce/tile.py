@@ -59,7 +59,7 @@ class FragmentTile(NamedTuple):
 
 
 def fragment_tile(cell: Cell, size: str | None = None) -> FragmentTile:
-    """The tile of `size`, ROWSxCOLS, or one fragment; UsageError where that is none of whole fragments."""
+    """The tile of `size`, ROWSxCOLS, or one fragment; UsageError where whole fragments do not make it up."""
     if size is None:
         return FragmentTile(cell, 1, 1, cell.table)
     down, across = _counts(cell, size)

@@ -248,7 +248,7 @@ def repack(
 
 
 def with_zeros(weights: Repacking) -> Repacking:
-    """The same with a zero point for each scale; UsageError where there are no scales, or zero points cannot be."""
+    """The same with a zero point for each scale; UsageError without scales, and for types that have no zero points."""
     check_zeros(weights.cell, weights.conversion, weights.group)
     return replace(weights, zeros=True)
 

@@ -1,4 +1,4 @@
-"""What is said of repacked weights: the order, what it costs, and what it shares with Marlin's."""
+"""Repacked weights in words: the order, what it costs, and what it shares with Marlin's."""
 
 from __future__ import annotations
 
