@@ -49,7 +49,7 @@ class Loaded:
     """A kernel on the GPU."""
 
     def __init__(self, kernel: GemmKernel, code: bytes) -> None:
-        self.kernel, self.options = kernel, kernel.asked
+        self.kernel, self.options = kernel, kernel.gemm
         self.module = Module(code)
         self.function = self.module.function(kernel.name, kernel.shared_bytes)
 
@@ -132,7 +132,7 @@ def bounds(of: list[int], folder: Path) -> list[dict]:
         here = all_[number * len(ways) : (number + 1) * len(ways)]
         for size in of:
             sizes = size, size, size
-            held = [Matrix(kind, size, size, True) for kind in (options.type, options.type, whole.asked.out)]
+            held = [Matrix(kind, size, size, True) for kind in (options.type, options.type, whole.gemm.out)]
             for matrix in held[:2]:
                 matrix.put(torch.randn(size, size, device="cuda"))
             found = {"kernel": whole.name, "warps": options.warps, "stages": options.stages, "size": size}

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import nvrtc
 
 from tcprobe import emit
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.sass import toolchain
 from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.elf import contents

@@ -29,8 +29,8 @@ from tcprobe import emit
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import source as path_source
 from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
-from tcprobe.code.scope import renamed, scoped
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
+from tcprobe.code.scope import in_namespace, rename
 from tcprobe.errors import TcprobeError
 from tcprobe.isa.names import resolve
 from tcprobe.store.cell import emittable, load
@@ -191,7 +191,7 @@ def source(asked: Asked) -> str:
     a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
     plan = weights(asked)
     parts = [
-        scoped(renamed(text, made, name), "w4a16_parts")
+        in_namespace(rename(text, made, name), "w4a16_parts")
         for text, made, name in (
             (path_source(a), struct(path_source(a)), "A"),
             (cuda.source(plan), cuda.name(plan), "Weights"),

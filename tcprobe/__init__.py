@@ -16,7 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
-    from .api.asked import (
+    from .api.functions import (
         arch,
         banks,
         compare,

@@ -14,7 +14,7 @@ from tcprobe.ask.load_code import source as load_source
 from tcprobe.ask.path import cuda, operand_code
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.tile import TMA
-from tcprobe.emit.common import named
+from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
 from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
@@ -51,8 +51,8 @@ BOX = "if (!running) {{ map_ = {{{memory}, {ld}, {size}, {inner}, {rows}, {bits}
 def headers(cells):
     """`emit --to cuda`: a struct a fragment, and one on each arch; those of one fragment stand in one header."""
     for cell in cells:
-        together = [other for other in cells if named(other) == named(cell)]
-        name = f"tcprobe::{cell.arch}::{named(cell)}"
+        together = [other for other in cells if cell_identifier(other) == cell_identifier(cell)]
+        name = f"tcprobe::{cell.arch}::{cell_identifier(cell)}"
         try:
             text = emit.emit("cuda", together)
         except UsageError:
@@ -77,7 +77,7 @@ def cute_types(cells):
         except UsageError:
             continue
         space = f"t{cell.table.id}_{cell.arch}"
-        body = OFFSETS.format(count=cell.table.elements, name=f"{space}::{named(cell)}")
+        body = OFFSETS.format(count=cell.table.elements, name=f"{space}::{cell_identifier(cell)}")
         wanted = np.array([number(cell.fragment, at) for at in cell.table.cells], np.int32)
         code = re.sub("^#.*\n", "", text, flags=re.MULTILINE).replace("namespace tcprobe", f"namespace {space}")
         yield Case(f"{cell.fragment.id} as cute", code, body, cell.table.threads, b"", wanted.tobytes())

@@ -12,7 +12,8 @@ from machine_code import TOOLS, needs_tools
 
 from tcprobe import emit
 from tcprobe.code import call
-from tcprobe.emit.common import identifier, named
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
@@ -293,7 +294,7 @@ def move_case(row, cells):
     else:
         rest = f"unsigned a[{count}]; memcpy(a, MINE(input, a), sizeof a); M::stmatrix(address, a);"
         given, wanted = halves(held), image.tobytes()
-    body = MOVE.format(name=name, address=f"{cells[0].arch}::{named(by_operand['address'])}", rest=rest)
+    body = MOVE.format(name=name, address=f"{cells[0].arch}::{cell_identifier(by_operand['address'])}", rest=rest)
     made = "output" if row.family == "ldmatrix" else "memory"
     return emitted.Case(row.id, "#define __CUDACC__\n" + header({row: cells}), body, 32, given, wanted, made)
 
@@ -342,11 +343,17 @@ def test_scales_are_where_the_tables_say(tmp_path):
         f = cell.fragment
         scale = (np.arange(f.rows * f.cols) + 7).astype(np.uint8)
         slots = [0 if place is None else scale[place[0] * f.cols + place[1]] for place in cell.table.cells]
-        body = f"const unsigned own[1] = {{tcprobe::scales<tcprobe::{cell.arch}::{named(cell)}>(running, input)}};"
+        struct = f"tcprobe::{cell.arch}::{cell_identifier(cell)}"
+        body = f"const unsigned own[1] = {{tcprobe::scales<{struct}>(running, input)}};"
         body += " memcpy(MINE(output, own), own, sizeof own);"
         cases.append(
             emitted.Case(
-                named(cell), emit.emit("cuda", [cell]), body, 32, scale.tobytes(), np.array(slots, np.uint8).tobytes()
+                cell_identifier(cell),
+                emit.emit("cuda", [cell]),
+                body,
+                32,
+                scale.tobytes(),
+                np.array(slots, np.uint8).tobytes(),
             )
         )
     tried = emitted.tried(tmp_path, cases)

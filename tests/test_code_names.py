@@ -82,7 +82,7 @@ def test_a_name_that_is_taken_is_refused_with_the_reason(name):
 def test_keywords_of_both_languages_are_refused():
     for name in (*names.CPP, *names.ALTERNATIVE, *names.BUILTIN, *names.TAKEN, *keyword.kwlist):
         with pytest.raises(UsageError):
-            names.chosen(name, names.FUNCTION)
+            names.require_legal(name, names.FUNCTION)
 
 
 @gcc
@@ -93,7 +93,7 @@ def test_no_macro_of_common_headers_is_a_name(tmp_path):
     assert len(found) > 500
     for name in found:
         with pytest.raises(UsageError):
-            names.chosen(name, names.FUNCTION)
+            names.require_legal(name, names.FUNCTION)
 
 
 def test_names_that_are_accepted_compile():
@@ -107,15 +107,15 @@ def test_names_that_are_accepted_compile():
 
 @given(st.text(max_size=40))
 def test_what_is_made_is_legal(text):
-    name = names.made(text)
-    assert names.chosen(name, names.FUNCTION) == name
-    assert names.made(text) == name
+    name = names.identifier(text)
+    assert names.require_legal(name, names.FUNCTION) == name
+    assert names.identifier(text) == name
 
 
 def test_names_of_fragments_are_legal_and_differ():
-    found = {f.id: names.made(f.id) for f in inventory.fragments().values()}
+    found = {f.id: names.identifier(f.id) for f in inventory.fragments().values()}
     assert len(set(found.values())) == len(found)
-    assert all(names.chosen(name, names.FUNCTION) == name for name in found.values())
+    assert all(names.require_legal(name, names.FUNCTION) == name for name in found.values())
 
 
 def test_generated_code_has_no_reserved_names():

@@ -14,7 +14,7 @@ from test_emit import distinct, number, run_python, triton_linear, warpgroup
 from test_python_formats import every_n, slots
 
 from tcprobe import emit
-from tcprobe.emit.common import named
+from tcprobe.emit.common import cell_identifier
 from tcprobe.emit.mosaic import shape
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -56,7 +56,7 @@ def wrong_slots(layout, one):
 
 def test_cute_dsl_makes_the_measured_layouts(cute):
     cells = [one for one in whole() if one.table.points <= 4096]
-    made = [(one, emitted("cute-dsl", one)[named(one)]) for one in cells]
+    made = [(one, emitted("cute-dsl", one)[cell_identifier(one)]) for one in cells]
     wrong = {}
 
     @cute.jit
@@ -134,7 +134,7 @@ def test_jax_takes_the_tiled_layouts():
         except UsageError:
             refused.append(one)
             continue
-        assert of_jax(run_python(text)[named(one)], shape(one), one.fragment.threads) == elements(one), one
+        assert of_jax(run_python(text)[cell_identifier(one)], shape(one), one.fragment.threads) == elements(one), one
     assert {one.fragment.family for one in refused} == {"wmma"}
 
 
@@ -142,12 +142,12 @@ def test_layouts_of_jax_are_the_measured_ones():
     from jax.experimental.mosaic.gpu import fragmented_array as fa
 
     for one in every_n():
-        assert emitted("mosaic", one)[named(one)] == fa.WGMMA_LAYOUT
+        assert emitted("mosaic", one)[cell_identifier(one)] == fa.WGMMA_LAYOUT
         assert of_jax(fa.WGMMA_LAYOUT, shape(one), 128) == elements(one)
         assert of_jax(fa.WGMMA_LAYOUT_ACC_32BIT, shape(one), 128) == elements(one)
     for name, layout in (("k16.f32.f16.f16", fa.WGMMA_LAYOUT), ("k32.s32.s8.s8", fa.WGMMA_LAYOUT_8BIT)):
         a = on_sm_90(f"wgmma.mma_async.m64n8{name}.a")
-        assert emitted("mosaic", a)[named(a)] == layout
+        assert emitted("mosaic", a)[cell_identifier(a)] == layout
         assert of_jax(layout, shape(a), 128) == elements(a)
 
 
@@ -195,7 +195,7 @@ def test_numba_compiles_the_functions():
     from numba import njit
 
     for one in [*distinct()[::7], *warpgroup()]:
-        scope, names = emitted("numba", one), [f"{named(one)}_{name}" for name in ("row", "col")]
+        scope, names = emitted("numba", one), [f"{cell_identifier(one)}_{name}" for name in ("row", "col")]
         row, col = (scope[name] for name in names)
 
         @njit
@@ -219,7 +219,7 @@ def test_numba_kernels_take_the_functions(monkeypatch):
     monkeypatch.setattr(numba.cuda.dispatcher, "get_current_device", lambda: SimpleNamespace(compute_capability=(9, 0)))
     d = load("wgmma.m64n24k16.f32.f16.f16.d")
     scope = emitted("numba", d)
-    row, lane_of = (scope[f"{named(d)}_{name}"] for name in ("row", "lane_of"))
+    row, lane_of = (scope[f"{cell_identifier(d)}_{name}"] for name in ("row", "lane_of"))
 
     def kernel(out):
         out[cuda.threadIdx.x] = row(cuda.threadIdx.x, 3) + lane_of(out[0], out[1])

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from tcprobe import emit
 from tcprobe.cli import main
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

@@ -11,7 +11,7 @@ from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.casts import CASTS
 from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.mask import mask_fragment
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

@@ -11,7 +11,7 @@ import nvrtc
 import pytest
 
 from tcprobe import emit
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.fit.inverse import inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch

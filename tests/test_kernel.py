@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
-from tcprobe.kernel.explain import explained
+from tcprobe.kernel.explain import explain
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.request import MULTIPLIES
 from tcprobe.kernel.staged import SHARED
@@ -83,10 +83,10 @@ def on_the_host(made, sizes, lds):
     text = re.sub(r"__device__ inline void copy\(.*?\n}\n", lambda _: COPY, text, flags=re.DOTALL)
     text = re.sub(r"(inline void multiply\([^{]*{).*?\n}\n", r"\1 host_multiply(d, a, b); }\n", text, flags=re.DOTALL)
     text = re.sub(r'asm volatile\("cp.async.(commit|wait)[^;]*;" : : : "memory"\);', "", text)
-    bits = dtype(made.asked.type).bits
-    head = [ELEMENTS.format(bits=bits), tables(made.asked), HOST]
+    bits = dtype(made.gemm.type).bits
+    head = [ELEMENTS.format(bits=bits), tables(made.gemm), HOST]
     m, n, k = sizes
-    (across, down, _), given = made.grid(m, n), [0, m * lds[0] if made.asked.a == "row" else k * lds[0]]
+    (across, down, _), given = made.grid(m, n), [0, m * lds[0] if made.gemm.a == "row" else k * lds[0]]
     call = f"{made.name}::{made.name}(input, input + {given[1]}, output, {m}, {n}, {k}, {lds[0]}, {lds[1]}, {lds[2]})"
     body = [f"gridDim = {{{across}, {down}, 1}};"]
     for block in range(across * down):
@@ -121,7 +121,7 @@ def product(tmp_path, options, sizes):
     out = np.frombuffer(host_cuda.execute(tmp_path, [code], calls, given), np.uint8).reshape(m, lds[2])
     assert (out[:, n * 4 :] == 0x55).all()
     values = np.ascontiguousarray(out[:, : n * 4])
-    return values.view(np.float32 if made.asked.out == "f32" else np.int32), a @ b
+    return values.view(np.float32 if made.gemm.out == "f32" else np.int32), a @ b
 
 
 CASES = [
@@ -150,7 +150,7 @@ def test_an_address_that_is_wrong_is_noticed(tmp_path, monkeypatch):
     options, sizes = CASES[0]
     right = gemm(options)
     assert "lane & 16" in right.source
-    wrong = right.__class__(right.name, right.source.replace("lane & 16", "lane & 8", 1), right.asked)
+    wrong = right.__class__(right.name, right.source.replace("lane & 16", "lane & 8", 1), right.gemm)
     monkeypatch.setitem(globals(), "gemm", lambda _: wrong)
     try:
         found, wanted = product(tmp_path, options, sizes)
@@ -180,7 +180,7 @@ def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
     edge = re.search(r"if \(n % (\d+) && n0 \+ TILE_N > n\) {\s+store\(.*?} else {", made.source, re.DOTALL)
     assert bool(edge) == ("copy_back(" in made.source) == ("map_d" in made.parameters)
     if edge:
-        assert int(edge[1]) * dtype(made.asked.out).bits == 128
+        assert int(edge[1]) * dtype(made.gemm.out).bits == 128
         assert edge.start() < made.source.index("      copy_back(at")
     assert made.parameters[-5:] == ["d", "ldd", "m", "n", "k"]
 
@@ -199,7 +199,7 @@ def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
     library = nvrtc.library()
     assert nvrtc.compile_cuda(library, made.source, "-arch=sm_90a", "-std=c++17") == (True, "")
     assert "__cluster_dims__(1, 2, 1)" in made.source
-    (m, n, k), size = made.asked.tile, dtype(kind).bits // 8
+    (m, n, k), size = made.gemm.tile, dtype(kind).bits // 8
     loads = re.findall(
         r"CLUSTER == (\d)\) load_all\(at \+ BYTES_A \+ (\d+), map_b, barrier, (.*), (.*)\);", made.source
     )
@@ -210,7 +210,7 @@ def test_blocks_of_a_cluster_bring_each_other_all_of_b(kind, b):
     assert made.grid(3 * m + 1, 5 * n) == (5, 4, 1)
     assert made.to_json(None)["grid"][1] == f"(m + {2 * m - 1}) / {2 * m} * 2"
     for col, block in ((0, 0), (n - 1, 1)):
-        assert f"by block {block} of the cluster for all" in explained(made, (0, col, 0))[1]["steps"][1]
+        assert f"by block {block} of the cluster for all" in explain(made, (0, col, 0))[1]["steps"][1]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_what_is_explained_is_what_the_path_says(target):
     made = gemm(GemmOptions(target, "f16", (64, 64, 64)))
     for operand, coordinates in ((0, lambda x, y: (x, 0, y)), (1, lambda x, y: (0, x, y))):
         elements = [coordinates(x, y) for x in range(0, 64, 7) for y in range(0, 64, 5)]
-        places = [explained(made, at)[operand]["steps"][1] for at in elements]
+        places = [explain(made, at)[operand]["steps"][1] for at in elements]
         found = [int(re.search(r"to byte (\d+)", text)[1]) for text in places]
         assert len(set(found)) == len(found)
         assert min(found) >= 8192 * operand

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe.pages.tables import COLUMNS, WIDEST, fitting, named, spans
+from tcprobe.pages.tables import COLUMNS, WIDEST, fitting, heading_anchor, spans
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "results").rglob("*.md")]
@@ -32,7 +32,7 @@ def test_links_to_places_lead_somewhere(path):
     for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8")):
         there = path.parent / target if target else path
         heads = re.findall(r"^#+ (.*)$", there.read_text("utf-8"), re.MULTILINE)
-        assert anchor in {named(head.replace("`", "")) for head in heads}, (path.name, target, anchor)
+        assert anchor in {heading_anchor(head.replace("`", "")) for head in heads}, (path.name, target, anchor)
 
 
 def test_every_page_of_results_is_linked():

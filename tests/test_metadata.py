@@ -16,7 +16,7 @@ from test_odd_tables import with_table
 from tcprobe import emit
 from tcprobe.ask import trace
 from tcprobe.cli import main
-from tcprobe.emit.common import named
+from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.sparsity import sparsity
@@ -85,7 +85,7 @@ def test_host_code_builds_the_registers(tmp_path):
         index, rule = drawn(one), sparsity(one.fragment)
         lines += [
             f"  {{ const int index[] = {{{', '.join(map(str, index.ravel()))}}};",
-            f"    print<tcprobe::{named(one)}>(index); }}",
+            f"    print<tcprobe::{cell_identifier(one)}>(index); }}",
         ]
         wanted += expected(one, index)
         wanted += [rule.k(col, int(v)) for col, v in enumerate(spread(one, index)[0])]
@@ -103,7 +103,7 @@ def test_host_code_builds_the_registers(tmp_path):
 @consumers
 def test_nvrtc_compiles_kernels_that_build_registers():
     lib = nvrtc.library()
-    name = next(named(one) for one in CELLS if one.selector == 2)
+    name = next(cell_identifier(one) for one in CELLS if one.selector == 2)
     use = f"""
     using E = tcprobe::{name};
     static_assert(E::selector == 2 && E::read(2) && !E::read(1) && E::elements * E::slot_bits == 32, "");
@@ -117,7 +117,7 @@ def test_nvrtc_compiles_kernels_that_build_registers():
 
 
 @consumers
-@pytest.mark.parametrize("one", CELLS[:1] + CELLS[-3:], ids=named)
+@pytest.mark.parametrize("one", CELLS[:1] + CELLS[-3:], ids=cell_identifier)
 def test_a_changed_number_does_not_compile(one):
     lib, text = nvrtc.library(), emit.emit("cuda", [one])
     start = text.index(f"struct metadata_{one.table.id}")
@@ -129,13 +129,13 @@ def test_a_changed_number_does_not_compile(one):
             assert "not the layout that was measured" in log
 
 
-@pytest.mark.parametrize("one", CELLS, ids=named)
+@pytest.mark.parametrize("one", CELLS, ids=cell_identifier)
 def test_python_and_numpy_build_the_registers(one):
     index, rule, spaces = drawn(one), sparsity(one.fragment), {}
     for name in ("python", "numpy"):
         spaces[name] = {}
         exec(compile(emit.emit(name, [one]), name, "exec"), spaces[name])
-    e, whole = spaces["python"][named(one)], spread(one, index)
+    e, whole = spaces["python"][cell_identifier(one)], spread(one, index)
     built = [
         sum(e.field(i, int(whole[e.row(lane, i), e.col(lane, i)])) for i in range(e.ELEMENTS)) if e.read(lane) else 0
         for lane in range(e.LANES)
@@ -143,7 +143,7 @@ def test_python_and_numpy_build_the_registers(one):
     assert built == expected(one, index)
     for (row, col), (slot,) in one.table.inverse.items():
         assert (e.lane_of(row, col), e.i_of(row, col)) == divmod(slot, e.ELEMENTS)
-    array = spaces["numpy"][named(one)]
+    array = spaces["numpy"][cell_identifier(one)]
     assert array.registers(whole).tolist() == built
     k = [[rule.k(col, int(v)) for col, v in enumerate(line)] for line in whole]
     assert array.k(whole).tolist() == k

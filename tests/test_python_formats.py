@@ -14,7 +14,7 @@ from test_metadata import CELLS, drawn, expected, spread
 from test_odd_tables import with_table
 
 from tcprobe import emit
-from tcprobe.emit.common import named
+from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
@@ -45,28 +45,28 @@ def slots(cell):
 
 
 def check_cute_dsl(cell):
-    layout = emitted("cute-dsl", cell)[named(cell)]()
+    layout = emitted("cute-dsl", cell)[cell_identifier(cell)]()
     for thread, i, *element in slots(cell):
         assert layout((thread, i)) == number(cell.fragment, element), cell
 
 
 def check_numba(cell):
     scope, copies = emitted("numba", cell), {}
-    names = [f"{named(cell)}_{output}" for output in cell.table.outputs]
+    names = [f"{cell_identifier(cell)}_{output}" for output in cell.table.outputs]
     for thread, i, *_ in slots(cell):
         element = tuple(scope[name](thread, i) for name in names)
         assert element == cell.table.cells[thread * cell.table.elements + i]
         copy = copies[element] = copies.get(element, -1) + 1
-        which = (copy,) if scope[f"{named(cell)}_COPIES"] > 1 else ()
+        which = (copy,) if scope[f"{cell_identifier(cell)}_COPIES"] > 1 else ()
         for end, wanted in (("lane", thread), ("i", i)):
-            function = scope.get(f"{named(cell)}_{end}_of")
+            function = scope.get(f"{cell_identifier(cell)}_{end}_of")
             assert function is None or function(*element, *which) == wanted
 
 
 def check_tilelang(cell):
     text = emit.emit("tilelang", [cell])
     assert not any(sign in text.partition("import")[2] for sign in ("&", "|", "<<", ">>"))
-    scope, name, copies = stand_ins.run(text), named(cell), {}
+    scope, name, copies = stand_ins.run(text), cell_identifier(cell), {}
     for thread, i, row, col, product in slots(cell):
         element = (product, row, col) if cell.fragment.products > 1 else (row, col)
         assert scope[name](thread, i) == element
@@ -80,7 +80,10 @@ def check_tilelang(cell):
 def check_mosaic(cell):
     """Read as the docstring of TiledLayout says."""
     f = cell.fragment
-    layout, size = emitted("mosaic", cell)[named(cell)], ((f.products,) if f.products > 1 else ()) + (f.rows, f.cols)
+    layout, size = (
+        emitted("mosaic", cell)[cell_identifier(cell)],
+        ((f.products,) if f.products > 1 else ()) + (f.rows, f.cols),
+    )
     assert layout.slots(size, f.threads) == [(p * f.rows + r) * f.cols + c for *_, r, c, p in slots(cell)], f.id
 
 
@@ -109,14 +112,14 @@ def test_every_slot_of_every_n(name):
 
 def test_cute_dsl_says_metadata_that_every_lane_holds():
     for cell in (one for one in CELLS if None not in one.table.cells):
-        layout = emitted("cute-dsl", cell)[named(cell)]()
+        layout = emitted("cute-dsl", cell)[cell_identifier(cell)]()
         assert [layout((t, i)) for t, i, *_ in slots(cell)] == [row + 16 * col for *_, row, col, _ in slots(cell)]
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=named)
+@pytest.mark.parametrize("cell", CELLS, ids=cell_identifier)
 def test_numba_builds_metadata(cell):
     scope = emitted("numba", cell)
-    row, col, read, field = (scope[f"{named(cell)}_{name}"] for name in ("row", "col", "read", "field"))
+    row, col, read, field = (scope[f"{cell_identifier(cell)}_{name}"] for name in ("row", "col", "read", "field"))
     index = drawn(cell)
     whole, fields = spread(cell, index), range(cell.fragment.elements)
     built = [
@@ -133,7 +136,7 @@ def test_many_fragments_stand_in_one_text(name):
     cells = [cell for cell in emittable(fragments, "sm_90", RESULTS)[0] if cell.fragment.role in WHOLE]
     scope = stand_ins.run(emit.emit(name, cells))
     assert len(cells) > 600
-    assert all(any(known.startswith(named(cell)) for known in scope) for cell in cells[::20])
+    assert all(any(known.startswith(cell_identifier(cell)) for known in scope) for cell in cells[::20])
 
 
 def test_tilelang_fragments_replicate_over_threads_alone():
@@ -141,10 +144,10 @@ def test_tilelang_fragments_replicate_over_threads_alone():
     within = []
     for cell in of_warps():
         scope = emitted("tilelang", cell)
-        if f"{named(cell)}_fragment" not in scope:
+        if f"{cell_identifier(cell)}_fragment" not in scope:
             within.append(cell.fragment.id)
             continue
-        fragment = scope[f"{named(cell)}_fragment"]()
+        fragment = scope[f"{cell_identifier(cell)}_fragment"]()
         assert fragment.replicate == max(cell.table.copies)
         assert fragment.shape[-2:] == [cell.fragment.rows, cell.fragment.cols]
         assert fragment.forward_index_fn.__code__.co_argcount == len(fragment.shape)
@@ -156,7 +159,7 @@ def test_mosaic_has_jaxs_own_layouts():
     """WGMMA_LAYOUT of JAX 0.10.2 is D of each N and A of 16 bits, WGMMA_LAYOUT_8BIT A of 8 bits."""
     wgmma = ((64, 8), (16, 8), (8, 8), (2,))
     cells = [*every_n(), load("wgmma.m64n8k16.f32.f16.f16.a"), load("wgmma.m64n8k32.s32.s8.s8.a")]
-    *halves, byte = (emitted("mosaic", cell)[named(cell)].tiling.tiles for cell in cells)
+    *halves, byte = (emitted("mosaic", cell)[cell_identifier(cell)].tiling.tiles for cell in cells)
     assert set(halves) == {wgmma}
     assert byte == ((64, 16), (16, 16), (8, 16), (4,))
 
@@ -288,5 +291,5 @@ def test_tilelang_writes_xor_where_it_is_needed():
     """But no T.Fragment: its thread would have no extent."""
     cell = scrambled()
     assert "# no T.Fragment: tilelang finds no extent" in emit.emit("tilelang", [cell])
-    function = emitted("tilelang", cell)[named(cell)]
+    function = emitted("tilelang", cell)[cell_identifier(cell)]
     assert all(function(thread, i) == (row, col) for thread, i, row, col, _ in slots(cell))

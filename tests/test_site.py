@@ -19,7 +19,7 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.layout.grid import blocks
 from tcprobe.layout.predicted import predict_hash
 from tcprobe.pages.site import addresses
-from tcprobe.pages.site.build import moved, pictures
+from tcprobe.pages.site.build import pictures, redirect
 from tcprobe.pages.site.facts import gather
 from tcprobe.pages.site.render import render
 from tcprobe.store.choose import Layers, alone
@@ -154,7 +154,7 @@ def test_the_readout_is_live():
 def test_data_is_what_show_prints_and_holds_its_page():
     cells = [cell for fact in facts().facts.values() for cell in fact.each]
     there = [cell for cell in cells if addresses.data(cell.fragment.id) in pages()]
-    assert {cell.fragment.id for cell in cells if len(facts().of[cell.fragment.id].each) == 1} <= {
+    assert {cell.fragment.id for cell in cells if len(facts().by_fragment[cell.fragment.id].each) == 1} <= {
         cell.fragment.id for cell in there
     }
     for cell in there[::7]:
@@ -221,14 +221,14 @@ def test_no_published_address_disappears(request):
 
 
 def test_a_renamed_page_leaves_a_stub():
-    text = render(moved("f/old.html", "f/new.html"))
+    text = render(redirect("f/old.html", "f/new.html"))
     assert '<a href="../f/new.html">' in text
     assert 'http-equiv="refresh" content="0; url=../f/new.html"' in text
 
 
 def test_every_n_of_a_warpgroup_has_a_page():
     """One for all of them; pages of one N, as there were, lead to it."""
-    of = facts().of
+    of = facts().by_fragment
     for row in inventory.executed_by(WARPGROUP):
         for fragment in row.fragments:
             fact = of[fragment.id]

@@ -54,7 +54,7 @@ def test_everything_that_depends_on_the_arch_changes_with_it(watched, base, samp
                 "evidence": f"{arch}: {words.evidence(cell)}.",
                 "formula": words.formula(cell.table),
                 "again": words.command(cell),
-                "made": [list(pair) for pair in words.made(cell)],
+                "made": [list(pair) for pair in words.provenance(cell)],
                 "verdicts": verdicts,
                 "layout": [cell.table.id],
                 "current": [arch],
@@ -66,7 +66,7 @@ def test_everything_that_depends_on_the_arch_changes_with_it(watched, base, samp
             assert [name for name in shown["named"] if name != arch and name not in said] == [], (fact.id, arch)
             carried = arch != fact.main.arch
             assert all((f"arch={arch}" in link) == carried for link in shown["links"]), (fact.id, arch)
-            emulated = facts().emulated(fact.fragment, arch)
+            emulated = facts().emulation(fact.fragment, arch)
             assert emulated in shown["emulated"]
             assert bool(emulated) == bool(shown["emulated"])
 
@@ -91,7 +91,7 @@ def test_instruction_pages_have_the_switch(watched, base, sample):
         for arch in watched.eval_on_selector_all("[data-arch]", "(all) => all.map((one) => one.dataset.arch)"):
             watched.locator(f"[data-arch={arch}]").click()
             for fragment in row.fragments:
-                fact = facts().of[fragment.id]
+                fact = facts().by_fragment[fragment.id]
                 line = watched.locator(f"[data-operand={fragment.operand}]")
                 assert line.locator(".formula").inner_text().split() == words.formula(fact.cells[arch].table).split()
                 assert line.locator(".evidence").inner_text() == words.SHORT[fact.kind(arch)]

@@ -13,16 +13,16 @@ from click.testing import CliRunner
 from site_pages import data_of, facts, pages
 
 from tcprobe.cli import main
-from tcprobe.kernel.explain import explained
+from tcprobe.kernel.explain import explain
 from tcprobe.pages.site import kernels, path_views
-from tcprobe.pages.site.recipes import answered, recipes
+from tcprobe.pages.site.recipes import answers, recipes
 from tcprobe.pages.site.way import ways
 from tcprobe.store import compilers, errata
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
 NODE = shutil.which("node") or shutil.which("nodejs")
-ASKED = [(recipe, one) for recipe in recipes() for one in recipe.asked]
+ASKED = [(recipe, one) for recipe in recipes() for one in recipe.commands]
 MADE = kernels.kernels(alone(published()))
 PRE = re.compile(r"<pre(?: class=\"code\")?>(.*?)</pre>", re.DOTALL)
 
@@ -40,11 +40,11 @@ def blocks(page):
 @pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.name)
 def test_a_recipe_has_every_case(recipe):
     """On the published tables none is left out, and each stands on the page with its command and its code."""
-    found = list(answered(recipe.asked, alone(published())))
-    assert [asked for asked, _ in found] == list(recipe.asked)
+    found = list(answers(recipe.commands, alone(published())))
+    assert [asked for asked, _ in found] == list(recipe.commands)
     shown = blocks(f"recipes/{recipe.name}.html")
     assert shown == [text for asked, answer in found for text in (asked.command, answer.code)]
-    heads = [asked.head for asked in recipe.asked]
+    heads = [asked.head for asked in recipe.commands]
     assert len(set(heads)) == len(heads)
 
 
@@ -104,7 +104,7 @@ def test_the_script_says_the_way_of_any_element(tmp_path, sample):
     for number, made in enumerate(MADE):
         for _ in range(len(sample(range(300), 10))):
             at = [pick.randrange(1 << pick.randrange(1, 14)) for _ in range(3)]
-            for operand, way in zip("abd", explained(made.kernel, tuple(at)), strict=True):
+            for operand, way in zip("abd", explain(made.kernel, tuple(at)), strict=True):
                 asked.append([number, operand, at])
                 expected.append(way["steps"])
     script = tmp_path / "way.js"
@@ -123,7 +123,7 @@ def test_ways_that_are_neither_sums_nor_xors_are_refused(monkeypatch):
     def crooked(_, at):
         return [{"element": "", "steps": [f"byte {at[0] * at[1] + at[0] // 3}"]} for _ in "abd"]
 
-    monkeypatch.setattr("tcprobe.pages.site.way.explained", crooked)
+    monkeypatch.setattr("tcprobe.pages.site.way.explain", crooked)
     with pytest.raises(ValueError, match="neither a sum nor an XOR"):
         ways(kernel)
 

@@ -17,7 +17,7 @@ from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
 from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.banks import IDLE

@@ -10,7 +10,7 @@ from test_consumers import WGMMA, emitted, on_sm_90
 from test_emit import distinct, warpgroup
 from test_python_formats import slots
 
-from tcprobe.emit.common import named
+from tcprobe.emit.common import cell_identifier
 
 pytestmark = [
     pytest.mark.consumer,
@@ -20,7 +20,7 @@ pytestmark = [
 
 def test_tilelang_makes_the_fragments():
     cells = [one for one in [*distinct()[::3], *warpgroup()] if one.table.points <= 2048]
-    made = [(one, emitted("tilelang", one).get(f"{named(one)}_fragment")) for one in cells]
+    made = [(one, emitted("tilelang", one).get(f"{cell_identifier(one)}_fragment")) for one in cells]
     for one, make in made:
         if make is None or max(one.table.copies) > 1:  # a thread of a replica is a function of one variable more
             assert make is None or make().get_thread_size() == one.table.threads

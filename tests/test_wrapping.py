@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.diff import compare_named
-from tcprobe.cli.wrapping import folded
+from tcprobe.cli.wrapping import fold
 from tcprobe.isa import inventory
 from tcprobe.store.choose import default
 
 
 @given(st.text("ab ,:", max_size=200), st.integers(8, 100))
 def test_a_folded_line_has_all_words_in_order(text, columns):
-    lines = folded(text, columns)
+    lines = fold(text, columns)
     assert " ".join(lines).split() == text.split()
     assert all(len(line) <= columns or " " not in line.strip() for line in lines)
-    assert folded(text, None) == [text]
+    assert fold(text, None) == [text]
 
 
 @pytest.mark.parametrize(

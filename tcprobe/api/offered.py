@@ -1,7 +1,7 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics` and `tcprobe.kernel` have several functions: `tcprobe.numerics(...)` is that of `tcprobe.api.asked`,
-and `tcprobe.numerics.multiply` stays what it is.
+`tcprobe.numerics` and `tcprobe.kernel` have several functions: `tcprobe.numerics(...)` is that of
+`tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 
 import tcprobe.kernel
 import tcprobe.numerics
-from tcprobe.api import asked
+from tcprobe.api import functions
 
 
 class _CallableNumerics(ModuleType):
-    """Called as `tcprobe.api.asked.numerics`."""
+    """Called as `tcprobe.api.functions.numerics`."""
 
-    __call__ = staticmethod(asked.numerics)
+    __call__ = staticmethod(functions.numerics)
 
 
 class _CallableKernel(ModuleType):
-    """Called as `tcprobe.api.asked.kernel`."""
+    """Called as `tcprobe.api.functions.kernel`."""
 
-    __call__ = staticmethod(asked.kernel)
+    __call__ = staticmethod(functions.kernel)
 
 
 tcprobe.numerics.__class__ = _CallableNumerics
@@ -32,5 +32,5 @@ _MODULES = {"kernel": tcprobe.kernel, "numerics": tcprobe.numerics}
 
 
 def offered(name: str) -> Any:
-    """A function of `tcprobe.api.asked`, or a module that is called as one."""
-    return _MODULES.get(name) or getattr(asked, name)
+    """A function of `tcprobe.api.functions`, or a module that is called as one."""
+    return _MODULES.get(name) or getattr(functions, name)

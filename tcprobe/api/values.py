@@ -40,7 +40,7 @@ class FragmentAnswer(Cell):
     """
 
     @classmethod
-    def of(cls, cell: Cell) -> FragmentAnswer:
+    def from_cell(cls, cell: Cell) -> FragmentAnswer:
         """A table of the store as a program gets it."""
         return cls(**{field.name: getattr(cell, field.name) for field in fields(cell)})
 
@@ -52,7 +52,7 @@ class FragmentAnswer(Cell):
     @property
     def formulas(self) -> dict[str, str | None]:
         """By output the formula in `lane` and `i`, valid C and Python; None where there is no closed form."""
-        return {name: str(one) if one else None for name, one in fitted(self.table).formulas.items()}
+        return {name: str(formula) if formula else None for name, formula in fitted(self.table).formulas.items()}
 
     @property
     def bases(self) -> dict[str, list[tuple[int, ...]]] | None:
@@ -61,8 +61,8 @@ class FragmentAnswer(Cell):
         (row, col), and where a warp holds several products (row, col, product). In a warpgroup "lane" is the thread,
         7 bits. None where the map is not linear.
         """
-        found = bases(fitted(self.table).layout)
-        return None if found is None else {name: [tuple(image) for image in images] for name, images in found.items()}
+        images = bases(fitted(self.table).layout)
+        return None if images is None else {name: [tuple(image) for image in images] for name, images in images.items()}
 
     @property
     def array(self) -> NDArray[np.int64]:
@@ -97,7 +97,7 @@ class FragmentAnswer(Cell):
 
         if self.fragment.rows * self.fragment.cols > MOST_DRAWN:
             return None
-        return answered(lambda: svg.captioned(self))
+        return answered(lambda: svg.titled_picture(self))
 
     def _repr_html_(self) -> str:
         """For a notebook: whose table, the formulas, the picture where it can be looked at, the evidence."""
@@ -138,7 +138,7 @@ class MultiplyAnswer(Mapping[str, FragmentAnswer]):
         return len(self.operands)
 
     def __repr__(self) -> str:
-        arch = next((one.arch for one in self.operands.values()), "no arch")
+        arch = next((operand.arch for operand in self.operands.values()), "no arch")
         return f"<{self.id} on {arch}: operands {', '.join(self.operands)}>"
 
     def trace(self, row: int, col: int, product: int | None = None) -> Trace:
@@ -150,4 +150,4 @@ class MultiplyAnswer(Mapping[str, FragmentAnswer]):
 
     def _repr_html_(self) -> str:
         """For a notebook: every operand, one below the other."""
-        return "".join(one._repr_html_() for one in self.operands.values())
+        return "".join(operand._repr_html_() for operand in self.operands.values())

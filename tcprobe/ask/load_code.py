@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tcprobe import __version__
 from tcprobe.ask.load import Move, StraightLoad
 from tcprobe.code.cuda import holder, of_holder, once
-from tcprobe.code.names import made
+from tcprobe.code.names import identifier
 from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
@@ -19,7 +19,7 @@ def source(plan: StraightLoad) -> str:
     fragment, (line, byte) = cell.fragment, plan.formulas
     if line is None or byte is None:
         raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code.", "no code")
-    name = made(f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
+    name = identifier(f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
     lines = [
         f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(plan.moves)} loads",
         f"// {comment(origin(cell))}; its loads are proven on every slot",

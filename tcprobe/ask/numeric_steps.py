@@ -208,7 +208,7 @@ def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> I
         yield f"  C: {int(terms.c[0])}"
 
 
-def error_bound(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
+def bound_error(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
     """The error bound of a dot product of so many products, and what a sample of random ones shows.
 
     `factor` times |C| + sum of |a x b| bounds the error; `measured` is the largest of the sample, `changed` how many

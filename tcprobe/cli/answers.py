@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
 
 
-def bold(text: str) -> str:
-    """Text that stands out on a terminal."""
-    return click.style(text, bold=True)
-
-
 def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
     """`where`: a line an element, or a line a slot; then what it rests on."""
     name = cell.fragment.operand.upper()
@@ -37,8 +32,8 @@ def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
-    chosen = "" if cell.selector is None else f" under selector {cell.selector}"
-    wrapping.line(f"{cell.fragment.id}{chosen} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
+    selector_text = "" if cell.selector is None else f" under selector {cell.selector}"
+    wrapping.line(f"{cell.fragment.id}{selector_text} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
     sure([cell])
 
 
@@ -54,7 +49,7 @@ def side_by_side(cells: Sequence[Cell]) -> None:
     """`show --arch a,b`: a line an arch, and which have one table."""
     from tcprobe.fit import fitted
 
-    click.echo(bold(cells[0].fragment.id))
+    click.echo(wrapping.bold(cells[0].fragment.id))
     lines = [("arch", *cells[0].table.outputs, "layout", "known")]
     for cell in cells:
         texts = (str(formula) if formula else "no closed form" for formula in fitted(cell.table).formulas.values())
@@ -89,23 +84,25 @@ def _code(code: str | None, aside: bool) -> None:
         click.echo(f"\n{code}\n")
 
 
-def against(path: str, cell: Cell, answer: Against) -> None:
+def against(path: str, cell: Cell, comparison: Against) -> None:
     """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
     from tcprobe.ask.diagnosis import WORDS
 
-    missing = WORDS["missing"].format(answer.not_stated, "; ".join(answer.holes[:4])) if answer.not_stated else ""
-    chosen = "" if cell.selector is None else f", selector {cell.selector},"
-    head = f"{escaped(path)} against {cell.fragment.id}{chosen} on {cell.arch}"
-    wrapping.line(f"{head}: {WORDS['agree'].format(answer.agreed, answer.given)}{missing}")
-    for line in answer.first:
+    missing = (
+        WORDS["missing"].format(comparison.not_stated, "; ".join(comparison.holes[:4])) if comparison.not_stated else ""
+    )
+    selector_text = "" if cell.selector is None else f", selector {cell.selector},"
+    head = f"{escaped(path)} against {cell.fragment.id}{selector_text} on {cell.arch}"
+    wrapping.line(f"{head}: {WORDS['agree'].format(comparison.agreed, comparison.given)}{missing}")
+    for line in comparison.first:
         wrapping.line(f"  {line}")
-    for words in answer.diagnosis:
+    for words in comparison.diagnosis:
         wrapping.line("  " + WORDS["diagnosis"].format(words), "  diagnosis: ", bold=True)
-    if answer.diagnosis:
+    if comparison.diagnosis:
         wrapping.line("  " + WORDS["cured"])
-    if answer.elsewhere:
-        wrapping.line("  " + WORDS["elsewhere"].format(", ".join(answer.elsewhere)), "  this is: ", bold=True)
-    if answer.renumbered:
+    if comparison.elsewhere:
+        wrapping.line("  " + WORDS["elsewhere"].format(", ".join(comparison.elsewhere)), "  this is: ", bold=True)
+    if comparison.renumbered:
         wrapping.line("  " + WORDS["renumbered"])
     wrapping.line(cell.evidence)
 
@@ -120,27 +117,27 @@ def verified(verdict: Verified) -> None:
         words.append(f"the results list as never read: {verdict.expected}")
     words += ["a wrong layout goes unnoticed"] if not verdict.noticed else []
     case = verdict.case
-    chosen = "" if case.selector is None else f" selector {case.selector}"
+    selector_text = "" if case.selector is None else f" selector {case.selector}"
     placed = f" ({case}; swizzles {', '.join(str(s or 'none') for s in case.swizzles)})" if case.shared else ""
-    click.echo(f"{mark} {case.instruction.id}{chosen}{placed}" + (f": {'; '.join(words)}" if words else ""))
+    click.echo(f"{mark} {case.instruction.id}{selector_text}{placed}" + (f": {'; '.join(words)}" if words else ""))
 
 
-def verified_all(device: Device, verdicts: Sequence[Verified], others: int, untold: int) -> None:
-    """The counts at the end of `verify`; `untold` forms have tables that nobody says."""
+def verified_all(device: Device, verdicts: Sequence[Verified], others: int, without_table: int) -> None:
+    """The counts at the end of `verify`; `others` are forms of other archs, `without_table` those that lack one."""
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
     click.echo(
-        f"{bold(escaped(device.name))} ({device.arch}): D is exact in {exact} of {len(verdicts)} multiplies; "
+        f"{wrapping.bold(escaped(device.name))} ({device.arch}): D is exact in {exact} of {len(verdicts)} multiplies; "
         f"a wrong layout of A was noticed in {noticed}; {_by_model(verdicts)}tables: "
         f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}"
     )
     if others:
         click.echo(f"{device.arch} does not have {others} other forms", err=True)
-    if untold:
-        click.echo(f"{untold} forms lack a table on {device.arch}: `tcprobe run` measures them", err=True)
+    if without_table:
+        click.echo(f"{without_table} forms lack a table on {device.arch}: `tcprobe run` measures them", err=True)
 
 
 def _by_model(verdicts: Sequence[Verified]) -> str:
     """Of random floats, how many results are the model's bits; nothing where no form has a model."""
-    found = [verdict.floats for verdict in verdicts if verdict.floats]
-    count, wrong = sum(one.results for one in found), sum(one.wrong for one in found)
-    return f"of random floats {count - wrong} of {count} results have the model's bits; " if found else ""
+    floats = [verdict.floats for verdict in verdicts if verdict.floats]
+    count, wrong = sum(f.results for f in floats), sum(f.wrong for f in floats)
+    return f"of random floats {count - wrong} of {count} results have the model's bits; " if floats else ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.audit.package_audit import PackageAudit
-    from tcprobe.cli.requests import AuditAsked
+    from tcprobe.cli.requests import AuditRequest
     from tcprobe.store.choose import Layers
 
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @read_results
 @JSON
 def audit(
-    packages: tuple[str, ...], save: Path | None, layers: Layers, as_json: bool, **asked: Unpack[AuditAsked]
+    packages: tuple[str, ...], save: Path | None, layers: Layers, as_json: bool, **request: Unpack[AuditRequest]
 ) -> None:
     """Compare every layout that installed packages state with the measured tables.
 
@@ -54,9 +54,9 @@ def audit(
     installed makes it 3. --json prints one object a package.
     """
     differs, fault = False, None
-    if asked["python"] and not packages:
+    if request["python"] and not packages:
         raise UsageError("--python needs a PACKAGE: tcprobe does not search another environment for packages.")
-    for answer in _audits(packages, layers, **asked):
+    for answer in _audits(packages, layers, **request):
         if isinstance(answer, TcprobeError):
             fault = fault or answer
             click.echo(message(str(answer)), err=True)
@@ -88,12 +88,12 @@ def _audits(
     installed = names if python else [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"no package is installed: pip install {' '.join(adapters())}")
-    asked = list(dict.fromkeys(names or installed))
-    for number, name in enumerate(asked, 1):
+    chosen_packages = list(dict.fromkeys(names or installed))
+    for number, name in enumerate(chosen_packages, 1):
         try:
             if name not in files and name not in installed:
                 raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
-            with terminal.working(f"{number} of {len(asked)}: reading layouts of {name}"):
+            with terminal.working(f"{number} of {len(chosen_packages)}: reading layouts of {name}"):
                 answer = of_files(files[name], layers) if name in files else audited(name, layers, limit, python)
             yield answer
         except TcprobeError as error:

@@ -15,9 +15,9 @@ from click.core import ParameterSource
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, read_results
-from tcprobe.cli.options import told as noted
-from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
+from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, print_notes, read_results
+from tcprobe.cli.path_steps import MAJOR
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:  # brings NumPy along
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # brings NumPy along
 
     from tcprobe.ask.bank_patterns import Pattern
     from tcprobe.ask.bank_rules import BankRules
-    from tcprobe.cli.requests import BanksAsked
+    from tcprobe.cli.requests import BanksRequest
     from tcprobe.layout.banks import Cost
     from tcprobe.store.cell import Cell
 
@@ -69,14 +69,7 @@ class Accesses(click.Command):
     help="Size of the tile in shared memory, in FRAGMENT's rows and columns.",
 )
 @click.option("--type", "type_", type=ElementType(), metavar="T", help="Its element type. Default: FRAGMENT's.")
-@click.option(
-    "--global",
-    "contiguous",
-    type=click.Choice(["row", "col"]),
-    default="row",
-    show_default=True,
-    help="What is contiguous in memory: rows (row-major) or columns.",
-)
+@MAJOR
 @click.option(
     "--with",
     "access",
@@ -110,7 +103,7 @@ class Accesses(click.Command):
 @JSON
 @click.pass_context
 @named("fragment", count="one")
-def banks(ctx: click.Context, /, **asked: Unpack[BanksAsked]) -> None:
+def banks(ctx: click.Context, /, **request: Unpack[BanksRequest]) -> None:
     """Count bank conflicts by the measured rule: wavefronts, and which lanes collide.
 
     It takes a tile with all its accesses (--tile, --with), the addresses of 32 lanes (--address, --with), or many
@@ -118,34 +111,36 @@ def banks(ctx: click.Context, /, **asked: Unpack[BanksAsked]) -> None:
     """
     from tcprobe.ask.bank_rules import rules_for
 
-    asked["access"] = [name for text in asked["access"] for name in text.split(",")]
-    if access := _as_access(asked["fragment"] or ""):
-        asked["fragment"], asked["access"] = None, [access, *asked["access"]]
+    request["access"] = [name for text in request["access"] for name in text.split(",")]
+    if access := _as_access(request["fragment"] or ""):
+        request["fragment"], request["access"] = None, [access, *request["access"]]
         ctx.params["fragment"] = ()
     _check_form(ctx)
 
     @cache
     def rules(arch: str | None) -> BankRules:
-        return rules_for(arch or asked["name"], asked["layers"])
+        return rules_for(arch or request["name"], request["layers"])
 
-    if asked["size"] is not None:
-        _tile(rules, asked["size"], asked)
-    elif asked["address"] is not None:
-        _address(rules, asked["address"], asked)
-    elif asked["patterns"] is not None:
-        _patterns(rules, asked["patterns"], asked)
+    if request["size"] is not None:
+        _tile(rules, request["size"], request)
+    elif request["address"] is not None:
+        _address(rules, request["address"], request)
+    elif request["patterns"] is not None:
+        _patterns(rules, request["patterns"], request)
     else:
-        _rule(rules, asked)
+        _rule(rules, request)
 
 
 def _check_form(ctx: click.Context) -> None:
     """UsageError unless just one of the four forms was asked for, by options of its own."""
     default = ParameterSource.DEFAULT
-    given = {n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value not in (None, ())}
-    forms = sorted(given & set(FORMS))
+    options = {
+        n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value not in (None, ())
+    }
+    forms = sorted(options & set(FORMS))
     if len(forms) != 1:
         raise UsageError("give one of --tile, --address, --patterns and --rule.")
-    extra = given - FORMS[forms[0]] - ALWAYS - {forms[0]}
+    extra = options - FORMS[forms[0]] - ALWAYS - {forms[0]}
     if extra:
         names = {p.name: p.opts[0] for p in ctx.command.params}
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
@@ -165,14 +160,14 @@ def _as_access(words: str) -> str | None:
         return None
 
 
-def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
+def _rule(rules: Rules, banks_request: BanksRequest) -> None:
     """Every access that the arch has: its phases, and what is counted in them."""
     from tcprobe.isa.arch import arch
     from tcprobe.isa.shared_memory import accesses
 
     by = rules(None)
     rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.for_arch))}
-    if banks_asked["as_json"]:
+    if banks_request["as_json"]:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
     for name, rule in rows.items():
@@ -183,13 +178,13 @@ def _rule(rules: Rules, banks_asked: BanksAsked) -> None:
     wrapping.line(f"confidence: {by.confidence}")
 
 
-def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
+def _patterns(rules: Rules, path: Path, banks_request: BanksRequest) -> None:
     from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
 
     patterns = read_patterns(path)
     judgements = judge_patterns(patterns, rules)
-    if banks_asked["as_json"]:
-        lines = [json.dumps(_answer(p, f, banks_asked["explain"])) for p, f in zip(patterns, judgements, strict=True)]
+    if banks_request["as_json"]:
+        lines = [json.dumps(_answer(p, f, banks_request["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
         lines = [f"{p.row.name}: {cost}" for p, (cost, _) in zip(patterns, judgements, strict=True)]
         lines += [f"rule: {words}" for words in dict.fromkeys(by.evidence for _, by in judgements)]
@@ -197,80 +192,83 @@ def _patterns(rules: Rules, path: Path, banks_asked: BanksAsked) -> None:
     click.echo("\n".join(lines), nl=bool(lines))
 
 
-def _address(rules: Rules, address: str, banks_asked: BanksAsked) -> None:
+def _address(rules: Rules, address: str, banks_request: BanksRequest) -> None:
     from tcprobe.ask.bank_collisions import collision_lines, phases
-    from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
+    from tcprobe.ask.bank_patterns import check_pattern as pattern_of
+    from tcprobe.ask.bank_patterns import judge_patterns, lanes_of
     from tcprobe.isa.shared_memory import access
 
-    if len(banks_asked["access"]) != 1:
-        raise UsageError(f"--address needs exactly one access in --with; got {len(banks_asked['access'])}.")
-    row, source = access(banks_asked["access"][0]), banks_asked["source"]
-    given = check_pattern(row, lanes_of(address), None if source is None else lanes_of(source))
-    given = given._replace(arch=banks_asked["name"])
-    [judgement] = judge_patterns([given], rules)
-    if banks_asked["as_json"]:
-        click.echo(json.dumps(_answer(given, judgement, banks_asked["explain"])))
+    if len(banks_request["access"]) != 1:
+        raise UsageError(f"--address needs exactly one access in --with; got {len(banks_request['access'])}.")
+    row, source = access(banks_request["access"][0]), banks_request["source"]
+    pattern = pattern_of(row, lanes_of(address), None if source is None else lanes_of(source))
+    pattern = pattern._replace(arch=banks_request["name"])
+    [judgement] = judge_patterns([pattern], rules)
+    if banks_request["as_json"]:
+        click.echo(json.dumps(_answer(pattern, judgement, banks_request["explain"])))
         return
     cost, by = judgement
-    more = _looked_up(given, cost, by)
+    more = _looked_up(pattern, cost, by)
     waits = f"; {more['timed']} cycles with {more['lookups']} lookups of the source's lines" if more else ""
     wrapping.line(f"{row.name}: {cost}{waits}")
-    wrapping.lines(collision_lines(phases(given, by.rule(row))))
+    wrapping.lines(collision_lines(phases(pattern, by.rule(row))))
     wrapping.line(f"rule: {by.evidence}")
     wrapping.line(f"confidence: {by.confidence}")
 
 
-def _answer(given: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -> dict[str, object]:
+def _answer(pattern: Pattern, judgement: tuple[Cost, BankRules], explains: bool) -> dict[str, object]:
     """As JSON; the rule is named where it is not that of the arch asked for."""
     from tcprobe.ask.bank_collisions import phases
 
     cost, by = judgement
     plain = cost.to_json()
     if explains:
-        plain |= _looked_up(given, cost, by)
-        plain["phases"] = [phase.to_json() for phase in phases(given, by.rule(given.row))]
+        plain |= _looked_up(pattern, cost, by)
+        plain["phases"] = [phase.to_json() for phase in phases(pattern, by.rule(pattern.row))]
     return plain if by.for_arch == by.arch else {**plain, "rule": by.to_json()}
 
 
-def _looked_up(given: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
+def _looked_up(pattern: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     """Lookups of the lines of its sources, and the cycles with them, of an access that has both tags and sources."""
     from tcprobe.layout.source_tags import pattern_cost
 
-    tags = by.tags.get(given.row.name)
-    if tags is None or given.source is None:
+    tags = by.tags.get(pattern.row.name)
+    if tags is None or pattern.source is None:
         return {}
-    lookups, cycles = pattern_cost(tags, given.address, given.source or (), cost.wavefronts)
+    lookups, cycles = pattern_cost(tags, pattern.address, pattern.source or (), cost.wavefronts)
     return {"lookups": lookups, "timed": cycles}
 
 
-def _tile(rules: Rules, size: str, banks_asked: BanksAsked) -> None:
+def _tile(rules: Rules, size: str, banks_request: BanksRequest) -> None:
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
     from tcprobe.ask.tile_answer import answer
 
-    if not banks_asked["access"]:
+    if not banks_request["access"]:
         raise UsageError("no accesses are given; add them, for example --with cp.async.16 ldmatrix.x4.")
-    held = _held(banks_asked)
-    if banks_asked["type_"] is None and held is None:
+    cell = _fragment_cell(banks_request)
+    if banks_request["type_"] is None and cell is None:
         raise UsageError("--tile needs the type of its elements: --type f16, or a FRAGMENT.")
-    slots = slots_of(held) if held else None
-    tile = parse_tile(size, banks_asked["type_"] or (held.fragment.type if held else ""), banks_asked["contiguous"])
-    walks = [walk(parse_access(text), tile, slots) for text in banks_asked["access"]]
-    answered = answer(tile, parse_shared(placed(banks_asked)), walks, rules(None), banks_asked["proposes"])
-    if banks_asked["as_json"]:
-        click.echo(json.dumps({"fragment": slots.name if slots else None, **answered.to_json(banks_asked["explain"])}))
+    slots = slots_of(cell) if cell else None
+    tile = parse_tile(size, banks_request["type_"] or (cell.fragment.type if cell else ""), banks_request["contiguous"])
+    walks = [walk(parse_access(text), tile, slots) for text in banks_request["access"]]
+    answered = answer(tile, parse_shared(place_text(banks_request)), walks, rules(None), banks_request["proposes"])
+    if banks_request["as_json"]:
+        click.echo(
+            json.dumps({"fragment": slots.name if slots else None, **answered.to_json(banks_request["explain"])})
+        )
     else:
         wrapping.lines(answered.in_words)
 
 
-def _held(banks_asked: BanksAsked) -> Cell | None:
+def _fragment_cell(banks_request: BanksRequest) -> Cell | None:
     """The fragment, where one is named."""
     from tcprobe.store.names import meant
 
-    if not banks_asked["fragment"]:
+    if not banks_request["fragment"]:
         return None
-    cell, note = meant(banks_asked["fragment"], banks_asked["name"], banks_asked["layers"])
-    noted(note)
+    cell, note = meant(banks_request["fragment"], banks_request["name"], banks_request["layers"])
+    print_notes(note)
     return cell
 
 

@@ -17,8 +17,8 @@ from tcprobe.cli.options import (
     ARCHS,
     JSON,
     SELECTOR,
+    print_notes,
     read_results,
-    told,
 )
 from tcprobe.errors import UsageError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.compare import Repetition, Verdict
-    from tcprobe.cli.requests import CompareAsked
+    from tcprobe.cli.requests import CompareRequest
     from tcprobe.isa.fragment import Fragment
     from tcprobe.store.choose import Found, Layers
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @JSON
 @named("names", "list")
 def compare(
-    names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CompareAsked]
+    names: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **request: Unpack[CompareRequest]
 ) -> None:
     """Say where saved tables agree with what others published.
 
@@ -51,23 +51,23 @@ def compare(
     """
     from tcprobe.store import lookup
 
-    if asked["costs"]:
+    if request["costs"]:
         same = _compare_costs(names, name, layers, as_json)
     elif names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
-        same = _compare_file(names, name, layers, as_json, asked)
-    elif asked["selector"] is not None:
+        same = _compare_file(names, name, layers, as_json, request)
+    elif request["selector"] is not None:
         raise UsageError("--selector needs FILE.csv and its fragment; without a file, all selectors are compared.")
     else:
         archs = lookup.archs_of(name, layers)
         compared = []
         for arch_name in archs:
-            compared.append(_compared(arch_name, names, layers))
+            compared.append(_compare_arch(arch_name, names, layers))
             _print(compared[-1], not names, as_json)
-        if not any(one.tables for one in compared):
+        if not any(comparison.tables for comparison in compared):
             where = "" if name in (None, "all") else f" on {archs[0]}"
             measured = f"; measured: {', '.join(layers.archs())}" if layers.archs() else ". `tcprobe run` makes tables"
             raise UsageError(f"none of this is measured{where} in {layers.words}{measured}.")
-        same = all(one.agrees for one in compared)
+        same = all(comparison.agrees for comparison in compared)
     sys.exit(0 if same else 1)
 
 
@@ -78,17 +78,17 @@ def _compare_costs(names: Sequence[str], name: str | None, layers: Layers, as_js
     pairs = beside(costs(names, name, layers))
     if not pairs:
         raise UsageError("nobody has published these costs for this arch.")
-    for one in pairs:
-        verdict = "agrees" if one.agrees else f"differs by more than {AGREES:.0%}: {one.why}"
-        text = f"{one.id}: {one.row.number} {one.measured:g}, stated {one.row.comparable:g} on {one.row.device} "
+    for pair in pairs:
+        verdict = "agrees" if pair.agrees else f"differs by more than {AGREES:.0%}: {pair.why}"
+        text = f"{pair.id}: {pair.row.number} {pair.measured:g}, stated {pair.row.comparable:g} on {pair.row.device} "
         if as_json:
-            click.echo(json.dumps(one.to_json()))
+            click.echo(json.dumps(pair.to_json()))
         else:
-            wrapping.line(f"{text}({one.row.source}): {verdict}")
-    return all(one.agrees for one in pairs)
+            wrapping.line(f"{text}({pair.row.source}): {verdict}")
+    return all(pair.agrees for pair in pairs)
 
 
-class _Compared(NamedTuple):
+class _ArchComparison(NamedTuple):
     """One arch's tables: how many there are, the verdicts on them, and how far measurements repeat one another."""
 
     arch: str
@@ -102,16 +102,16 @@ class _Compared(NamedTuple):
         return not any(v.unexplained for _, _, v in self.judged) and all(a.same for a in self.repeated)
 
 
-def _compared(name: str, patterns: Sequence[str], layers: Layers) -> _Compared:
+def _compare_arch(name: str, patterns: Sequence[str], layers: Layers) -> _ArchComparison:
     from tcprobe.ask.compare import measured_fragments, measurements_agree, verdicts
 
     measured = list(measured_fragments(layers, name, patterns))
     judged = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
-    return _Compared(name, len(measured), judged, list(measurements_agree(layers, name, patterns)))
+    return _ArchComparison(name, len(measured), judged, list(measurements_agree(layers, name, patterns)))
 
 
-def _print(compared: _Compared, lists_errata: bool, as_json: bool) -> None:
-    """What one arch's comparison says, with the known errors of the sources where they are asked for."""
+def _print(compared: _ArchComparison, lists_errata: bool, as_json: bool) -> None:
+    """Print the comparison of one arch, and the known errors of the sources if `lists_errata`."""
     from tcprobe.ask.compare import findings
     from tcprobe.references import references
 
@@ -128,7 +128,7 @@ def _print(compared: _Compared, lists_errata: bool, as_json: bool) -> None:
 
 
 def _compare_file(
-    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, compare_asked: CompareAsked
+    names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, compare_request: CompareRequest
 ) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
     from tcprobe.ask.compare import against
@@ -139,19 +139,19 @@ def _compare_file(
 
     if len(names) < 2:
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
-    stated = read_csv(Path(names[0]))
+    file_table = read_csv(Path(names[0]))
     measured, note = meant(" ".join(names[1:]), arch_name, layers)
-    measured, fragment = selection(measured, compare_asked["selector"]), measured.fragment
-    told(note)
+    measured, fragment = selection(measured, compare_request["selector"]), measured.fragment
+    print_notes(note)
     if not measured.measured:
         raise no_table(fragment, arch_name, layers)
-    answer = against(stated, fragment, measured.table, layers)
+    answer = against(file_table, fragment, measured.table, layers)
     if as_json:
         head = {"file": names[0], "id": fragment.id, "arch": measured.arch, "source": measured.source}
         click.echo(json.dumps({**head, "evidence": measured.evidence, **answer._asdict()}))
     else:
         answers.against(names[0], measured, answer)
-    return not answer.first and not (compare_asked["complete"] and answer.holes)
+    return not answer.first and not (compare_request["complete"] and answer.holes)
 
 
 COMMANDS = (compare,)

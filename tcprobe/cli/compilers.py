@@ -38,30 +38,30 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
     what they refuse. FRAGMENT limits the tables to these. Exit code 1 if something differs.
     """
     from tcprobe.cli import terminal
-    from tcprobe.run.survey import survey
+    from tcprobe.run.survey import survey as survey_of
 
     with terminal.progress("reading machine code") as tick:
-        found = survey(folders, name, split(patterns), tick)
+        survey = survey_of(folders, name, split(patterns), tick)
     if as_json:
-        click.echo(json.dumps(found.to_json()))
+        click.echo(json.dumps(survey.to_json()))
     else:
-        _print(found)
-    sys.exit(1 if found.differing else 0)
+        _print(survey)
+    sys.exit(1 if survey.differing else 0)
 
 
-def _print(found: Survey) -> None:
-    for compiler, archs in found.archs.items():
+def _print(survey: Survey) -> None:
+    for compiler, archs in survey.archs.items():
         wrapping.line(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
     wrapping.line(
-        f"identical in every compiler that shows them: {found.alike('table')} tables, {found.alike('lowering')} "
+        f"identical in every compiler that shows them: {survey.alike('table')} tables, {survey.alike('lowering')} "
         "lowerings"
     )
-    for fact, said in found.differing.items():
-        words = "; ".join(f"{content} by {compiler}" for compiler, content in said.items())
+    for fact, contents in survey.differing.items():
+        words = "; ".join(f"{content} by {compiler}" for compiler, content in contents.items())
         wrapping.line(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))
-    for fact, versions in found.since.items():
+    for fact, versions in survey.since.items():
         wrapping.line(f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}")
-    for fact, refusals in sorted(found.refused.items()):
+    for fact, refusals in sorted(survey.refused.items()):
         by = "; ".join(f"{compiler}: {reason}" for compiler, reason in refusals.items())
         wrapping.line(escaped(f"{fact.id} on {fact.arch} is refused by {by}"))
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, read_results, redirected, told
-from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
+from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, print_notes, read_results, redirected
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StoreOptions, StorePlan
-    from tcprobe.cli.requests import ConvertAsked
+    from tcprobe.cli.requests import ConvertRequest
 
 
 @click.command(short_help="From one fragment to another: moves, cost, code.")
@@ -66,7 +66,7 @@ def convert(
     called: tuple[str, ...],
     output: Path | None,
     namespace: str | None,
-    **asked: Unpack[ConvertAsked],
+    **request: Unpack[ConvertRequest],
 ) -> None:
     """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
@@ -80,84 +80,86 @@ def convert(
     from tcprobe.cli import answers
     from tcprobe.system import files
 
-    aside = not asked["as_json"] and (output is not None or redirected())
-    conversions = _conversions(names, called or _function_names(names, output is not None, asked), asked)
-    for one in conversions:
-        if asked["as_json"]:
-            click.echo(json.dumps(one.to_json()))
-        elif isinstance(one, StorePlan):
-            answers.stored(one, aside)
+    aside = not request["as_json"] and (output is not None or redirected())
+    conversions = _conversions(names, called or _function_names(names, output is not None, request), request)
+    for conversion in conversions:
+        if request["as_json"]:
+            click.echo(json.dumps(conversion.to_json()))
+        elif isinstance(conversion, StorePlan):
+            answers.stored(conversion, aside)
         else:
-            answers.conversion(one, aside)
-    moved = [one.conversion if isinstance(one, StorePlan) else one for one in conversions]
+            answers.conversion(conversion, aside)
+    moved = [conversion.conversion if isinstance(conversion, StorePlan) else conversion for conversion in conversions]
     if output is not None:
         files.write(output, header(moved, namespace or "").encode())
     elif aside:
         click.echo(header(moved, namespace or ""), nl=False)
 
 
-def _function_names(names: tuple[str, ...], in_file: bool, convert_asked: ConvertAsked) -> list[str]:
-    """Names of functions where none is given: `convert`, or in a file what is turned into what, and how."""
-    from tcprobe.code.names import made
+def _function_names(names: tuple[str, ...], in_file: bool, convert_request: ConvertRequest) -> list[str]:
+    """Names of functions where the user gives none: `convert`, or in a file A_to_B with the options that change it."""
+    from tcprobe.code.names import identifier
 
     pairs = zip(names[::2], names[1::2], strict=False)
     if not in_file and len(names) <= 2:
         return ["convert" for _ in pairs]
-    given = (convert_asked["kind"], convert_asked["contiguous"], placed(convert_asked))
-    ways = ["transposed"] * convert_asked["transpose"] + ["permuted_k"] * convert_asked["permute_k"]
-    how = [*ways, *(value for value in given if value not in (None, "row", "plain"))]
-    return [made("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
+    options = (convert_request["kind"], convert_request["contiguous"], place_text(convert_request))
+    ways = ["transposed"] * convert_request["transpose"] + ["permuted_k"] * convert_request["permute_k"]
+    how = [*ways, *(value for value in options if value not in (None, "row", "plain"))]
+    return [identifier("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
 
 
 def _conversions(
-    names: tuple[str, ...], called: Sequence[str], convert_asked: ConvertAsked
+    names: tuple[str, ...], called: Sequence[str], convert_request: ConvertRequest
 ) -> list[Conversion | StorePlan]:
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
         raise UsageError(f"{counts}: each FROM needs a TO, and either every pair has a --name or none has.")
-    return [_converted(pair, name, convert_asked) for pair, name in zip(pairs, called, strict=True)]
+    return [_convert(pair, name, convert_request) for pair, name in zip(pairs, called, strict=True)]
 
 
-def _converted(pair: tuple[str, str], name: str, convert_asked: ConvertAsked) -> Conversion | StorePlan:
+def _convert(pair: tuple[str, str], name: str, convert_request: ConvertRequest) -> Conversion | StorePlan:
     from tcprobe.ask.convert import convert as converted
     from tcprobe.ask.convert import with_register_type
     from tcprobe.ask.convert.stmatrix import is_store
     from tcprobe.ask.convert.store_code import plan_store_code
-    from tcprobe.code.names import FUNCTION, chosen
+    from tcprobe.code.names import FUNCTION, require_legal
     from tcprobe.store.names import meant
 
     source, target = pair
-    from_, function = meant(source, convert_asked["name"], convert_asked["layers"]), chosen(name, FUNCTION)
-    registers = with_register_type(from_.cell, convert_asked["typed"])
+    from_, function = meant(source, convert_request["name"], convert_request["layers"]), require_legal(name, FUNCTION)
+    registers = with_register_type(from_.cell, convert_request["typed"])
     if is_store(target):
-        told(from_.note)
-        return plan_store_code(registers, _store_options(target, convert_asked), function)
+        print_notes(from_.note)
+        return plan_store_code(registers, _store_options(target, convert_request), function)
     if any(
         option is not None
         for option in (
-            convert_asked["kind"],
-            convert_asked["contiguous"],
-            convert_asked["placed"],
-            convert_asked["swizzle"],
+            convert_request["kind"],
+            convert_request["contiguous"],
+            convert_request["placed"],
+            convert_request["swizzle"],
         )
     ):
         raise UsageError(
             "--type, --global, --shared and --swizzle need stmatrix as TO, which stores into shared memory."
         )
-    to = meant(target, from_.cell.arch, convert_asked["layers"])
-    told(from_.note, to.note)
-    return converted(registers, to.cell, convert_asked["transpose"], convert_asked["permute_k"], function)
+    to = meant(target, from_.cell.arch, convert_request["layers"])
+    print_notes(from_.note, to.note)
+    return converted(registers, to.cell, convert_request["transpose"], convert_request["permute_k"], function)
 
 
-def _store_options(target: str, convert_asked: ConvertAsked) -> StoreOptions:
+def _store_options(target: str, convert_request: ConvertRequest) -> StoreOptions:
     from tcprobe.ask.convert.stmatrix import StoreOptions
 
-    if convert_asked["transpose"] or convert_asked["permute_k"]:
+    if convert_request["transpose"] or convert_request["permute_k"]:
         raise UsageError(
             "--transpose and --permute-k do not apply to stmatrix; choose the contiguous side with --global."
         )
-    return StoreOptions(target, convert_asked["kind"], convert_asked["contiguous"] or "row", placed(convert_asked))
+    return StoreOptions(
+        target, convert_request["kind"], convert_request["contiguous"] or "row", place_text(convert_request)
+    )
 
 
 COMMANDS = (convert,)

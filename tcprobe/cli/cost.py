@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import CostAsked
+    from tcprobe.cli.requests import CostRequest
     from tcprobe.store.choose import Layers
 
 WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
@@ -38,7 +38,7 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
 @JSON
 @named("patterns")
 def cost(
-    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **asked: Unpack[CostAsked]
+    patterns: tuple[str, ...], name: str | None, layers: Layers, as_json: bool, **request: Unpack[CostRequest]
 ) -> None:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
@@ -48,28 +48,28 @@ def cost(
     """
     from tcprobe.ask.cost import costs, table, words
 
-    partner, as_table = asked["partner"], asked["as_table"]
+    partner, as_table = request["partner"], request["as_table"]
     if not patterns and not as_table:
         raise UsageError("give an INSTRUCTION or an opcode, or --table.")
     if partner and as_table:
         raise UsageError("--with needs an INSTRUCTION and cannot be combined with --table.")
-    found = costs(patterns, name, layers)
+    measured = costs(patterns, name, layers)
     if as_table:
         columns = wrapping.stated_width()
         if not as_json:
             wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
-        for line in table(found):
+        for line in table(measured):
             if as_json:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
             else:
                 name, _, rest = str(line).partition(" ")
                 click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
         return
-    for one in found:
+    for instruction_cost in measured:
         if as_json:
-            click.echo(json.dumps(one.to_json(partner)))
+            click.echo(json.dumps(instruction_cost.to_json(partner)))
             continue
-        for text in words(one, partner):
+        for text in words(instruction_cost, partner):
             wrapping.line(text)
 
 

@@ -11,16 +11,16 @@ from click.core import ParameterSource
 
 from tcprobe.cli import tcgen05_descriptor as tcgen05
 from tcprobe.cli import wrapping
-from tcprobe.cli.answers import bold
 from tcprobe.cli.options import JSON, Given
 from tcprobe.cli.places import ElementType, Sides, SwizzleType
 from tcprobe.cli.shared_operand import MAJOR, in_shared_memory
+from tcprobe.cli.wrapping import bold
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import TileDescriptorAsked
+    from tcprobe.cli.requests import TileDescriptorRequest
 
 
 @click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 )
 @tcgen05.options
 @JSON
-def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAsked]) -> None:
+def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRequest]) -> None:
     """Show the descriptor of a tile: the 64 bits with the reasons, the steps along k and along lines, and code for
     CUDA, CuTe and TMA.
 
@@ -77,12 +77,12 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorAs
     if tile["tcgen05"]:
         tcgen05.tile(size, tile, as_json)
         return
-    kind, *taken = _kind(tile, size[0])
-    made = ask.tile(size, kind, tile["major"], tile["swizzle"].span, (taken[0], taken[1]))
+    kind, *block = _kind(tile, size[0])
+    shared_tile = ask.tile(size, kind, tile["major"], tile["swizzle"].span, (block[0], block[1]))
     if as_json:
-        click.echo(json.dumps(ask.to_json(made)))
+        click.echo(json.dumps(ask.to_json(shared_tile)))
     else:
-        wrapping.lines(made.in_words, f"{made.descriptor.encode():#018x}")
+        wrapping.lines(shared_tile.in_words, f"{shared_tile.descriptor.encode():#018x}")
 
 
 def _beside() -> list[str]:
@@ -115,24 +115,24 @@ def _explain(value: str, as_json: bool) -> None:
         wrapping.line(f"  {line}")
 
 
-def _kind(descriptor_asked: TileDescriptorAsked, lines: int) -> tuple[str, int, int]:
+def _kind(descriptor_request: TileDescriptorRequest, lines: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.isa.names import resolve
 
-    if descriptor_asked["instruction"] is None:
-        if descriptor_asked["kind"] is None:
+    if descriptor_request["instruction"] is None:
+        if descriptor_request["kind"] is None:
             raise UsageError("the tile's element type is missing: give --type or --instruction.")
-        return descriptor_asked["kind"], min(64, lines), 32
-    meaning = resolve(descriptor_asked["instruction"])
-    one = meaning.shared_operand if in_shared_memory(descriptor_asked["instruction"]) else None
-    row = one.instruction if one else meaning.instruction
+        return descriptor_request["kind"], min(64, lines), 32
+    meaning = resolve(descriptor_request["instruction"])
+    operand = meaning.shared_operand if in_shared_memory(descriptor_request["instruction"]) else None
+    row = operand.instruction if operand else meaning.instruction
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; wgmma instructions have.")
-    held = one.held if one else row.described[-1].held
-    if descriptor_asked["kind"] not in (None, held.type):
-        raise UsageError(f"{row.id} takes {held.type}, not {descriptor_asked['kind']}.")
-    block, k = (held.rows, held.cols) if held.name == "a_smem" else (held.cols, held.rows)
-    return held.type, block, k * held.slot_bits // 8
+    matrix = operand.held if operand else row.described[-1].held
+    if descriptor_request["kind"] not in (None, matrix.type):
+        raise UsageError(f"{row.id} takes {matrix.type}, not {descriptor_request['kind']}.")
+    block, k = (matrix.rows, matrix.cols) if matrix.name == "a_smem" else (matrix.cols, matrix.rows)
+    return matrix.type, block, k * matrix.slot_bits // 8
 
 
 COMMANDS = (descriptor,)

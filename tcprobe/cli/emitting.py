@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, NAME, NAMESPACE, SELECTOR, Given, Output, fragment_names, read_results, told
+from tcprobe.cli.options import (
+    ARCH,
+    NAME,
+    NAMESPACE,
+    SELECTOR,
+    Given,
+    Output,
+    fragment_names,
+    print_notes,
+    read_results,
+)
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
@@ -16,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from tcprobe.cli.requests import EmitAsked
+    from tcprobe.cli.requests import EmitRequest
     from tcprobe.store.cell import Cell
 
 ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the formats of fragments
@@ -39,14 +49,14 @@ ARITHMETIC = "numerics"  # what `emit` writes of whole multiplies, beside the fo
 @ARCH
 @read_results
 @named("patterns", "one")
-def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **asked: Unpack[EmitAsked]) -> None:
+def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **request: Unpack[EmitRequest]) -> None:
     """Write fragments as code or data for other programs.
 
     A pattern may mean several fragments; an instruction means its operands. Without --arch it takes the arch that
     `show` takes; formats for several archs (cuda) get all of them.
     """
     from tcprobe import emit as formats
-    from tcprobe.code.scope import scoped
+    from tcprobe.code.scope import in_namespace
     from tcprobe.store import names
     from tcprobe.store.cell import emittable, selected, sources
     from tcprobe.store.lookup import some
@@ -62,19 +72,21 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     if not patterns:
         raise UsageError("Missing argument 'FRAGMENT...'.")
     if format_name == ARITHMETIC:
-        _arithmetic(patterns, output, asked)
+        _arithmetic(patterns, output, request)
         return
-    name = asked["name"] or ("all" if formats.for_all_archs(format_name) else None)
-    chosen, notes = names.chosen(patterns, name, asked["layers"])
-    told(*notes)
-    tables, without = emittable(chosen, name, asked["layers"])
+    name = request["name"] or ("all" if formats.for_all_archs(format_name) else None)
+    fragments, notes = names.chosen(patterns, name, request["layers"])
+    print_notes(*notes)
+    tables, without = emittable(fragments, name, request["layers"])
     if without:
-        told(f"left out, because {name or tables[0].arch} has no table for them: {some([f.id for f in without])}")
-    tables = selected(tables, asked["selector"], every=formats.for_all_selectors(format_name))
-    text = _named(formats.emit(format_name, tables), tables, asked["called"])
-    if asked["namespace"] and format_name not in ("cuda", "cute"):
+        print_notes(
+            f"left out, because {name or tables[0].arch} has no table for them: {some([f.id for f in without])}"
+        )
+    tables = selected(tables, request["selector"], every=formats.for_all_selectors(format_name))
+    text = _rename(formats.emit(format_name, tables), tables, request["called"])
+    if request["namespace"] and format_name not in ("cuda", "cute"):
         raise UsageError(f"{format_name} has no namespaces; use cuda or cute.")
-    text = scoped(text, asked["namespace"])
+    text = in_namespace(text, request["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:
@@ -83,33 +95,35 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **ask
     click.echo(escaped(f"{name}{len(tables)} tables as {format_name}: {sources(tables)}"), err=True)
 
 
-def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_asked: EmitAsked) -> None:
+def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_request: EmitRequest) -> None:
     """`emit --to numerics`: the header of the multiplies that the patterns mean."""
     from tcprobe.ask.numeric_header import texts
     from tcprobe.isa import names
     from tcprobe.system import files
 
     unfit = {
-        "--name": emit_asked["called"],
-        "--namespace": emit_asked["namespace"],
-        "--selector": emit_asked["selector"],
+        "--name": emit_request["called"],
+        "--namespace": emit_request["namespace"],
+        "--selector": emit_request["selector"],
     }
     if wrong := [option for option, value in unfit.items() if value is not None]:
         raise UsageError(f"{', '.join(wrong)}: for fragments only; numerics describes whole multiplies.")
-    multiplies = [one for pattern in patterns for one in names.resolve(pattern).instructions if one.multiplies]
+    multiplies = [
+        multiply for pattern in patterns for multiply in names.resolve(pattern).instructions if multiply.multiplies
+    ]
     if not multiplies:
         raise UsageError(f"numerics describes multiplies; {patterns[0]} is not one. `tcprobe list` lists them.")
-    text = texts(list(dict.fromkeys(multiplies)), emit_asked["name"], emit_asked["layers"])
+    text = texts(list(dict.fromkeys(multiplies)), emit_request["name"], emit_request["layers"])
     if output is None:
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
 
 
-def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
+def _rename(text: str, cells: Sequence[Cell], name: str | None) -> str:
     """The code under a name for the one fragment, or instruction, that it is of; UsageError where it is of several."""
-    from tcprobe.code.names import made
-    from tcprobe.code.scope import renamed
+    from tcprobe.code.names import identifier
+    from tcprobe.code.scope import rename
     from tcprobe.isa.inventory import user_ids
 
     if not name:
@@ -118,7 +132,7 @@ def _named(text: str, cells: Sequence[Cell], name: str | None) -> str:
     rows = set.intersection(*(set(user_ids(id_)) for id_ in ids))
     if len(ids) > 1 and len(rows) != 1:
         raise UsageError(f"--name is for one fragment, or one instruction, not {len(ids)} fragments.")
-    return renamed(text, made(ids[0] if len(ids) == 1 else rows.pop()), name)
+    return rename(text, identifier(ids[0] if len(ids) == 1 else rows.pop()), name)
 
 
 COMMANDS = (emit,)

@@ -82,16 +82,16 @@ def tasks() -> str:
     """What `tcprobe` alone prints."""
     lines = ["tcprobe: which lane and register holds which element of a tensor-core fragment", ""]
     for what, words in TASKS.items():
-        lines += [f"  {what}", f"    {_folded(words)}"]
+        lines += [f"  {what}", f"    {_fold(words)}"]
     return "\n".join([*lines, "", "tcprobe --help lists all commands; tcprobe COMMAND --help explains one."])
 
 
-def of(name: str) -> str:
-    """The end of a command's help."""
-    return "\n".join(["\b", "Examples:", *(f"  {_folded(words)}" for words in EXAMPLES.get(name, ()))])
+def epilog(name: str) -> str:
+    """The examples at the end of a command's help."""
+    return "\n".join(["\b", "Examples:", *(f"  {_fold(words)}" for words in EXAMPLES.get(name, ()))])
 
 
-def _folded(words: str) -> str:
+def _fold(words: str) -> str:
     """A command line, in two where it is too long for a terminal."""
     text = f"tcprobe {words}"
     if len(text) <= 74:

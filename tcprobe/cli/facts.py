@@ -16,9 +16,9 @@ from tcprobe.cli.options import (
     SELECTOR,
     Given,
     fragment_names,
+    print_notes,
     read_results,
     several,
-    told,
 )
 from tcprobe.errors import UsageError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.absent import WhyNot
-    from tcprobe.cli.requests import ShowAsked
+    from tcprobe.cli.requests import ShowRequest
     from tcprobe.cli.showing import ShowView
     from tcprobe.isa.fragment import Fragment
     from tcprobe.store.cell import Cell
@@ -87,7 +87,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
 @read_results
 @JSON
 @named("patterns", "list")
-def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpack[ShowAsked]) -> None:
+def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpack[ShowRequest]) -> None:
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
     each.
 
@@ -111,7 +111,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     if explained and len(archs) > 1:
         raise UsageError("--why takes one arch, or all, but not a list.")
     chosen, remarks = names.chosen(patterns, archs[-1], layers)
-    told(*remarks)
+    print_notes(*remarks)
     if len(archs) > 1:
         _print_beside(_side_by_side(chosen, archs, layers), as_json)
         return
@@ -147,7 +147,7 @@ def _why(cell: Cell) -> Json:
     return {"why": why.to_json(cell)}
 
 
-def _drawings(show: ShowAsked, without: str | None) -> ShowView:
+def _drawings(show: ShowRequest, without: str | None) -> ShowView:
     """What `show` draws; UsageError for anything where nothing is drawn."""
     from tcprobe.cli.showing import ShowView
 
@@ -168,7 +168,7 @@ def _print_beside(answers: Iterable[tuple[list[Cell], list[str]]], as_json: bool
                 click.echo(json.dumps(cell_entry(cell)))
         else:
             side_by_side(cells)
-        told(*missing)
+        print_notes(*missing)
 
 
 def _side_by_side(
@@ -192,7 +192,7 @@ def _side_by_side(
         yield cells, missing
 
 
-def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
+def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowRequest) -> tuple[str, ...]:
     """Show those that are operands in shared memory; the others."""
     behind = {pattern: meaning for pattern in patterns if (meaning := shared_operand.in_shared_memory(pattern))}
     given = shared_operand.beyond(show)
@@ -205,11 +205,11 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 
-def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowAsked) -> tuple[str, ...]:
+def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: ShowRequest) -> tuple[str, ...]:
     """Show those that are in tensor memory; the others."""
     from tcprobe.isa.instruction import Instruction
 
-    meant = {pattern: tensor_memory.meant(pattern) or tensor_memory.form(pattern) for pattern in patterns}
+    meant = {pattern: tensor_memory.find_operand(pattern) or tensor_memory.form(pattern) for pattern in patterns}
     if not any(meant.values()):
         tensor_memory.require_none(show)
     for one in meant.values():

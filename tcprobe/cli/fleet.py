@@ -48,5 +48,5 @@ def _print(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None:
     if job_outcome.words is not None:
         click.echo(escaped(f"{job_outcome.key}: given up: {job_outcome.words}"))
         return
-    known = f", {job_outcome.known} known before" if job_outcome.known else ""
-    click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.found)} findings{known}, from {job_outcome.machine}"))
+    earlier = f", {job_outcome.known} known before" if job_outcome.known else ""
+    click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.found)} findings{earlier}, from {job_outcome.machine}"))

@@ -57,16 +57,16 @@ def _options(ctx: click.Context) -> dict[str, str]:
     """Options by what they are called, with _ for -, and by the parameters that they become."""
     import click
 
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     commands, names = [ctx.command], [ctx.invoked_subcommand]
     for command, name in zip(commands, names, strict=False):
         if isinstance(command, click.Group):
             below = [name] if name else command.list_commands(ctx)
-            commands += [one for each in below if (one := command.get_command(ctx, each))]
+            commands += [subcommand for each in below if (subcommand := command.get_command(ctx, each))]
             names += [None] * len(below)
         else:
-            found |= _long_options(command)
-    return found
+            options |= _long_options(command)
+    return options
 
 
 def _long_options(leaf: click.Command) -> dict[str, str]:

@@ -18,7 +18,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import GemmAsked
+    from tcprobe.cli.requests import GemmRequest
     from tcprobe.kernel.gemm import GemmKernel, GemmOptions
     from tcprobe.run.products import ProductRun
     from tcprobe.store.choose import Layers
@@ -75,52 +75,52 @@ def kernel() -> None:
 @click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 @read_results
 @JSON
-def gemm(layers: Layers, **asked: Unpack[GemmAsked]) -> None:
+def gemm(layers: Layers, **request: Unpack[GemmRequest]) -> None:
     """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
 
     sm_90 uses tensor maps, a producer warpgroup, wgmma and stmatrix; other archs cp.async or plain copies, swizzled
     shared memory, ldmatrix and mma. m, n and k are any size, but lines must be multiples of 16 bytes apart. --json
     prints the launch. --run multiplies small whole numbers and counts wrong results (exit code 1 if there are any).
     """
-    from tcprobe.kernel.explain import explained
-    from tcprobe.kernel.gemm import gemm as made
+    from tcprobe.kernel.explain import explain
+    from tcprobe.kernel.gemm import gemm as gemm_kernel
     from tcprobe.system import files
 
-    _check_sides(asked)
-    one = made(_options(asked), layers)
-    ways = explained(one, asked["explain"]) if asked["explain"] else []
-    if asked["output"]:
-        files.write(asked["output"], one.source.encode())
-    outcome = _outcome(one, asked["size"]) if asked["run"] else None
-    if asked["as_json"]:
+    _check_sides(request)
+    kernel = gemm_kernel(_options(request), layers)
+    ways = explain(kernel, request["explain"]) if request["explain"] else []
+    if request["output"]:
+        files.write(request["output"], kernel.source.encode())
+    outcome = _outcome(kernel, request["size"]) if request["run"] else None
+    if request["as_json"]:
         ran = outcome.to_json() if outcome else None
-        click.echo(json.dumps({**one.to_json(asked["size"]), "explain": ways, "run": ran}))
+        click.echo(json.dumps({**kernel.to_json(request["size"]), "explain": ways, "run": ran}))
     elif ways or outcome:
         _say_ways(ways)
         if outcome:
-            _say_outcome(one, outcome)
-    elif not asked["output"]:
-        click.echo(one.source, nl=False)
+            _say_outcome(kernel, outcome)
+    elif not request["output"]:
+        click.echo(kernel.source, nl=False)
     else:
-        wrapping.lines(one.in_words)
+        wrapping.lines(kernel.in_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 
 
-def _options(gemm_asked: GemmAsked) -> GemmOptions:
+def _options(gemm_request: GemmRequest) -> GemmOptions:
     from tcprobe.kernel.gemm import GemmOptions
 
     return GemmOptions(
-        gemm_asked["arch"],
-        gemm_asked["type"],
-        gemm_asked["tile"],
-        gemm_asked["warps"],
-        gemm_asked["stages"],
-        gemm_asked["a"],
-        gemm_asked["b"],
-        gemm_asked["out"],
-        gemm_asked["name"],
-        cluster=gemm_asked["cluster"],
+        gemm_request["arch"],
+        gemm_request["type"],
+        gemm_request["tile"],
+        gemm_request["warps"],
+        gemm_request["stages"],
+        gemm_request["a"],
+        gemm_request["b"],
+        gemm_request["out"],
+        gemm_request["name"],
+        cluster=gemm_request["cluster"],
     )
 
 
@@ -146,18 +146,18 @@ def _say_outcome(kernel: GemmKernel, outcome: ProductRun) -> None:
     click.echo(f"{kernel.name} on {escaped(outcome.device)}: {compared} {bad}")
     words = f"{timed}: {outcome.tflops} TFLOP/s"
     if outcome.cublas is None:
-        click.echo(f"{words}; cublasGemmEx does not multiply {kernel.asked.type} into {kernel.asked.out}")
+        click.echo(f"{words}; cublasGemmEx does not multiply {kernel.gemm.type} into {kernel.gemm.out}")
     else:
         differ = f"; {outcome.apart} elements differ from cuBLAS's" if outcome.apart else ""
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
 
 
-def _check_sides(gemm_asked: GemmAsked) -> None:
+def _check_sides(gemm_request: GemmRequest) -> None:
     """UsageError for sizes with too few sides."""
     for name, sides, count, example in (
-        ("tile", gemm_asked["tile"], 3, "128x128x64"),
-        ("warps", gemm_asked["warps"], 2, "2x2"),
-        ("size", gemm_asked["size"], 3, "4096x4096x4096"),
+        ("tile", gemm_request["tile"], 3, "128x128x64"),
+        ("warps", gemm_request["warps"], 2, "2x2"),
+        ("size", gemm_request["size"], 3, "4096x4096x4096"),
     ):
         if sides and (len(sides) != count or not min(sides)):
             raise UsageError(

@@ -17,7 +17,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import CodeAsked, LoadAsked
+    from tcprobe.cli.requests import CodeRequest, LoadRequest
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -71,65 +71,65 @@ if TYPE_CHECKING:
 @read_results
 @JSON
 @named("fragment", count="one")
-def load(fragment: str, name: str | None, layers: Layers, **asked: Unpack[LoadAsked]) -> None:
+def load(fragment: str, name: str | None, layers: Layers, **request: Unpack[LoadRequest]) -> None:
     """Load FRAGMENT straight from global memory with the widest vectors that its table allows.
 
     With --repack: store quantised weights in an order in which one load brings a lane's elements of several k steps.
     --packer prints the code that brings a matrix into that order, --code the code that loads and converts it.
     """
-    only_one(asked)
-    if asked["repacked"]:
-        _repacked(cell_of(fragment, name, layers), layers, asked)
+    only_one(request)
+    if request["repacked"]:
+        _repack(cell_of(fragment, name, layers), layers, request)
         return
     others = {
-        "--type": asked["stored"],
-        "--as": asked["wanted"],
-        "--group": asked["group"],
-        "--zeros": asked["zeros"] or None,
-        "--packer": asked["packer"],
+        "--type": request["stored"],
+        "--as": request["wanted"],
+        "--group": request["group"],
+        "--zeros": request["zeros"] or None,
+        "--packer": request["packer"],
     }
-    if given := [option for option, value in others.items() if value is not None]:
-        raise UsageError(f"{', '.join(given)}: only for repacked weights; give --repack too.")
-    _straight(cell_of(fragment, name, layers), asked)
+    if unfit := [option for option, value in others.items() if value is not None]:
+        raise UsageError(f"{', '.join(unfit)}: only for repacked weights; give --repack too.")
+    _straight(cell_of(fragment, name, layers), request)
 
 
-def _straight(cell: Cell, load_asked: LoadAsked) -> None:
+def _straight(cell: Cell, load_request: LoadRequest) -> None:
     from tcprobe.ask.load import load as planned
     from tcprobe.ask.load_code import source
 
-    plan = planned(cell, load_asked["contiguous"], load_asked["ld"])
-    if load_asked["code"] or load_asked["output"]:
-        write(source(plan), load_asked)
-    elif load_asked["as_json"]:
+    plan = planned(cell, load_request["contiguous"], load_request["ld"])
+    if load_request["code"] or load_request["output"]:
+        write(source(plan), load_request)
+    elif load_request["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         wrapping.lines(plan.in_words)
 
 
-def _repacked(cell: Cell, layers: Layers, load_asked: LoadAsked) -> None:
+def _repack(cell: Cell, layers: Layers, load_request: LoadRequest) -> None:
     from tcprobe.ask.repack import cuda, python, repack, with_zeros
 
     major = click.get_current_context().get_parameter_source("contiguous")
-    if load_asked["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
+    if load_request["ld"] is not None or major is click.core.ParameterSource.COMMANDLINE:
         raise UsageError("repacked weights have their own order: remove --ld and --global.")
-    if load_asked["stored"] is None:
+    if load_request["stored"] is None:
         raise UsageError("--repack needs the type of the stored weights: --type s4, u4, s8, e4m3 or e2m1.")
-    plan = repack(cell, load_asked["stored"], load_asked["wanted"], load_asked["group"], layers)
-    if load_asked["zeros"]:
+    plan = repack(cell, load_request["stored"], load_request["wanted"], load_request["group"], layers)
+    if load_request["zeros"]:
         plan = with_zeros(plan)
-    if load_asked["packer"]:
-        _packer_alone(load_asked)
-        write(python.source(plan, load_asked["packer"]), load_asked)
-    elif load_asked["code"] or load_asked["output"]:
-        write(cuda.source(plan), load_asked)
-    elif load_asked["as_json"]:
+    if load_request["packer"]:
+        _packer_alone(load_request)
+        write(python.source(plan, load_request["packer"]), load_request)
+    elif load_request["code"] or load_request["output"]:
+        write(cuda.source(plan), load_request)
+    elif load_request["as_json"]:
         click.echo(json.dumps(plan.to_json()))
     else:
         wrapping.lines(plan.in_words)
 
 
-def _packer_alone(code_asked: CodeAsked) -> None:
-    others = (code_asked["code"], code_asked["as_json"], code_asked["called"], code_asked["namespace"])
+def _packer_alone(code_request: CodeRequest) -> None:
+    others = (code_request["code"], code_request["as_json"], code_request["called"], code_request["namespace"])
     for option, value in zip(("--code", "--json", "--name", "--namespace"), others, strict=True):
         if value:
             raise UsageError(f"{option} cannot be combined with --packer, which prints Python.")

@@ -27,7 +27,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import RunAsked
+    from tcprobe.cli.requests import RunRequest
     from tcprobe.fit.formula import Formula
     from tcprobe.run.campaign import Report, Request
     from tcprobe.run.merge import Conflict
@@ -87,7 +87,7 @@ def run(
     report: Path | None,
     scheduler: str | None,
     show_stages: bool,
-    **asked: Unpack[RunAsked],
+    **options: Unpack[RunRequest],
 ) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
@@ -99,20 +99,20 @@ def run(
     from tcprobe.isa import arch
     from tcprobe.run.process import ended_by_errors, sass_worker
 
-    _check(toolkits, asked)
-    cuda, limit = next(iter(toolkits), None), asked["limit"]
-    name = None if asked["name"] == "all" else asked["name"]
+    _check(toolkits, options)
+    cuda, limit = next(iter(toolkits), None), options["limit"]
+    name = None if options["name"] == "all" else options["name"]
     if scheduler:
-        of_one = {"--report": report, "--stages": show_stages, "--device": asked["index"]}
+        of_one = {"--report": report, "--stages": show_stages, "--device": options["index"]}
         _check_fleet(scheduler, of_one)
         from tcprobe.cli import fleet
 
-        fleet.run(scheduler, _request(asked, cuda), toolkits, folder, asked["as_json"])
+        fleet.run(scheduler, _request(options, cuda), toolkits, folder, options["as_json"])
         return
     worker = _live(cuda, limit)
-    process = None if asked["method"] == "sass" else worker.start()
+    process = None if options["method"] == "sass" else worker.start()
     early = {}
-    if asked["method"] == "sass" and name:
+    if options["method"] == "sass" and name:
         from tcprobe.sass import toolchain
 
         tools = toolchain.find(cuda, limit)
@@ -128,39 +128,39 @@ def run(
 
         session = runner.Session(worker, process) if process else None
         Results(folder).sweep()
-        request = _request(asked, cuda)
+        request = _request(options, cuda)
         with terminal.progress("compiling") as tick:
             reports = Campaign(request, folder, printing.say, tick, early).run(session)
         others, conflicts = _read_beside(toolkits[1:], request, folder)
         reports += others
-    for done in reports:
-        _print(done, folder, asked["as_json"], show_stages)
+    for device_report in reports:
+        _print(device_report, folder, options["as_json"], show_stages)
     if report:
         _write_report(report, folder, reports)
     for conflict in conflicts:
         click.echo(escaped(f"conflict: {conflict}"), err=True)
-    if conflicts or any(finding.status == "failed" for done in reports for finding in done.every):
+    if conflicts or any(finding.status == "failed" for device_report in reports for finding in device_report.every):
         sys.exit(1)
 
 
-def _request(run_asked: RunAsked, cuda: Path | None) -> Request:
-    """What a run is asked for."""
+def _request(run_request: RunRequest, cuda: Path | None) -> Request:
+    """The options as the library takes them."""
     from tcprobe.run.campaign import Request
 
-    found = (run_asked["patterns"], run_asked["name"], run_asked["index"], run_asked["method"], cuda)
-    return Request(*found, run_asked["force"], run_asked["limit"], run_asked["family"])
+    selection = (run_request["patterns"], run_request["name"], run_request["index"], run_request["method"], cuda)
+    return Request(*selection, run_request["force"], run_request["limit"], run_request["family"])
 
 
-def _check(toolkits: Sequence[Path], run_asked: RunAsked) -> None:
+def _check(toolkits: Sequence[Path], run_request: RunRequest) -> None:
     """UsageError for options that contradict each other, and for an arch or a family that there is not."""
     from tcprobe.isa import arch
 
-    if len(toolkits) > 1 and run_asked["method"] != "sass":
+    if len(toolkits) > 1 and run_request["method"] != "sass":
         raise UsageError("several --cuda need --method sass, which reads machine code.")
-    _check_family(run_asked["family"])
-    if run_asked["name"] not in (None, "all"):
-        arch.arch(run_asked["name"])
-    if run_asked["method"] == "sass" and run_asked["index"] is not None:
+    _check_family(run_request["family"])
+    if run_request["name"] not in (None, "all"):
+        arch.arch(run_request["name"])
+    if run_request["method"] == "sass" and run_request["index"] is not None:
         raise UsageError("--device selects a live GPU, and --method sass reads machine code: give only one of them.")
 
 
@@ -171,7 +171,7 @@ def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
 
 
 def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:
-    """What further toolkits show, and what contradicts what is there."""
+    """What further toolkits show, and where that contradicts the results."""
     if not toolkits:
         return [], []
     from tcprobe.cli import printing
@@ -180,16 +180,16 @@ def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tu
     return read_beside(toolkits, request, folder, printing.say)
 
 
-def _print(done: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
+def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
     from tcprobe.cli import printing
     from tcprobe.store.results import Results
 
     if as_json:
-        click.echo(json.dumps(done.to_json() | {"results": str(folder)}))
+        click.echo(json.dumps(device_report.to_json() | {"results": str(folder)}))
         return
-    printing.run_summary(done, Results(folder))
-    if show_stages and done.done:
-        printing.stages(done.done)
+    printing.run_summary(device_report, Results(folder))
+    if show_stages and device_report.done:
+        printing.stages(device_report.done)
 
 
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
@@ -198,13 +198,13 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     from tcprobe.store.finding import FROM_CODE
     from tcprobe.store.results import Results
 
-    live = {done.device.arch for done in reports if done.device.method == "live"}
-    read = {done.device.arch for done in reports if done.device.method != "live"}
-    known = [f for f in merge.own(Results(folder)) if f.arch in (read if f.method in FROM_CODE else live)]
-    if not known:
+    live = {device_report.device.arch for device_report in reports if device_report.device.method == "live"}
+    read = {device_report.device.arch for device_report in reports if device_report.device.method != "live"}
+    findings = [f for f in merge.own(Results(folder)) if f.arch in (read if f.method in FROM_CODE else live)]
+    if not findings:
         raise EnvironmentUnfitError(f"nothing was measured, so there is no report: {path} was not written.")
-    report.write(path, known)
-    click.echo(escaped(f"{len(known)} findings in {path}; `tcprobe merge` adds them."), err=True)
+    report.write(path, findings)
+    click.echo(escaped(f"{len(findings)} findings in {path}; `tcprobe merge` adds them."), err=True)
 
 
 def _live(cuda: Path | None, limit: float) -> Worker:
@@ -222,9 +222,9 @@ def _check_family(family: str | None) -> None:
     from tcprobe.run.selection import KINDS
     from tcprobe.store import kinds
 
-    known = [*kinds.names(), *KINDS]
-    if family not in (None, *inventory.families(), *known):
-        raise wrong.no_family(family or "", known)
+    kind_names = [*kinds.names(), *KINDS]
+    if family not in (None, *inventory.families(), *kind_names):
+        raise wrong.no_family(family or "", kind_names)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")
@@ -261,10 +261,10 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
         return
     from tcprobe.cli import printing
 
-    printing.formulas((saved, fitted, _printed(fitted.formulas, style)) for saved, fitted in fits)
+    printing.formulas((saved, fitted, _formula_texts(fitted.formulas, style)) for saved, fitted in fits)
 
 
-def _printed(formulas: Mapping[str, Formula | None], style: str | None) -> dict[str, str]:
+def _formula_texts(formulas: Mapping[str, Formula | None], style: str | None) -> dict[str, str]:
     """Formulas as text: C, or SymPy or LaTeX on demand."""
     if style is None:
         return {name: "no closed form" if f is None else str(f) for name, f in formulas.items()}

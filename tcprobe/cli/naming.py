@@ -25,18 +25,18 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
 
     def with_names(command: Called) -> Called:
         @functools.wraps(command)
-        def called(*context: click.Context, **asked: Any) -> None:
-            words, gpus = _apart(asked[parameter]) if "name" in asked else (asked[parameter], "")
-            _check_given(parameter, asked[parameter], words)
-            if gpus and asked["name"] is not None:
-                raise UsageError(f"the name has {gpus}, and --arch is {asked['name']}: give the arch once.")
-            asked |= {"name": gpus} if gpus else {}
+        def called(*context: click.Context, **params: Any) -> None:
+            words, gpus = _apart(params[parameter]) if "name" in params else (params[parameter], "")
+            _check_typed(parameter, params[parameter], words)
+            if gpus and params["name"] is not None:
+                raise UsageError(f"the name has {gpus}, and --arch is {params['name']}: give the arch once.")
+            params |= {"name": gpus} if gpus else {}
             apart = count == "pairs" and len(words) == 2
             names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split(words)
-            asked[parameter] = " ".join(names) or None if count == "one" else tuple(names)
+            params[parameter] = " ".join(names) or None if count == "one" else tuple(names)
             try:
-                for at in _archs(asked, archs):
-                    command(*context, **asked, **at)
+                for arch_params in _archs(params, archs):
+                    command(*context, **params, **arch_params)
             except (AmbiguousError, UnknownNameError) as error:
                 error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
                 raise
@@ -46,13 +46,13 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
     return with_names
 
 
-def _check_given(parameter: str, typed: Sequence[str], words: Sequence[str]) -> None:
+def _check_typed(parameter: str, typed: Sequence[str], name_words: Sequence[str]) -> None:
     """Raise unless each name that was typed has words, and there is one where the command needs it: a GPU is none."""
     ctx = click.get_current_context()
-    argument = next(one for one in ctx.command.params if one.name == parameter)
+    argument = next(p for p in ctx.command.params if p.name == parameter)
     if not all(token.strip() for token in typed):
         raise UsageError(f"{argument.make_metavar(ctx)}: a name is empty.")
-    if argument.required and not words:
+    if argument.required and not name_words:
         raise click.MissingParameter(ctx=ctx, param=argument)
 
 
@@ -63,31 +63,33 @@ def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
     listed = [name] if archs == "list" else several(name)
     if len(listed) > 1 and (archs == "one" or params.get("output")):
         raise UsageError(f"one arch is needed here, not {len(listed)}: {name}.")
-    return [{"name": at} for at in listed]
+    return [{"name": arch_name} for arch_name in listed]
 
 
 def _apart(tokens: Sequence[str]) -> tuple[list[str], str]:
-    """The words that are not a GPU's name, and the GPUs, parted by commas."""
-    words = [(at, word) for at, token in enumerate(tokens) for word in token.split()]
-    kept, gpus, at = [], [], 0
-    while at < len(words):
-        sizes = range(min(_MOST_WORDS, len(words) - at), 0, -1)
-        size = next((n for n in sizes if _is_gpu([word for _, word in words[at : at + n]])), 0)
+    """The words that are no GPU's name, and the names of GPUs, joined by commas."""
+    words = [(number, word) for number, token in enumerate(tokens) for word in token.split()]
+    kept, gpus, start = [], [], 0
+    while start < len(words):
+        sizes = range(min(_MOST_WORDS, len(words) - start), 0, -1)
+        size = next((n for n in sizes if _is_gpu([word for _, word in words[start : start + n]])), 0)
         if size:
-            gpus.append(" ".join(word for _, word in words[at : at + size]))
+            gpus.append(" ".join(word for _, word in words[start : start + size]))
         else:
-            kept.append(words[at])
-        at += size or 1
-    rest = [" ".join(word for of, word in kept if of == at) for at in range(len(tokens))] if gpus else list(tokens)
+            kept.append(words[start])
+        start += size or 1
+    rest = (
+        [" ".join(word for n, word in kept if n == number) for number in range(len(tokens))] if gpus else list(tokens)
+    )
     return [token for token in rest if token], ",".join(gpus)
 
 
-def _is_gpu(words: Sequence[str]) -> bool:
+def _is_gpu(name_words: Sequence[str]) -> bool:
     from tcprobe.isa import gpus
     from tcprobe.isa.arch import ARCHS
 
-    text = " ".join(words)
-    if len(words) > 1 and not re.match(_BRANDS, text):
+    text = " ".join(name_words)
+    if len(name_words) > 1 and not re.match(_BRANDS, text):
         return False
     generations = {row.generation.partition(" ")[0].lower() for row in ARCHS}
     return bool(re.fullmatch(_NUMBERED, text) or gpus.numbers(text)) or text.lower() in generations
@@ -105,14 +107,14 @@ def split(tokens: Sequence[str]) -> list[str]:
     if not bare or len(tokens) < 2 or set(tokens) <= set(inventory.families()):
         return list(tokens)
     words = " ".join(tokens).split()
-    operands = [at for at, word in enumerate(words) if _ends_name(word)]
+    operands = [position for position, word in enumerate(words) if _ends_name(word)]
     if len(operands) > 1 and operands[0] == 0:
         cuts = operands[1:]
     else:
         last = operands[-1] + 1 if operands else 0
         stored = operands and last < len(words) and words[last].startswith("stmatrix")  # where `convert` goes to
-        cuts = [at + 1 for at in operands[:-1]] + [last] * bool(stored)
-    return [" ".join(words[of:to]) for of, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+        cuts = [position + 1 for position in operands[:-1]] + [last] * bool(stored)
+    return [" ".join(words[start:to]) for start, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
 
 
 def _ends_name(word: str) -> bool:
@@ -135,9 +137,9 @@ def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError |
     return lines
 
 
-def _typed(parameter: click.Parameter, options: Mapping[str, object]) -> list[str]:
-    """An option with its values, as they were typed."""
-    value = options.get(parameter.name or "")
+def _typed(parameter: click.Parameter, option_values: Mapping[str, object]) -> list[str]:
+    """An option and its values as words of a command line."""
+    value = option_values.get(parameter.name or "")
     if value is None or not isinstance(parameter, click.Option):
         return []
     if parameter.is_flag:

@@ -10,7 +10,7 @@ import click
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, read_results, told
+from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, print_notes, read_results
 from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.text import quoted
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.arithmetic.parameters import Arithmetic, Integers
-    from tcprobe.cli.requests import NumericsAsked
+    from tcprobe.cli.requests import NumericsRequest
     from tcprobe.isa.instruction import Instruction
     from tcprobe.isa.names import Meaning
     from tcprobe.store.choose import Layers
@@ -59,7 +59,7 @@ def numerics(
     layers: Layers,
     as_json: bool,
     parts: int | None,
-    **asked: Unpack[NumericsAsked],
+    **request: Unpack[NumericsRequest],
 ) -> None:
     """Say what a multiply computes: which products enter one sum, what is cut, and how D is rounded.
 
@@ -69,18 +69,23 @@ def numerics(
     """
     from tcprobe.isa import names
 
-    row = _meant(names.resolve(instruction), name, layers)
-    said = {"--a": asked["a"], "--cases": asked["cases"], "--bound": asked["length"], "--header": asked["header"]}
-    ways = [option for option, value in said.items() if value]
+    row = _resolve(names.resolve(instruction), name, layers)
+    options = {
+        "--a": request["a"],
+        "--cases": request["cases"],
+        "--bound": request["length"],
+        "--header": request["header"],
+    }
+    ways = [option for option, value in options.items() if value]
     if len(ways) > 1:
         raise UsageError(f"{' and '.join(ways)} cannot be combined: give one of them.")
-    if bool(asked["a"]) != bool(asked["b"]) or (asked["c"] and not asked["a"]):
+    if bool(request["a"]) != bool(request["b"]) or (request["c"] and not request["a"]):
         raise UsageError("a dot product needs --a and --b; --c is 0 by default.")
-    if parts is not None and asked["length"] is None:
+    if parts is not None and request["length"] is None:
         raise UsageError("--split needs --bound.")
-    if asked["header"] and as_json:
+    if request["header"] and as_json:
         raise UsageError("--json does not apply to --header, which prints C++.")
-    if asked["header"]:
+    if request["header"]:
         from tcprobe.ask.numeric_header import text
 
         click.echo(text(row, name, layers), nl=False)
@@ -91,15 +96,15 @@ def numerics(
     from tcprobe import numerics as library
 
     rule = library.model(row, name, layers)
-    if asked["cases"]:
-        _cases(row, rule, asked["cases"])
-    elif asked["length"] is not None:
-        _bound(row, rule, (asked["length"], parts or 1), as_json)
+    if request["cases"]:
+        _cases(row, rule, request["cases"])
+    elif request["length"] is not None:
+        _bound(row, rule, (request["length"], parts or 1), as_json)
     else:
-        _product(row, rule, (asked["a"] or "", asked["b"] or "", asked["c"] or "0"), as_json)
+        _product(row, rule, (request["a"] or "", request["b"] or "", request["c"] or "0"), as_json)
 
 
-def _meant(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
+def _resolve(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
     """The instruction that a name means, or one of several with one arithmetic; AmbiguousError where they differ."""
     from tcprobe.ask.numerics import find
     from tcprobe.isa.arch import arch
@@ -110,28 +115,28 @@ def _meant(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
     if not 1 < len(rows) <= MOST_ALIKE:
         return meaning.instruction
     device = arch(name or MEASURED)
-    known = [found for row in rows if (found := find(row, device, layers))]
+    models = [model for row in rows if (model := find(row, device, layers))]
     groups: dict[tuple[str, ...], list[str]] = {}
-    for one in known:
-        groups.setdefault(tuple(one.parameters), []).append(one.form.id)
-    if not known:
+    for model in models:
+        groups.setdefault(tuple(model.parameters), []).append(model.form.id)
+    if not models:
         return meaning.instruction
     listed = "; ".join(some(ids, 1) for ids in groups.values())
     if len(groups) > 1:
-        words = f"{quoted(meaning.name)} matches {len(known)} multiplies with {len(groups)} arithmetics: {listed}."
+        words = f"{quoted(meaning.name)} matches {len(models)} multiplies with {len(groups)} arithmetics: {listed}."
         raise AmbiguousError(words, meaning.name, [ids[0] for ids in groups.values()])
-    told(f"{quoted(meaning.name)} matches {len(known)} multiplies, all with this arithmetic: {listed}")
-    return known[0].form
+    print_notes(f"{quoted(meaning.name)} matches {len(models)} multiplies, all with this arithmetic: {listed}")
+    return models[0].form
 
 
 def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: bool) -> None:
     from tcprobe.ask.numerics import answer
 
-    found = answer(instruction, name, layers)
+    arithmetic = answer(instruction, name, layers)
     if as_json:
-        click.echo(json.dumps(found.to_json()))
+        click.echo(json.dumps(arithmetic.to_json()))
         return
-    wrapping.lines(found.in_words)
+    wrapping.lines(arithmetic.in_words)
 
 
 def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) -> None:
@@ -143,24 +148,28 @@ def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) ->
 
 
 def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int, int], as_json: bool) -> None:
-    from tcprobe.ask.numeric_steps import error_bound
+    from tcprobe.ask.numeric_steps import bound_error
 
-    found = error_bound(instruction, rule, *cut)
+    error_bound = bound_error(instruction, rule, *cut)
     if as_json:
-        click.echo(json.dumps({"id": instruction.id, **found}))
+        click.echo(json.dumps({"id": instruction.id, **error_bound}))
         return
-    parts = f" in {found['parts']} parts" if found["parts"] > 1 else ""
-    wrapping.line(f"{found['length']} products{parts}: |D - exact| <= {found['factor']:.3g} x (|C| + sum of |a x b|)")
-    if found["samples"]:
-        wrapping.line(f"largest of {found['samples']} random ones: {found['measured']:.3g}")
+    parts = f" in {error_bound['parts']} parts" if error_bound["parts"] > 1 else ""
+    wrapping.line(
+        f"{error_bound['length']} products{parts}: |D - exact| <= {error_bound['factor']:.3g} x (|C| + sum of |a x b|)"
+    )
+    if error_bound["samples"]:
+        wrapping.line(f"largest of {error_bound['samples']} random ones: {error_bound['measured']:.3g}")
     if parts:
-        wrapping.line(f"results that differ from those in one part: {found['changed']}")
+        wrapping.line(f"results that differ from those in one part: {error_bound['changed']}")
 
 
-def _product(instruction: Instruction, rule: Arithmetic | Integers, given: tuple[str, str, str], as_json: bool) -> None:
+def _product(
+    instruction: Instruction, rule: Arithmetic | Integers, operand_texts: tuple[str, str, str], as_json: bool
+) -> None:
     from tcprobe.ask.numeric_steps import parse_case, result_bits, steps
 
-    case = parse_case(instruction, *given)
+    case = parse_case(instruction, *operand_texts)
     if as_json:
         click.echo(json.dumps({"d": result_bits(instruction, rule, case)}))
         return

@@ -12,17 +12,17 @@ from tcprobe.cli.path_steps import write
 
 if TYPE_CHECKING:
     from tcprobe.ask.path.operand import OperandPlan
-    from tcprobe.cli.requests import CodeAsked
+    from tcprobe.cli.requests import CodeRequest
 
 
-def answer(plan: OperandPlan, code_asked: CodeAsked) -> None:
+def answer(plan: OperandPlan, code_request: CodeRequest) -> None:
     """The answer to `tcprobe path` of an operand in shared memory."""
     from tcprobe.ask.path import operand_code
     from tcprobe.ask.path.operand import plan_json
 
-    if code_asked["code"] or code_asked["output"]:
-        write((operand_code.cute if code_asked["code"] == "cute" else operand_code.source)(plan), code_asked)
-    elif code_asked["as_json"]:
+    if code_request["code"] or code_request["output"]:
+        write((operand_code.cute if code_request["code"] == "cute" else operand_code.source)(plan), code_request)
+    elif code_request["as_json"]:
         click.echo(json.dumps(plan_json(plan)))
     else:
         wrapping.lines(plan.in_words)

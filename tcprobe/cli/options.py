@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class Option(Protocol):
-    """What gives a command an option."""
+    """A decorator that gives a command an option."""
 
     def __call__(self, command: Command, /) -> Command:
         """The command with it."""
@@ -151,10 +151,10 @@ def read_results(command: Called) -> Called:
     )
     @click.option("--only", is_flag=True, help="Read that folder alone, not the published tables.")
     @functools.wraps(command)
-    def with_layers(folder: Path | None, only: bool, **asked: object) -> None:
+    def with_layers(folder: Path | None, only: bool, **params: object) -> None:
         from tcprobe.store.folders import layers
 
-        command(layers=layers(folder, only), **asked)
+        command(layers=layers(folder, only), **params)
 
     return with_layers
 
@@ -186,7 +186,7 @@ class Numbers(click.ParamType[list[int]]):
 
 
 def several(name: str | None) -> list[str | None]:
-    """The archs that --arch names, parted by commas; without one no particular one."""
+    """The archs that --arch lists, separated by commas; [None] where it lists none."""
     return list(name.split(",")) if name else [None]
 
 
@@ -201,11 +201,11 @@ def fragment_names(_: click.Context, __: click.Parameter, incomplete: str) -> li
 
     from tcprobe.isa import inventory
 
-    known = dict.fromkeys((*inventory.fragments(), *inventory.instructions()))
-    return [CompletionItem(id_) for id_ in known if id_.startswith(incomplete.lower())]
+    ids = dict.fromkeys((*inventory.fragments(), *inventory.instructions()))
+    return [CompletionItem(id_) for id_ in ids if id_.startswith(incomplete.lower())]
 
 
-def told(*notes: str | None) -> None:
-    """Notes on what a name was taken for, on stderr."""
+def print_notes(*notes: str | None) -> None:
+    """Print notes on stderr, such as what a name was taken for; None is no note."""
     for note in filter(None, notes):
         click.echo(message(note), err=True)

@@ -11,13 +11,13 @@ from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, write
-from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, placed
+from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.path import PathPlan
-    from tcprobe.cli.requests import PathAsked
+    from tcprobe.cli.requests import PathPlanRequest
     from tcprobe.store.choose import Layers
 
 CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help="Print code instead.")
@@ -64,7 +64,7 @@ CODE = click.option("--code", "code", type=click.Choice(["cuda", "cute"]), help=
 @read_results
 @JSON
 @named("fragment", count="one")
-def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAsked]) -> None:
+def path(fragment: str, name: str | None, layers: Layers, **options: Unpack[PathPlanRequest]) -> None:
     """Plan the path of a tile from global through shared memory into FRAGMENT's registers, or back.
 
     Each step has its addresses, wavefronts and evidence, and the path is proven element by element. --code prints a
@@ -76,19 +76,25 @@ def path(fragment: str, name: str | None, layers: Layers, **asked: Unpack[PathAs
     from tcprobe.cli import operand
     from tcprobe.isa.names import resolve
 
-    only_one(asked)
-    options = PathOptions(
-        asked["size"], asked["contiguous"], placed(asked), asked["access"], asked["ld"], asked["fill"], asked["kind"]
+    only_one(options)
+    plan_options = PathOptions(
+        options["size"],
+        options["contiguous"],
+        place_text(options),
+        options["access"],
+        options["ld"],
+        options["fill"],
+        options["kind"],
     )
     if resolve(fragment).shared:
         from tcprobe.ask.path.operand import operand_path
 
-        operand.answer(operand_path(resolve(fragment).shared_operand, layers, options, name), asked)
+        operand.answer(operand_path(resolve(fragment).shared_operand, layers, plan_options, name), options)
         return
-    plan = planned(request(cell_of(fragment, name, layers), options))
-    if asked["code"] or asked["output"]:
-        write(_source(plan, asked["code"] == "cute"), asked)
-    elif asked["as_json"]:
+    plan = planned(request(cell_of(fragment, name, layers), plan_options))
+    if options["code"] or options["output"]:
+        write(_source(plan, options["code"] == "cute"), options)
+    elif options["as_json"]:
         click.echo(json.dumps(plan_json(plan)))
     else:
         wrapping.lines(plan.in_words)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import Output, told
+from tcprobe.cli.options import Output, print_notes
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.cli.requests import CodeAsked
+    from tcprobe.cli.requests import CodeRequest
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -29,31 +29,31 @@ MAJOR = click.option(
 OUTPUT = click.option("-o", "--output", type=Output(path_type=Path, dir_okay=False), help="File for the code.")
 
 
-def only_one(code_asked: CodeAsked) -> None:
+def only_one(code_request: CodeRequest) -> None:
     """UsageError where JSON and code are asked for, or names of code that is not."""
-    coded = code_asked["code"] or code_asked["output"]
-    if code_asked["as_json"] and coded:
+    coded = code_request["code"] or code_request["output"]
+    if code_request["as_json"] and coded:
         raise UsageError("--json cannot be combined with --code or -o.")
-    if not coded and (code_asked["called"] or code_asked["namespace"]):
+    if not coded and (code_request["called"] or code_request["namespace"]):
         raise UsageError("--name and --namespace are for code: give --code or -o too.")
 
 
 def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
-    """The table that a fragment's name means, on an arch; what it was taken for is told on stderr."""
+    """The table that a fragment's name means, on an arch; notes go to stderr."""
     from tcprobe.store.names import meant
 
     cell, note = meant(fragment, name, layers)
-    told(note)
+    print_notes(note)
     return cell
 
 
-def write(text: str, code_asked: CodeAsked) -> None:
+def write(text: str, code_request: CodeRequest) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
-    from tcprobe.code.scope import renamed, scoped
+    from tcprobe.code.scope import in_namespace, rename
     from tcprobe.system import files
 
-    output, struct = code_asked["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
-    text = scoped(renamed(text, struct[1] if struct else "", code_asked["called"]), code_asked["namespace"])
+    output, struct = code_request["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = in_namespace(rename(text, struct[1] if struct else "", code_request["called"]), code_request["namespace"])
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -10,7 +10,7 @@ from tcprobe.cli.options import Given
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from tcprobe.cli.requests import PlaceAsked
+    from tcprobe.cli.requests import PlaceRequest
     from tcprobe.layout.spelling import SwizzleName
 
 
@@ -89,11 +89,11 @@ SWIZZLE = click.option(
 )
 
 
-def placed(place_asked: PlaceAsked) -> str:
+def place_text(place_request: PlaceRequest) -> str:
     """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
     from tcprobe.layout import spelling
 
-    if place_asked["placed"] is not None and place_asked["swizzle"] is not None:
+    if place_request["placed"] is not None and place_request["swizzle"] is not None:
         raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
-    text = str(place_asked["placed"] or place_asked["swizzle"] or "plain")
+    text = str(place_request["placed"] or place_request["swizzle"] or "plain")
     return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Repetition, Verdict
-from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, NAME, Style, line, stated_width
+from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, NAME, Style, bold, line, stated_width
 from tcprobe.fit import Fit, Formula
 from tcprobe.fit.manual import manual_names
 from tcprobe.isa.fragment import Fragment
@@ -45,18 +45,13 @@ FEW = 2  # names that a count is shown with
 MANY = 12  # names, above which a count stands for them
 
 
-def bold(text: str) -> str:
-    """Text that stands out on a terminal."""
-    return click.style(text, bold=True)
-
-
 def say(text: str) -> None:
     """A line of talk."""
     line(escaped(text), err=True)
 
 
 def fragments(
-    rows: Sequence[Fragment], shared: Sequence[SharedOperand] = (), forms: Sequence[Instruction] = ()
+    in_registers: Sequence[Fragment], shared_operands: Sequence[SharedOperand] = (), forms: Sequence[Instruction] = ()
 ) -> None:
     """`list`: aligned columns, never cut; then operands in shared memory, and what holds nothing in registers."""
     heads = ("fragment", "rows x cols", "elements x threads", "registers", "from")
@@ -68,31 +63,31 @@ def fragments(
             f"{f.registers} x {f.register_bits} bits",
             f.target.name,
         )
-        for f in rows
+        for f in in_registers
     ]
     lines += [
         (
-            one.id,
-            f"{one.held.rows} x {one.held.cols}",
+            operand.id,
+            f"{operand.held.rows} x {operand.held.cols}",
             "in shared memory",
-            f"major {' or '.join(one.held.majors)}",
-            one.instruction.target.name,
+            f"major {' or '.join(operand.held.majors)}",
+            operand.instruction.target.name,
         )
-        for one in shared
+        for operand in shared_operands
     ]
     lines += [(row.id, "-", "-", "none", row.target.name) for row in forms]
     for number, text in enumerate(_aligned([heads, *lines], stated_width())):
         click.echo(bold(text) if number == 0 else text)
-    others = f", {len(shared)} operands in shared memory" if shared else ""
+    others = f", {len(shared_operands)} operands in shared memory" if shared_operands else ""
     others += f", {len(forms)} instructions without any" if forms else ""
-    say(f"{len(rows)} fragments{others}")
+    say(f"{len(in_registers)} fragments{others}")
 
 
-def _aligned(rows: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:
+def _aligned(table_lines: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:
     """Rows in aligned columns; the first cell stands on a line of its own where a row would be too wide."""
-    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    widths = [max(len(row[j]) for row in table_lines) for j in range(len(table_lines[0]))]
     apart = columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns
-    for row in rows:
+    for row in table_lines:
         rest = "  ".join(cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)).rstrip()
         yield f"{row[0]}\n  {rest}" if apart else f"{row[0].ljust(widths[0])}  {rest}".rstrip()
 
@@ -114,7 +109,7 @@ def run_summary(report: Report, results: Results) -> None:
         click.echo(click.style("contradiction: ", **BAD) + escaped(contradiction), err=True)
     if report.unchecked:
         say(f"not checked by a multiply: {some(report.unchecked, 3)}")
-    _documented(report.documented)
+    _documented_forms(report.documented)
     counts = Counter((m.status, experiments()[m.experiment].group) for m in measurements)
     counts.update((finding.status, finding.kind) for finding in report.findings)
     for status in ("measured", "refused", "failed"):
@@ -130,11 +125,13 @@ def run_summary(report: Report, results: Results) -> None:
     if report.kind == TABLE:
         click.echo(escaped(f"{len(results.layouts())} distinct layouts; tables in {folder}"))
     else:
-        known = [f for f in findings.every(results, report.kind, device.arch) if f.status == "measured"]
-        click.echo(escaped(f"{kinds.kind(report.kind).words(known) if known else 'nothing found'}; saved in {folder}"))
+        measured = [f for f in findings.every(results, report.kind, device.arch) if f.status == "measured"]
+        click.echo(
+            escaped(f"{kinds.kind(report.kind).words(measured) if measured else 'nothing found'}; saved in {folder}")
+        )
 
 
-def _documented(why: Mapping[str, str]) -> None:
+def _documented_forms(why: Mapping[str, str]) -> None:
     """How many mma forms are documented only, one line for each kind of reason."""
     kinds: dict[str, dict[str, None]] = {}
     forms = Counter(words.partition(": ")[0] for words in why.values())
@@ -155,21 +152,21 @@ def _words(status: str, any_findings: Sequence[Measurement | Finding]) -> None:
         click.echo(f"{click.style(f'  {status}: ', **STYLE[status])}{some}: {words}")
 
 
-def stages(done: Done) -> None:
+def stages(done_job: Done) -> None:
     """Seconds and share of each stage of a worker, and peak memory of it and of this process."""
     from tcprobe.run.worker import peak_memory
 
-    total = sum(done.stages.values()) or 1.0
-    for stage, spent in sorted(done.stages.items(), key=lambda item: -item[1]):
+    total = sum(done_job.stages.values()) or 1.0
+    for stage, spent in sorted(done_job.stages.items(), key=lambda item: -item[1]):
         say(f"  {stage:<10}{spent:8.3f} s {spent / total:6.1%}")
-    for name, peak in (("worker", done.peak_mb), ("tool", peak_memory())):
+    for name, peak in (("worker", done_job.peak_mb), ("tool", peak_memory())):
         if peak:
             say(f"  peak memory of the {name} {peak:.0f} MB")
 
 
-def formulas(rows: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
+def formulas(layout_fits: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
     """`fit`: each layout, who has it and where it is, and its formulas."""
-    for saved, fit, printed in rows:
+    for saved, fit, printed in layout_fits:
         title = f"{saved.table.threads} threads x {saved.table.elements} elements, {fit.verdict}"
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
@@ -222,7 +219,7 @@ def comparison(
         if verdict.unexplained:
             click.echo(bold(fragment.id))
             verdict_line(verdict)
-    _explained(judged)
+    _known_errata(judged)
     errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [
         (r, where, pattern, words) for r, where, pattern, words in findings
@@ -233,7 +230,7 @@ def comparison(
         line(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
 
 
-def _explained(judged: Sequence[tuple[Fragment, Found, Verdict]]) -> None:
+def _known_errata(judged: Sequence[tuple[Fragment, Found, Verdict]]) -> None:
     """Fragments by the known erratum for which a reference says something else of them."""
     by_erratum: dict[tuple[str, str, str], list[str]] = {}
     for fragment, _, v in judged:
@@ -256,12 +253,12 @@ def agreement(repetitions: Sequence[Repetition]) -> None:
 
 def difference(both: Difference, everything: bool, changed_only: bool) -> None:
     """One comparison of `diff`: counts, what changed and how, and which cells have no table, by reason."""
-    one, two = (side.name for side in both.sides)
+    first, second = (side.name for side in both.sides)
     only = {side: [a for a in both.absent if a.elsewhere and a.side == side] for side in (0, 1)}
     neither = [a for a in both.absent if not a.elsewhere]
     counts = f"{len(both.same)} same, {len(both.changed)} changed"
-    missing = f"{len(only[0])} on {one}, {len(only[1])} on {two}, {len(neither) // 2} on both"
-    title = f"{one} to {two}"
+    missing = f"{len(only[0])} on {first}, {len(only[1])} on {second}, {len(neither) // 2} on both"
+    title = f"{first} to {second}"
     line(f"{title}: {counts}; absent: {missing}", title, bold=True)
     line(f"tables: {'; '.join(dict.fromkeys(both.sources))}")
     for change in both.changed:
@@ -270,22 +267,22 @@ def difference(both: Difference, everything: bool, changed_only: bool) -> None:
             line(f"    {words}")
     if changed_only:
         return
-    for side, name in enumerate((one, two)):
-        _absent(f"absent on {name}, there on {(two, one)[side]}", only[side], everything)
+    for side, name in enumerate((first, second)):
+        _absent(f"absent on {name}, there on {(second, first)[side]}", only[side], everything)
     if everything:
         _absent("absent on both", neither, everything)
     elif neither:
         click.echo(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
 
 
-def _absent(title: str, cells: Sequence[Absent], everything: bool) -> None:
+def _absent(title: str, absences: Sequence[Absent], everything: bool) -> None:
     """Cells without a table by reason: how many, and the first few; every one where they are few or all are wanted."""
-    everything = everything or len(cells) <= MANY
+    everything = everything or len(absences) <= MANY
     by_reason: dict[str, list[str]] = {}
-    for cell in cells:
+    for cell in absences:
         reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]
         by_reason.setdefault(reason, []).append(cell.id)
-    if cells:
+    if absences:
         line(f"  {title}:")
     for reason, ids in by_reason.items():
         listed = ", ".join(ids) if everything else some(ids, FEW)

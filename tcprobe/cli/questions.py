@@ -17,16 +17,17 @@ from tcprobe.cli.options import (
     Number,
     Numbers,
     fragment_names,
+    print_notes,
     read_results,
-    told,
 )
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from tcprobe.ask.trace import Holder
-    from tcprobe.cli.requests import TraceAsked, WhereAsked
+    from tcprobe.cli.requests import TraceRequest, WhereRequest
     from tcprobe.store.cell import Cell
     from tcprobe.store.choose import Layers
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 @read_results
 @JSON
 @named("fragment", count="one")
-def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **sought: Unpack[WhereAsked]) -> None:
+def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **request: Unpack[WhereRequest]) -> None:
     """Say who holds an element of FRAGMENT (--row, --col), or what a lane holds (--lane, --i).
 
     For an operand of wgmma in shared memory (a_smem, b_smem): at which bytes an element is, or what is at --byte. The
@@ -61,24 +62,24 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
     from tcprobe.store import names
     from tcprobe.store.cell import selections
 
-    if placed := tensor_memory.meant(fragment):
+    if placed := tensor_memory.find_operand(fragment):
         tensor_memory.check_arch(placed.form, name)
-        tensor_memory.located(placed, sought, (layers, name), as_json)
+        tensor_memory.locate(placed, request, (layers, name), as_json)
         return
-    tensor_memory.require_none(sought)
+    tensor_memory.require_none(request)
     if meaning := shared_operand.in_shared_memory(fragment):
-        shared_operand.check_asked(meaning.shared_operand, name, sought["selector"])
-        shared_operand.located(shared_operand.meant(meaning, layers, sought), sought, as_json)
+        shared_operand.check_asked(meaning.shared_operand, name, request["selector"])
+        shared_operand.located(shared_operand.meant(meaning, layers, request), request, as_json)
         return
-    if beyond := shared_operand.beyond(sought, "byte"):
+    if beyond := shared_operand.beyond(request, "byte"):
         raise UsageError(f"{beyond[0]} needs an operand in shared memory: a_smem, b_smem.")
     from tcprobe.ask.table_confidence import confidence
 
     whole, note = names.meant(fragment, name, layers)
-    told(note)
-    for cell in selections(whole, sought["selector"]):
-        by_lane, holders = _holders(cell, sought)
-        cells = tensor_memory.reaches(cell.fragment, holders, sought["warp"])
+    print_notes(note)
+    for cell in selections(whole, request["selector"]):
+        by_lane, holders = _holders(cell, request)
+        cells = tensor_memory.reaches(cell.fragment, holders, request["warp"])
         if as_json:
             head = {
                 "id": cell.fragment.id,
@@ -88,15 +89,15 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **soug
                 "confidence": confidence(cell).to_json(),
                 "status": "measured" if cell.measured else "documented",
             }
-            of = {} if cell.selector is None else {"selector": cell.selector}
-            shown = [holder.to_json() | at for holder, at in zip(holders, cells, strict=True)]
-            click.echo(json.dumps({**head, **of, **(cells[0] if len(cells) == 1 else {}), "holders": shown}))
+            selected = {} if cell.selector is None else {"selector": cell.selector}
+            located = [holder.to_json() | place for holder, place in zip(holders, cells, strict=True)]
+            click.echo(json.dumps({**head, **selected, **(cells[0] if len(cells) == 1 else {}), "holders": located}))
         else:
             answers.holders(cell, holders, by_lane)
-            tensor_memory.reached(holders, cells, sought["warp"])
+            tensor_memory.print_reached(holders, cells, request["warp"])
 
 
-def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
+def _holders(cell: Cell, sought: WhereRequest) -> tuple[bool, list[Holder]]:
     """Whether lanes are asked for, and what answers."""
     from tcprobe.ask import trace
 
@@ -138,7 +139,7 @@ def _holders(cell: Cell, sought: WhereAsked) -> tuple[bool, list[Holder]]:
 @read_results
 @JSON
 @named("instruction", count="one")
-def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **sought: Unpack[TraceAsked]) -> None:
+def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **request: Unpack[TraceRequest]) -> None:
     """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
     For a sparse multiply also the metadata field (E) that picks one of the rows of B that an A slot can meet. For wgmma
@@ -152,35 +153,35 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **s
     from tcprobe.store import names
 
     if (form := tensor_memory.form(instruction)) and form.multiplies:
-        trace_tensor_memory.answer(form, (layers, name), sought, as_json)
+        trace_tensor_memory.answer(form, (layers, name), request, as_json)
         return
-    tensor_memory.require_none(sought)
+    tensor_memory.require_none(request)
     multiply, tables, note = names.multiply(instruction, name, layers)
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
-    told(note)
+    print_notes(note)
     if multiply.described:
-        for shared in shared_operand.traced(multiply, tables, sought):
+        for shared in shared_operand.traced(multiply, tables, request):
             if as_json:
                 click.echo(json.dumps(shared.to_json()))
             else:
                 shared_operand.meetings(shared)
         return
-    shared_operand.check_registers(multiply, sought)
-    operand, pairs = _traced_pairs(sought)
-    if operand and sought["product"] is not None:
+    shared_operand.check_registers(multiply, request)
+    operand, pairs = _traced_pairs(request)
+    if operand and request["product"] is not None:
         raise UsageError("--product needs --row and --col; a slot belongs to one product only.")
-    for of, (first, second) in product(_selections(tables, sought["selector"]), pairs):
+    for selected_tables, (first, second) in product(_selections(tables, request["selector"]), pairs):
         if operand:
-            answer = trace.feeds(multiply, of, operand, first, second)
+            answer = trace.feeds(multiply, selected_tables, operand, first, second)
         else:
-            answer = trace.trace(multiply, of, first, second, sought["product"])
+            answer = trace.trace(multiply, selected_tables, first, second, request["product"])
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
             wrapping.lines(answer.in_words, answer.about)
 
 
-def _traced_pairs(sought: TraceAsked) -> tuple[str | None, list[tuple[int, int]]]:
+def _traced_pairs(sought: TraceRequest) -> tuple[str | None, list[tuple[int, int]]]:
     """An operand and slots of it, or None and elements of D; UsageError unless it is just one of the two."""
     match sought["row"], sought["col"], sought["operand"], sought["lane"], sought["element"]:
         case None, None, str(operand), list(lanes), list(elements):
@@ -191,7 +192,7 @@ def _traced_pairs(sought: TraceAsked) -> tuple[str | None, list[tuple[int, int]]
             raise UsageError("give --row and --col, or --operand, --lane and --i.")
 
 
-def _selections(tables: dict[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
+def _selections(tables: Mapping[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
     """The operands' tables under the selector of the metadata that is asked for, or under each."""
     from tcprobe.store.cell import selected
 
@@ -233,23 +234,23 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     allowed = [i for i in rows if i.target.on(row)]
     if not allowed:
         raise UsageError(f"{device.name} ({device.arch}) has none of these: `tcprobe why-not` says why.")
-    todo, untold = [], []
+    known_forms, unknown_ids = [], []
     for instruction in allowed:
         if tables := find_operands(instruction, row.name, layers):
-            todo.append((instruction, tables))
+            known_forms.append((instruction, tables))
         else:  # neither measured nor documented there
-            untold.append(instruction.id)
-    if not todo:
-        raise UsageError(f"nothing is known about {untold[0]} on {row.name}: `tcprobe run` measures it.")
+            unknown_ids.append(instruction.id)
+    if not known_forms:
+        raise UsageError(f"nothing is known about {unknown_ids[0]} on {row.name}: `tcprobe run` measures it.")
     verdicts = []
-    for verdict in verified(gpu, todo, seed, layers):
+    for verdict in verified(gpu, known_forms, seed, layers):
         verdicts.append(verdict)
         if as_json:
             click.echo(json.dumps(verdict.to_json()))
         else:
             answers.verified(verdict)
     if not as_json:
-        answers.verified_all(device, verdicts, len(rows) - len(allowed), len(untold))
+        answers.verified_all(device, verdicts, len(rows) - len(allowed), len(unknown_ids))
     if not all(verdict.good for verdict in verdicts):
         raise SystemExit(1)
 

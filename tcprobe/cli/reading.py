@@ -16,12 +16,13 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Unpack
 
     from tcprobe.ask.code_tables import CodeTable
     from tcprobe.ask.opcode_origins import Origin
     from tcprobe.ask.read_file import FunctionReading, Reader, Use
-    from tcprobe.cli.requests import ReadAsked
+    from tcprobe.cli.requests import ReadRequest
     from tcprobe.store.choose import Layers
 
 MANY = 3  # from so many on, the forms and source lines of an opcode are counted
@@ -40,7 +41,7 @@ MANY = 3  # from so many on, the forms and source lines of an opcode are counted
 @read_results
 @JSON
 def read(
-    paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: bool, **asked: Unpack[ReadAsked]
+    paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: bool, **request: Unpack[ReadRequest]
 ) -> None:
     """Show what the code in FILE does with matrices: each function's matrix instructions, registers and spills.
 
@@ -56,9 +57,9 @@ def read(
     from tcprobe.isa import arch
     from tcprobe.sass import toolchain
 
-    tools = toolchain.find(asked["cuda"])
-    archs = [arch.arch(at).name for at in several(asked["name"]) if at]
-    reader = Reader(tools, Origins(tools, layers), archs, layers if asked["tables"] else None)
+    tools = toolchain.find(request["cuda"])
+    archs = [arch.arch(arch_name).name for arch_name in several(request["name"]) if arch_name]
+    reader = Reader(tools, Origins(tools, layers), archs, layers if request["tables"] else None)
     functions = [function for function in _all(reader, paths) if not kernel or fnmatchcase(function.name, kernel)]
     if as_json:
         for function in functions:
@@ -93,20 +94,22 @@ def _print(functions: list[FunctionReading]) -> None:
         click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
 
 
-def _print_function(read: FunctionReading) -> None:
-    f = read.function
+def _print_function(read_function: FunctionReading) -> None:
+    f = read_function.function
     about = [f"{f.registers} registers" if f.registers else "registers unknown"]
     about += [f"{f.stack} bytes of stack"] if f.stack else []
-    about += [f"{n} {opcode}" for opcode, n in sorted(read.local.items())]
+    about += [f"{n} {opcode}" for opcode, n in sorted(read_function.local.items())]
     about += [f"by {', '.join(f.routines)}"] if f.routines else []
-    about += [f"{read.unread} words that are not code"] if read.unread else []
-    click.echo(f"{one_line(read.name)} ({read.arch}, {one_line(read.file)}): {', '.join(about)}")
-    for use in read.uses:
+    about += [f"{read_function.unread} words that are not code"] if read_function.unread else []
+    click.echo(
+        f"{one_line(read_function.name)} ({read_function.arch}, {one_line(read_function.file)}): {', '.join(about)}"
+    )
+    for use in read_function.uses:
         _print_use(use)
-    if isinstance(read.holds, str):
-        click.echo(f"  it does not show which lane holds what: {one_line(read.holds)}")
-    elif read.holds:
-        _print_held(read.holds)
+    if isinstance(read_function.holds, str):
+        click.echo(f"  it does not show which lane holds what: {one_line(read_function.holds)}")
+    elif read_function.holds:
+        _print_held(read_function.holds)
 
 
 def _print_held(held_table: CodeTable) -> None:
@@ -122,7 +125,7 @@ def _print_held(held_table: CodeTable) -> None:
 
 
 def _print_use(use: Use) -> None:
-    places = [f"{at.file}:{at.line}" for at in use.lines]
+    places = [f"{line.file}:{line.line}" for line in use.lines]
     where = f"  at {_some(places)}" if places else ""
     click.echo(f"  {use.opcode} x {use.count}{where}")
     own, others = [o for o in use.origins if o.native], [o for o in use.origins if not o.native]
@@ -139,9 +142,9 @@ def _form(origin: Origin) -> str:
     return f"{origin.instruction} ({origin.each} each)" if origin.each > 1 else origin.instruction
 
 
-def _some(words: list[str]) -> str:
-    more = len(words) - MANY
-    return ", ".join(words[:MANY]) + (f" and {more} more" if more > 0 else "")
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - MANY
+    return ", ".join(texts[:MANY]) + (f" and {more} more" if more > 0 else "")
 
 
 COMMANDS = (read,)

@@ -9,7 +9,17 @@ import click
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, fragment_names, read_results, redirected, told
+from tcprobe.cli.options import (
+    ARCHS,
+    JSON,
+    NAME,
+    NAMESPACE,
+    Given,
+    fragment_names,
+    print_notes,
+    read_results,
+    redirected,
+)
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +27,7 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
-    from tcprobe.cli.requests import ReduceAsked
+    from tcprobe.cli.requests import ReduceRequest
 
 
 WORDS = {"softmax": "softmax"}  # functions that are not called reduce
@@ -49,36 +59,40 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
 @read_results
 @JSON
 @named("fragment", count="one")
-def reduce(fragment: str, over: str | None, mask: str | None, fill: str | None, **asked: Unpack[ReduceAsked]) -> None:
+def reduce(
+    fragment: str, over: str | None, mask: str | None, fill: str | None, **request: Unpack[ReduceRequest]
+) -> None:
     """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results: the plan and the
     code.
 
     With --mask and --fill, the code changes elements by their row and col instead. Other names in a condition, as in
     'row + row0 >= col + col0', become arguments. Where the output is not a terminal, stdout has the code alone.
     """
-    from tcprobe.code.scope import scoped
+    from tcprobe.code.scope import in_namespace
     from tcprobe.store.names import meant
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
-    if over is None and asked["size"]:
+    if over is None and request["size"]:
         raise UsageError("--tile needs --over.")
-    cell, note = meant(fragment, asked["name"], asked["layers"])
-    told(note)
+    cell, note = meant(fragment, request["name"], request["layers"])
+    print_notes(note)
     answer: Reduction | Masked
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 
-        answer = mask_fragment(cell, mask, fill, asked["called"] or ("fill" if mask is None else "mask"))
+        answer = mask_fragment(cell, mask, fill, request["called"] or ("fill" if mask is None else "mask"))
     else:
         from tcprobe.ask.reduce import reduce as reduced
 
-        answer = reduced(cell, over, asked["op"], asked["called"] or WORDS.get(asked["op"], "reduce"), asked["size"])
-    if asked["as_json"]:
+        answer = reduced(
+            cell, over, request["op"], request["called"] or WORDS.get(request["op"], "reduce"), request["size"]
+        )
+    if request["as_json"]:
         click.echo(json.dumps(answer.to_json()))
         return
     wrapping.lines(answer.in_words, answer.cell.fragment.id, redirected())
-    click.echo(scoped(answer.code, asked["namespace"]))
+    click.echo(in_namespace(answer.code, request["namespace"]))
 
 
 COMMANDS = (reduce,)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-class PlaceAsked(TypedDict):
+class PlaceRequest(TypedDict):
     """Where a tile lies in shared memory."""
 
     placed: str | None
     swizzle: SwizzleName | None
 
 
-class CodeAsked(TypedDict):
+class CodeRequest(TypedDict):
     """Whether code is wanted, and by which name and where; else JSON or words."""
 
     code: str | bool | None  # cuda or cute; of `load` a flag
@@ -29,7 +29,7 @@ class CodeAsked(TypedDict):
     as_json: bool
 
 
-class DescriptorAsked(TypedDict):
+class DescriptorRequest(TypedDict):
     """What a descriptor of wgmma says."""
 
     swizzle: SwizzleName | None
@@ -40,7 +40,7 @@ class DescriptorAsked(TypedDict):
     start: int | None
 
 
-class SizesAsked(TypedDict):
+class SizesRequest(TypedDict):
     """Which tcgen05.mma is meant."""
 
     m: int | None
@@ -48,13 +48,13 @@ class SizesAsked(TypedDict):
     vector: int | None
 
 
-class MemoryAsked(SizesAsked):
+class MemoryRequest(SizesRequest):
     """Which operand in tensor memory is meant."""
 
     multicast: str | None
 
 
-class ShowAsked(DescriptorAsked, MemoryAsked):
+class ShowRequest(DescriptorRequest, MemoryRequest):
     """Of `show`, beside the fragments."""
 
     name: str | None
@@ -65,7 +65,7 @@ class ShowAsked(DescriptorAsked, MemoryAsked):
     why: bool
 
 
-class ScalesAsked(MemoryAsked):
+class ScalesRequest(MemoryRequest):
     """Of `scales`."""
 
     lines: list[int] | None
@@ -74,7 +74,7 @@ class ScalesAsked(MemoryAsked):
     called: str | None
 
 
-class WhereAsked(DescriptorAsked, MemoryAsked):
+class WhereRequest(DescriptorRequest, MemoryRequest):
     """Of `where`: elements, slots, bytes or cells."""
 
     rows: list[int] | None
@@ -91,7 +91,7 @@ class WhereAsked(DescriptorAsked, MemoryAsked):
     selector: int | None
 
 
-class TraceAsked(DescriptorAsked, SizesAsked):
+class TraceRequest(DescriptorRequest, SizesRequest):
     """Of `trace`: an element of D, a slot or a byte."""
 
     row: list[int] | None
@@ -108,7 +108,7 @@ class TraceAsked(DescriptorAsked, SizesAsked):
     selector: int | None
 
 
-class TileDescriptorAsked(TypedDict):
+class TileDescriptorRequest(TypedDict):
     """Of `descriptor`: a tile, or with `idesc` an instruction of tcgen05."""
 
     size: tuple[int, int] | None
@@ -129,7 +129,7 @@ class TileDescriptorAsked(TypedDict):
     others: tuple[str, ...]
 
 
-class ConvertAsked(PlaceAsked):
+class ConvertRequest(PlaceRequest):
     """Of `convert`."""
 
     transpose: bool
@@ -142,7 +142,7 @@ class ConvertAsked(PlaceAsked):
     as_json: bool
 
 
-class LoadAsked(CodeAsked):
+class LoadRequest(CodeRequest):
     """Of `load`."""
 
     source: str
@@ -156,7 +156,7 @@ class LoadAsked(CodeAsked):
     packer: str | None
 
 
-class PathAsked(CodeAsked, PlaceAsked):
+class PathPlanRequest(CodeRequest, PlaceRequest):
     """Of `path`."""
 
     size: str
@@ -167,7 +167,7 @@ class PathAsked(CodeAsked, PlaceAsked):
     access: str | None
 
 
-class BanksAsked(PlaceAsked):
+class BanksRequest(PlaceRequest):
     """Of `banks`."""
 
     fragment: str | None
@@ -186,7 +186,7 @@ class BanksAsked(PlaceAsked):
     as_json: bool
 
 
-class CompareAsked(TypedDict):
+class CompareRequest(TypedDict):
     """Of `compare`, beside names and arch."""
 
     selector: int | None
@@ -194,14 +194,14 @@ class CompareAsked(TypedDict):
     costs: bool
 
 
-class CostAsked(TypedDict):
+class CostRequest(TypedDict):
     """Of `cost`, beside names and arch."""
 
     partner: str | None
     as_table: bool
 
 
-class ReadAsked(TypedDict):
+class ReadRequest(TypedDict):
     """Of `read`, beside the files."""
 
     name: str | None
@@ -209,7 +209,7 @@ class ReadAsked(TypedDict):
     tables: bool
 
 
-class ReduceAsked(TypedDict):
+class ReduceRequest(TypedDict):
     """Of `reduce`, beside what of it is asked for."""
 
     op: str
@@ -221,7 +221,7 @@ class ReduceAsked(TypedDict):
     as_json: bool
 
 
-class NumericsAsked(TypedDict):
+class NumericsRequest(TypedDict):
     """Of `numerics`: one of its questions."""
 
     a: str | None
@@ -232,7 +232,7 @@ class NumericsAsked(TypedDict):
     header: bool
 
 
-class LayoutAsked(TypedDict):
+class LayoutRequest(TypedDict):
     """Of a layout that `swizzle` has by name."""
 
     stride: int | None
@@ -241,7 +241,7 @@ class LayoutAsked(TypedDict):
     arch: str | None
 
 
-class MapAsked(TypedDict):
+class MapRequest(TypedDict):
     """Of `tensormap`: sides from the inner one on."""
 
     type: str
@@ -257,7 +257,7 @@ class MapAsked(TypedDict):
     address: int
 
 
-class GemmAsked(TypedDict):
+class GemmRequest(TypedDict):
     """Of `kernel gemm`."""
 
     arch: str
@@ -277,7 +277,7 @@ class GemmAsked(TypedDict):
     as_json: bool
 
 
-class RunAsked(TypedDict):
+class RunRequest(TypedDict):
     """Of `run`, beside where it reads and writes."""
 
     patterns: tuple[str, ...]
@@ -290,14 +290,14 @@ class RunAsked(TypedDict):
     as_json: bool
 
 
-class AuditAsked(TypedDict):
+class AuditRequest(TypedDict):
     """How packages are asked: in how many seconds, by which Python."""
 
     limit: float
     python: Path | None
 
 
-class EmitAsked(TypedDict):
+class EmitRequest(TypedDict):
     """Of `emit`, beside the format and the file."""
 
     called: str | None

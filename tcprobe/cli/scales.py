@@ -9,14 +9,14 @@ import click
 
 from tcprobe.cli import tensor_memory, wrapping
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, read_results, told
+from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, print_notes, read_results
 from tcprobe.errors import AmbiguousError, UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.scales import CopiedScales, LoadedScales
-    from tcprobe.cli.requests import MemoryAsked, ScalesAsked
+    from tcprobe.cli.requests import MemoryRequest, ScalesRequest
     from tcprobe.store.choose import Layers
     from tcprobe.values import Json
 
@@ -34,7 +34,7 @@ MOST_ANSWERS = 1 << 14  # of one call, which take seconds
 @read_results
 @JSON
 @named("fragment", "one", "one")
-def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **asked: Unpack[ScalesAsked]) -> None:
+def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **request: Unpack[ScalesRequest]) -> None:
     """Say where the scales of FRAGMENT, a scale_a or scale_b, are in the host's layout (CUTLASS's SfAtom), and print
     the code.
 
@@ -43,40 +43,40 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **ask
     """
 
     from tcprobe.ask.scales import scale_json
-    from tcprobe.code.names import FUNCTION, chosen
+    from tcprobe.code.names import FUNCTION, require_legal
 
-    found = _found(fragment, name, layers, asked)
-    blocks = asked["blocks"] or 4
-    lines = asked["lines"] or []
-    wanted = asked["scaled"] if asked["scaled"] is not None else range(blocks)
-    if len(lines) * len(wanted) > MOST_ANSWERS:
+    layout = _scale_layout(fragment, name, layers, request)
+    blocks = request["blocks"] or 4
+    lines = request["lines"] or []
+    scaled_blocks = request["scaled"] if request["scaled"] is not None else range(blocks)
+    if len(lines) * len(scaled_blocks) > MOST_ANSWERS:
         raise UsageError(
-            f"{len(lines)} lines of {len(wanted)} blocks: at most {MOST_ANSWERS} scales are located at once; take "
-            "fewer lines, or some of the blocks by --block."
+            f"{len(lines)} lines of {len(scaled_blocks)} blocks: at most {MOST_ANSWERS} scales are located at once; "
+            "take fewer lines, or some of the blocks by --block."
         )
-    answers = [scale_json(found, line, block, blocks) for line in lines for block in wanted]
-    code = found.code(chosen(asked["called"] or "scales", FUNCTION))
+    answers = [scale_json(layout, line, block, blocks) for line in lines for block in scaled_blocks]
+    code = layout.code(require_legal(request["called"] or "scales", FUNCTION))
     if as_json:
-        of = found.operand.id if hasattr(found, "operand") else found.cell.fragment.id
-        plain = {"id": of, "vector": found.vector, "evidence": found.evidence, "scales": answers, "code": code}
+        id_ = layout.operand.id if hasattr(layout, "operand") else layout.cell.fragment.id
+        plain = {"id": id_, "vector": layout.vector, "evidence": layout.evidence, "scales": answers, "code": code}
         click.echo(json.dumps(plain))
         return
-    for one in answers:
-        _say(one)
+    for scale in answers:
+        _say(scale)
     if answers:
-        wrapping.line(found.evidence)
+        wrapping.line(layout.evidence)
     if not answers:
         click.echo(code, nl=False)
 
 
-def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) -> LoadedScales | CopiedScales:
+def _scale_layout(fragment: str, name: str | None, layers: Layers, sizes: MemoryRequest) -> LoadedScales | CopiedScales:
 
     from tcprobe.ask.scales import scales_in_registers, scales_in_tensor_memory
     from tcprobe.ask.tensor_memory import OperandVariant
     from tcprobe.store import names
 
     _check_named(fragment)
-    if placed := tensor_memory.meant(fragment):
+    if placed := tensor_memory.find_operand(fragment):
         tensor_memory.check_arch(placed.form, name)
         vector = tensor_memory.vector_of(placed, sizes)
         return scales_in_tensor_memory(
@@ -84,19 +84,19 @@ def _found(fragment: str, name: str | None, layers: Layers, sizes: MemoryAsked) 
         )
     tensor_memory.require_none(sizes)
     whole, note = names.meant(fragment, name, layers)
-    told(note)
+    print_notes(note)
     return scales_in_registers(whole)
 
 
 def _check_named(name: str) -> None:
-    """AmbiguousError for a multiply with scales of which the name says no operand."""
+    """AmbiguousError where a name means a multiply with scales, but none of its operands."""
     from tcprobe.isa.names import resolve
     from tcprobe.isa.names.words import read
     from tcprobe.text import quoted
 
     if read(name).operand:
         return
-    ids = [row.id for row in resolve(name).instructions if any(one.name == "scale_a" for one in row.operands)]
+    ids = [row.id for row in resolve(name).instructions if any(operand.name == "scale_a" for operand in row.operands)]
     choices = [f"{id_}.{operand}" for id_ in ids for operand in ("scale_a", "scale_b")]
     if choices:
         raise AmbiguousError(f"{quoted(name)} names no operand: scale_a or scale_b.", name, choices[:6])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.answers import bold
 from tcprobe.cli.options import Command, Number, several, together
 from tcprobe.cli.places import SwizzleType
+from tcprobe.cli.wrapping import bold
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.behind import Behind
     from tcprobe.ask.trace_shared import SharedTrace
-    from tcprobe.cli.requests import DescriptorAsked, TraceAsked, WhereAsked
+    from tcprobe.cli.requests import DescriptorRequest, TraceRequest, WhereRequest
     from tcprobe.isa.instruction import Instruction, SharedOperand
     from tcprobe.isa.names import Meaning
     from tcprobe.store.cell import Cell
@@ -51,7 +51,7 @@ def fields(command: Command) -> Command:
     return together(OPTIONS, command)
 
 
-def behind(operand: SharedOperand, layers: Layers, fields: DescriptorAsked) -> Behind:
+def behind(operand: SharedOperand, layers: Layers, fields: DescriptorRequest) -> Behind:
     """The operand behind the descriptor that the options say."""
     from tcprobe.ask.behind import behind as lying_behind
 
@@ -69,7 +69,7 @@ def in_shared_memory(name: str) -> Meaning | None:
     return resolve(name) if smem else None
 
 
-def meant(meaning: Meaning, layers: Layers, fields: DescriptorAsked) -> Behind:
+def meant(meaning: Meaning, layers: Layers, fields: DescriptorRequest) -> Behind:
     """The operand that a name means, behind the descriptor that the options say; its major may be in the name."""
     one = meaning.shared_operand
     return behind(one, layers, {**fields, "major": fields["major"] or meaning.major(one)})
@@ -92,14 +92,14 @@ def beyond(params: Mapping[str, object], *others: str) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in (*others, *NAMES) if params[name] is not None]
 
 
-def check_registers(instruction: Instruction, trace: TraceAsked) -> None:
+def check_registers(instruction: Instruction, trace: TraceRequest) -> None:
     """UsageError where `trace` of a multiply of registers is asked about shared memory."""
     smem = [f"--operand {trace['operand']}"] if trace["operand"] in ("a_smem", "b_smem") else []
     if wrong := smem + beyond(trace, "byte", "a_in"):
         raise UsageError(f"{instruction.id} has no operand in shared memory (wgmma has): remove {', '.join(wrong)}.")
 
 
-def _check_traced(instruction: Instruction, trace: TraceAsked) -> None:
+def _check_traced(instruction: Instruction, trace: TraceRequest) -> None:
     """UsageError for options of `trace` that say nothing of a multiply with factors behind descriptors."""
     for name, number in (("product", trace["product"]), ("selector", trace["selector"])):
         if number is not None and (name == "product" or instruction.metadata is None):
@@ -115,7 +115,7 @@ def _check_traced(instruction: Instruction, trace: TraceAsked) -> None:
         )
 
 
-def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceAsked) -> Iterator[SharedTrace]:
+def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceRequest) -> Iterator[SharedTrace]:
     """What `trace` answers of a multiply with factors behind descriptors, one answer after the other.
 
     UsageError unless just an element of D, a byte, or a slot of A is asked about.
@@ -159,7 +159,7 @@ def meetings(answer: SharedTrace) -> None:
     click.echo(line(memory.confidence))
 
 
-def located(behind: Behind, where: WhereAsked, as_json: bool) -> None:
+def located(behind: Behind, where: WhereRequest, as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
     from tcprobe.ask.confidence import line

@@ -44,7 +44,7 @@ HEADINGS = {
 
 
 class Suggesting(click.Group):
-    """Commands; a name that none of them has is refused with those that are meant."""
+    """A group of commands that refuses an unknown name with the names that it is like."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -54,34 +54,36 @@ class Suggesting(click.Group):
         UnknownNameError, with lines to paste, for a name that no command has.
         """
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            raise self._unknown(ctx, args)
+            raise self._unknown_command(ctx, args)
         name, command, words = super().resolve_command(ctx, args)
         ctx.meta["args"] = list(words)
         return name, command, words
 
-    def _unknown(self, ctx: click.Context, args: list[str]) -> UnknownNameError:
-        """Names like it are meant, or commands with an option of that name; else the help lists all."""
+    def _unknown_command(self, ctx: click.Context, args: list[str]) -> UnknownNameError:
+        """The error for an unknown command, with names like it, commands with an option of that name, or the help."""
         import difflib
         import shlex
 
         path, names = ctx.command_path.split(), self.list_commands(ctx)
         if near := difflib.get_close_matches(args[0].lower(), names, n=3):
-            meant, choices = f"Did you mean {' or '.join(near)}?", [[*path, name, *args[1:]] for name in near]
+            advice, choices = f"Did you mean {' or '.join(near)}?", [[*path, name, *args[1:]] for name in near]
         elif having := _with_option(args[0].lower(), ctx.find_root()):
-            meant, choices = f"--{args[0].lower()} is an option.", [[path[0], name, "--help"] for name in having]
+            advice, choices = f"--{args[0].lower()} is an option.", [[path[0], name, "--help"] for name in having]
         else:
             some = f"{', '.join(names)}." if len(names) < MANY else f"{len(names)}; its help lists them."
-            meant, choices = f"{' '.join(path)} has {some}", [[*path, "--help"]]
-        error = UnknownNameError(f"there is no command {quoted(' '.join([*path[1:], args[0]]))}. {meant}")
+            advice, choices = f"{' '.join(path)} has {some}", [[*path, "--help"]]
+        error = UnknownNameError(f"there is no command {quoted(' '.join([*path[1:], args[0]]))}. {advice}")
         error.commands = [shlex.join(words) for words in choices]
         return error
 
 
 def _with_option(name: str, ctx: click.Context) -> list[str]:
-    """The commands that have an option of a name."""
+    """Names of the commands that have an option --NAME."""
     group = ctx.command
-    commands = [group.get_command(ctx, at) for at in group.list_commands(ctx)] if isinstance(group, click.Group) else []
-    return [str(one.name) for one in commands if one and any(f"--{name}" in p.opts for p in one.params)]
+    commands = (
+        [group.get_command(ctx, name) for name in group.list_commands(ctx)] if isinstance(group, click.Group) else []
+    )
+    return [str(command.name) for command in commands if command and any(f"--{name}" in p.opts for p in command.params)]
 
 
 class Group(Suggesting):
@@ -99,7 +101,7 @@ class Group(Suggesting):
             from tcprobe.cli import examples
 
             for command in importlib.import_module(self.later[cmd_name]).COMMANDS:
-                command.epilog = examples.of(str(command.name))
+                command.epilog = examples.epilog(str(command.name))
                 self.add_command(command)
         return super().get_command(ctx, cmd_name)
 
@@ -120,7 +122,7 @@ class Group(Suggesting):
                 formatter.write_dl([(name, command.get_short_help_str(70)) for name, command in commands])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, or complete what a shell has of a command; errors of commands are told before they come here."""
+        """Run, or complete what a shell has of a command; errors of commands are printed before they come here."""
         try:
             return super().main(*args, **extra)
         except (LookupError, ValueError) as error:
@@ -130,19 +132,19 @@ class Group(Suggesting):
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse; `--help` prints here."""
-        with told():
+        with reporting_errors():
             if os.environ.get("NO_COLOR"):  # no-color.org; click does not ask for it
                 extra.setdefault("color", False)
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command."""
-        with told(ctx):
+        with reporting_errors(ctx):
             return super().invoke(ctx)
 
 
 @contextmanager
-def told(ctx: click.Context | None = None) -> Iterator[None]:
+def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
     """Errors inside become a line on stderr and click's Exit with their code; click's own pass."""
     try:
         yield
@@ -160,21 +162,21 @@ def told(ctx: click.Context | None = None) -> Iterator[None]:
         _discard_output()
         raise click.exceptions.Exit(141) from None  # as if SIGPIPE had ended the process
     except Exception as error:
-        meant = understood(error)
-        if debugging() and isinstance(meant, InternalError):
+        failure = understood(error)
+        if debugging() and isinstance(failure, InternalError):
             import traceback
 
             traceback.print_exc()
         if isinstance(error, OSError):
             _discard_output()
-        _say(f"Error: {in_options(str(meant), ctx)} {hint(meant)}".rstrip())
-        for line in getattr(meant, "commands", ()):
+        _say(f"Error: {in_options(str(failure), ctx)} {hint(failure)}".rstrip())
+        for line in getattr(failure, "commands", ()):
             _say(f"  {line}")
-        raise click.exceptions.Exit(meant.exit_code) from None
+        raise click.exceptions.Exit(failure.exit_code) from None
 
 
 def _discard_output() -> None:
-    """What is still in the buffer goes nowhere: nobody reads it, and Python would complain at its end."""
+    """Drop what is still in the buffer: nobody reads it, and Python would complain when it exits."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

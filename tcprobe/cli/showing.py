@@ -8,8 +8,8 @@ import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import notes
-from tcprobe.cli.printing import STYLE, bold, named_parts, verdict_line
-from tcprobe.cli.wrapping import NAME, line, width
+from tcprobe.cli.printing import STYLE, named_parts, verdict_line
+from tcprobe.cli.wrapping import NAME, bold, line, width
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.printing import bold
-from tcprobe.cli.wrapping import line
+from tcprobe.cli.wrapping import bold, line
 
 if TYPE_CHECKING:
     from tcprobe.ask.lowered import Lowered
@@ -20,22 +19,24 @@ if TYPE_CHECKING:
 FEW = 4  # shapes that differ in N alone, above which the N are given as a range
 
 
-def families(fragments: Sequence[Fragment], shared: Sequence[SharedOperand], forms: Sequence[Instruction]) -> None:
+def families(
+    fragments: Sequence[Fragment], shared_operands: Sequence[SharedOperand], forms: Sequence[Instruction]
+) -> None:
     """`list` without a pattern: by family how many fragments, the least arch, and the shapes."""
-    names = dict.fromkeys((*(one.family for one in fragments), *(row.family for row in forms)))
+    names = dict.fromkeys((*(fragment.family for fragment in fragments), *(row.family for row in forms)))
     for name in names:
-        rows = [one for one in fragments if one.family == name]
-        behind = [one for one in shared if one.instruction.family == name]
+        rows = [fragment for fragment in fragments if fragment.family == name]
+        behind = [operand for operand in shared_operands if operand.instruction.family == name]
         bare = [row for row in forms if row.family == name]
         counted = (
             f"{len(rows)} fragments" if rows else "",
             f"{len(behind)} in shared memory" if behind else "",
             f"{len(bare)} instructions without any" if bare else "",
         )
-        targets = [*(one.target.name for one in rows), *(row.target.name for row in bare)]
+        targets = [*(fragment.target.name for fragment in rows), *(row.target.name for row in bare)]
         least = min(targets, key=lambda text: (int(re.sub(r"\D", "", text)), text))
         line(f"{name}: {', '.join(filter(None, counted))}, {least} and later", name, bold=True)
-        if shapes := list(dict.fromkeys(one.shape for one in rows if one.shape.k)):
+        if shapes := list(dict.fromkeys(fragment.shape for fragment in rows if fragment.shape.k)):
             line(f"    {', '.join(_shapes((shape.m, shape.n, shape.k) for shape in shapes))}")
     line("`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern matches")
 
@@ -55,14 +56,14 @@ def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:
 def lowerings(answers: Sequence[Lowered], rows: Sequence[Instruction], by_family: bool) -> None:
     """`lower` without an instruction: of all `rows`, how many become their own instructions, by family or by arch."""
     heads = ("native", "emulated", "refused", "not known")
-    asked = Counter(row.family for row in rows)
-    counts: dict[str, Counter[str]] = {name: Counter() for name in asked} if by_family else {}
-    for one in answers:
-        native = "native" if one.lowering.native(one.instruction) else "emulated"
-        name = one.instruction.family if by_family else one.arch
-        counts.setdefault(name, Counter())["refused" if one.lowering.refused else native] += 1
+    totals = Counter(row.family for row in rows)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in totals} if by_family else {}
+    for answer in answers:
+        native = "native" if answer.lowering.native(answer.instruction) else "emulated"
+        name = answer.instruction.family if by_family else answer.arch
+        counts.setdefault(name, Counter())["refused" if answer.lowering.refused else native] += 1
     first = max(8, *map(len, counts))
     click.echo(bold("  ".join(("family".ljust(first) if by_family else "arch".ljust(first), *heads))))
-    for name, found in counts.items():
-        found["not known"] = (asked[name] if by_family else len(rows)) - found.total()
-        click.echo("  ".join((name.ljust(first), *(str(found[head]).rjust(len(head)) for head in heads))))
+    for name, family_counts in counts.items():
+        family_counts["not known"] = (totals[name] if by_family else len(rows)) - family_counts.total()
+        click.echo("  ".join((name.ljust(first), *(str(family_counts[head]).rjust(len(head)) for head in heads))))

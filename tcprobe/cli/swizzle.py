@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tcprobe.cli.requests import LayoutAsked
+    from tcprobe.cli.requests import LayoutRequest
     from tcprobe.layout.spelling import SwizzleName
     from tcprobe.references.shared_memory.catalogue import Options
 
@@ -111,7 +111,7 @@ def apply(named: SwizzleName, offsets: str, as_json: bool) -> None:
 @BASE
 @ARCH
 @JSON
-def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Unpack[LayoutAsked]) -> None:
+def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **request: Unpack[LayoutRequest]) -> None:
     """Print the address map of NAME: a CUTLASS 2.x layout, a CuTe atom, SWIZZLE_NONE|32B|64B|128B, or Sw<B,M,S>.
 
     From sm_100 on also SWIZZLE_128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B and 128B_ATOM_64B. NAME help lists them all.
@@ -128,12 +128,12 @@ def table_(name: str, extent: tuple[int, int] | None, as_json: bool, **asked: Un
         return
     if extent is None:
         raise UsageError("a table needs --extent E0,E1.")
-    chosen = _options(asked)
-    tabulated = tabulate(name, extent, chosen)
+    options = _options(request)
+    tabulated = tabulate(name, extent, options)
     if mode := tma.resolve(name):
-        told = mode.stands_on(chosen.arch.name if chosen.arch else f"sm_{mode.least_arch}")
-        if told:
-            click.echo(f"{told}.", err=True)
+        note = mode.stands_on(options.arch.name if options.arch else f"sm_{mode.least_arch}")
+        if note:
+            click.echo(f"{note}.", err=True)
     if as_json:
         click.echo(json.dumps({"unit": tabulated.unit, "offsets": tabulated.offsets.T.tolist()}))
         return
@@ -159,7 +159,7 @@ def draw(
     table: int | None,
     svg: Path | None,
     as_json: bool,
-    **asked: Unpack[LayoutAsked],
+    **request: Unpack[LayoutRequest],
 ) -> None:
     """Draw the table of FILE, as `fit` reads it, or of NAME, as `table` has it: the banks of every element.
 
@@ -168,7 +168,7 @@ def draw(
     """
     from tcprobe.layout import bankdraw
 
-    offsets, bits = _drawn(what, extent, table, _options(asked))
+    offsets, bits = _drawn(what, extent, table, _options(request))
     if offsets.size > MOST_CELLS_DRAWN:
         raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
     if as_json:
@@ -211,7 +211,7 @@ def _drawn(
     if extent or not (what == "-" or os.path.lexists(what)):
         if table is not None:
             raise UsageError(f"--table {table} needs a file; {what} with --extent is one table.")
-        offsets, bits = _named(what, extent, options)
+        offsets, bits = _tabulate(what, extent, options)
     else:
         if (options.stride, options.base, options.arch) != (None, None, None):
             raise UsageError("--stride, --base and --arch apply to a layout's name, not to a file.")
@@ -221,7 +221,7 @@ def _drawn(
     return offsets, bits
 
 
-def _named(what: str, extent: tuple[int, int] | None, options: Options) -> tuple[NDArray[np.int64], int | None]:
+def _tabulate(what: str, extent: tuple[int, int] | None, options: Options) -> tuple[NDArray[np.int64], int | None]:
     """A layout by name; without an extent what its pattern takes, in bytes where no width is said."""
     from tcprobe.references.shared_memory.catalogue import BYTES, pattern, tabulate
 
@@ -232,13 +232,13 @@ def _named(what: str, extent: tuple[int, int] | None, options: Options) -> tuple
     return (offsets // (bits // 8), bits) if tabulated.unit == BYTES and bits else (offsets, bits)
 
 
-def _options(layout_asked: LayoutAsked) -> Options:
+def _options(layout_request: LayoutRequest) -> Options:
     from tcprobe.isa import arch as archs
     from tcprobe.references.shared_memory.catalogue import Options
 
-    _check_bits(layout_asked["bits"])
-    arch = archs.arch(layout_asked["arch"]) if layout_asked["arch"] else None
-    return Options(layout_asked["stride"], layout_asked["bits"], layout_asked["base"], arch)
+    _check_bits(layout_request["bits"])
+    arch = archs.arch(layout_request["arch"]) if layout_request["arch"] else None
+    return Options(layout_request["stride"], layout_request["bits"], layout_request["base"], arch)
 
 
 def _check_bits(bits: int | None) -> None:

@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tcprobe.cli.requests import TileDescriptorAsked
+    from tcprobe.cli.requests import TileDescriptorRequest
     from tcprobe.values import Json
 
 FIELDS: Final = ("m", "n", "a_type", "b_type", "d_type", "scale_type")
@@ -63,37 +63,37 @@ def check_none(params: Mapping[str, object]) -> None:
             raise UsageError(f"--{option} needs --idesc{mask}.")
 
 
-def instruction(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
+def instruction(value: str | None, descriptor_request: TileDescriptorRequest, as_json: bool) -> None:
     """The answer of --idesc."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    fields = {name: descriptor_asked[name] for name in FIELDS}
-    said = {name: field for name, field in fields.items() if field is not None} | _others(descriptor_asked["others"])
+    fields = {name: descriptor_request[name] for name in FIELDS}
+    typed = {name: field for name, field in fields.items() if field is not None} | _others(descriptor_request["others"])
     if value is not None:
-        if said:
-            raise UsageError(f"0xVALUE holds every field except the kind: remove {next(iter(said))}.")
-        plain = ask.instruction_value_json(_bits(value), descriptor_asked["mma_kind"])
-    elif descriptor_asked["mma_kind"] is None:
+        if typed:
+            raise UsageError(f"0xVALUE holds every field except the kind: remove {next(iter(typed))}.")
+        plain = ask.instruction_value_json(_bits(value), descriptor_request["mma_kind"])
+    elif descriptor_request["mma_kind"] is None:
         raise UsageError("give --kind, --m, --n and the types, or a value such as 0x08400490.")
     else:
-        plain = ask.instruction_json(descriptor_asked["mma_kind"], said)
+        plain = ask.instruction_json(descriptor_request["mma_kind"], typed)
     if as_json:
         click.echo(json.dumps(plain))
     else:
         _print_instruction(plain)
 
 
-def zero_mask(value: str | None, descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
+def zero_mask(value: str | None, descriptor_request: TileDescriptorRequest, as_json: bool) -> None:
     """The answer of --zero-mask."""
     from tcprobe.ask.tcgen05_descriptor import zero_mask_json
     from tcprobe.isa import zero_column_mask as zeros
 
-    m, n, options = descriptor_asked["m"], descriptor_asked["n"], dict[str, object](descriptor_asked)
+    m, n, options = descriptor_request["m"], descriptor_request["n"], dict[str, object](descriptor_request)
     if m is None or n is None or any(options[name] is not None for name in ("mma_kind", *FIELDS[2:])):
         raise UsageError("--zero-mask takes only --m, --n, and the fields with --set or as a value.")
-    if (value is None) == (not descriptor_asked["others"]):
+    if (value is None) == (not descriptor_request["others"]):
         raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
-    bits = zeros.encode(_others(descriptor_asked["others"])) if value is None else _bits(value, zeros.WIDTH)
+    bits = zeros.encode(_others(descriptor_request["others"])) if value is None else _bits(value, zeros.WIDTH)
     plain = zero_mask_json(bits, m, n)
     if as_json:
         click.echo(json.dumps(plain))
@@ -107,8 +107,8 @@ def _print_zero_mask(plain: Json) -> None:
         plain["value"],
         bold=True,
     )
-    said = (f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
-    wrapping.line(f"  {', '.join(said)}")
+    fields = (f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
+    wrapping.line(f"  {', '.join(fields)}")
     _undocumented(plain["undocumented"])
     wrapping.line(f"  columns of B treated as zero: {_spans(plain['zero'])}, by {plain['source']}")
     for other in plain["differs"]:
@@ -122,15 +122,15 @@ def _spans(runs: list[list[int]]) -> str:
     return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in runs) or "none"
 
 
-def _others(words: tuple[str, ...]) -> dict[str, int | str]:
+def _others(assignments: tuple[str, ...]) -> dict[str, int | str]:
     """Fields by name, numbers where digits stand."""
-    said: dict[str, int | str] = {}
-    for word in words:
+    fields: dict[str, int | str] = {}
+    for word in assignments:
         name, equal, value = word.partition("=")
         if not (equal and re.fullmatch(r"[a-z_]{1,20}[0-3]?", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
             raise UsageError(f"--set {word[:40]!r}: expected FIELD=VALUE, such as b_major=mn.")
-        said[name] = int(value) if value.isdigit() else value
-    return said
+        fields[name] = int(value) if value.isdigit() else value
+    return fields
 
 
 def _bits(value: str, width: int = 32) -> int:
@@ -152,8 +152,8 @@ def _print_instruction(plain: Json) -> None:
 
 
 def _reading(reading: Json) -> None:
-    said = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
-    wrapping.line(f"  kind::{reading['kind']}: {said}")
+    fields = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
+    wrapping.line(f"  kind::{reading['kind']}: {fields}")
     _undocumented(reading["undocumented"])
     for reason in reading["refused"]:
         wrapping.line(f"    refused: {reason}")
@@ -163,9 +163,9 @@ def _reading(reading: Json) -> None:
 
 def _undocumented(runs: list[Json]) -> None:
     for run in runs:
-        of = f" ({run['field']})" if run["field"] else ""
+        field = f" ({run['field']})" if run["field"] else ""
         verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
-        wrapping.line(f"    {verb.format(run['bits'] + of)} {run['value']}: not documented")
+        wrapping.line(f"    {verb.format(run['bits'] + field)} {run['value']}: not documented")
 
 
 def value(bits: int, as_json: bool) -> None:
@@ -176,36 +176,41 @@ def value(bits: int, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(plain))
         return
-    said = f", for tcgen05 according to its version bits ({plain['status']}, {plain['source']})"
-    wrapping.line(plain["value"] + said, plain["value"], bold=True)
+    reading = f", for tcgen05 according to its version bits ({plain['status']}, {plain['source']})"
+    wrapping.line(plain["value"] + reading, plain["value"], bold=True)
     for name, number in plain["fields"].items():
         click.echo(f"  {name:<12} {'-' if number is None else number}")
     _undocumented(plain["undocumented"])
 
 
-def tile(size: tuple[int, int], descriptor_asked: TileDescriptorAsked, as_json: bool) -> None:
+def tile(size: tuple[int, int], descriptor_request: TileDescriptorRequest, as_json: bool) -> None:
     """The descriptor of a tile for tcgen05."""
     from tcprobe.ask import tcgen05_descriptor as ask
 
-    if descriptor_asked["instruction"] is not None or descriptor_asked["kind"] is None:
+    if descriptor_request["instruction"] is not None or descriptor_request["kind"] is None:
         raise UsageError("--tcgen05 needs --type, the tile's element type; --instruction is for wgmma.")
-    found = ask.tile(size, descriptor_asked["kind"], descriptor_asked["major"], descriptor_asked["swizzle"].span)
-    plain = ask.tile_json(found)
+    shared_tile = ask.tile(
+        size, descriptor_request["kind"], descriptor_request["major"], descriptor_request["swizzle"].span
+    )
+    plain = ask.tile_json(shared_tile)
     if as_json:
         click.echo(json.dumps(plain))
         return
-    swizzle = f"swizzle {found.descriptor.swizzle}" if found.descriptor.swizzle else "no swizzle"
+    swizzle = f"swizzle {shared_tile.descriptor.swizzle}" if shared_tile.descriptor.swizzle else "no swizzle"
     wrapping.line(
-        f"{found.lines} x {found.k} of {found.type}, {found.major} contiguous, {swizzle}: {found.bytes} bytes"
+        f"{shared_tile.lines} x {shared_tile.k} of {shared_tile.type}, {shared_tile.major} contiguous, {swizzle}: "
+        f"{shared_tile.bytes} bytes"
     )
     wrapping.line(
         plain["value"] + f" with start address 0, for tcgen05 ({plain['status']}, {plain['source']})",
         plain["value"],
         bold=True,
     )
-    wrapping.line(f"  LBO {found.descriptor.lbo}, relative: {found.reasons['lbo']}")
-    wrapping.line(f"  SBO {found.descriptor.sbo}: {found.reasons['sbo']}")
-    wrapping.line(f"  start: a multiple of {found.alignment}")
-    wrapping.line(f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in found.per_k) or 'there is one only'}")
-    wrapping.line(f"  byte of element (line, k): {found.formula}")
+    wrapping.line(f"  LBO {shared_tile.descriptor.lbo}, relative: {shared_tile.reasons['lbo']}")
+    wrapping.line(f"  SBO {shared_tile.descriptor.sbo}: {shared_tile.reasons['sbo']}")
+    wrapping.line(f"  start: a multiple of {shared_tile.alignment}")
+    wrapping.line(
+        f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in shared_tile.per_k) or 'there is one only'}"
+    )
+    wrapping.line(f"  byte of element (line, k): {shared_tile.formula}")
     click.echo(f"  CUDA: {plain['cuda']}")

@@ -16,7 +16,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.cli.requests import MapAsked
+    from tcprobe.cli.requests import MapRequest
     from tcprobe.store.choose import Layers
 
 
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 @ARCH
 @read_results
 @JSON
-def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[MapAsked]) -> None:
+def tensormap(name: str | None, layers: Layers, as_json: bool, **request: Unpack[MapRequest]) -> None:
     """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
     A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
@@ -77,10 +77,10 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **asked: Unpack[M
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     arch = ask.check_arch(name)
-    known = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
-    measured = known.get(ENCODINGS)
+    findings = tensor_maps.newest(layers, arch) or tensor_maps.newest(layers, tensor_maps.BORROWED)
+    measured = findings.get(ENCODINGS)
     words = tensor_maps.rests_on(layers, arch)
-    plan = ask.plan(ask.MapOptions(**asked), measured, arch_row(arch).number)
+    plan = ask.plan(ask.MapOptions(**request), measured, arch_row(arch).number)
     if as_json:
         click.echo(json.dumps(ask.to_json(plan, arch, words)))
         return

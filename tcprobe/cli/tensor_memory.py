@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.tensor_memory import MemoryOperand, Placement
     from tcprobe.ask.trace import Holder
-    from tcprobe.cli.requests import MemoryAsked, WhereAsked
+    from tcprobe.cli.requests import MemoryRequest, WhereRequest
     from tcprobe.isa.fragment import Fragment
     from tcprobe.isa.instruction import Instruction
     from tcprobe.store.choose import Layers
@@ -70,7 +70,7 @@ def require_none(params: Mapping[str, object]) -> None:
         raise UsageError(f"--{option} needs an operand in tensor memory, such as tcgen05.mma.cta_group::1.kind::f16.d.")
 
 
-def meant(name: str) -> MemoryOperand | None:
+def find_operand(name: str) -> MemoryOperand | None:
     """The operand in tensor memory that a name means; None where it means something else."""
     if "tcgen05" not in name.lower():
         return None
@@ -92,12 +92,12 @@ def check_arch(instruction: Instruction, name: str | None) -> None:
     """UsageError for an arch that does not have the instruction."""
     from tcprobe.isa import arch
 
-    for at in several(name):
-        if at not in (None, "all") and not instruction.target.on(arch.arch(str(at))):
-            raise UsageError(f"{at} does not have {instruction.id}: `tcprobe why-not` says why.")
+    for arch_name in several(name):
+        if arch_name not in (None, "all") and not instruction.target.on(arch.arch(str(arch_name))):
+            raise UsageError(f"{arch_name} does not have {instruction.id}: `tcprobe why-not` says why.")
 
 
-def located(in_memory: MemoryOperand, where: WhereAsked, known_by: tuple[Layers, str | None], as_json: bool) -> None:
+def locate(in_memory: MemoryOperand, where: WhereRequest, known_by: tuple[Layers, str | None], as_json: bool) -> None:
     """Answers for every element, or cell, that is asked about, one after the other."""
     if where["ld"] and in_memory.name != "d":
         raise UsageError("--ld needs D: tcgen05.ld reads words, and a word of another operand holds several elements.")
@@ -108,7 +108,7 @@ def located(in_memory: MemoryOperand, where: WhereAsked, known_by: tuple[Layers,
             f"--{wrong[0]} does not apply to it."
         )
     for selector in selectors(in_memory, where, where["selector"]):
-        placed = placed_by(in_memory, where, selector, known_by)
+        placed = place_operand(in_memory, where, selector, known_by)
         for answer in _answers(placed, where):
             picked = answer | ({} if selector is None else {"selector": selector})
             if as_json:
@@ -117,8 +117,8 @@ def located(in_memory: MemoryOperand, where: WhereAsked, known_by: tuple[Layers,
                 _print(placed, picked)
 
 
-def selectors(in_memory: MemoryOperand, sizes: MemoryAsked, number: int | None) -> list[int | None]:
-    """The `number` that is asked for, else each that there is; None of what no selector changes."""
+def selectors(in_memory: MemoryOperand, sizes: MemoryRequest, number: int | None) -> list[int | None]:
+    """The selector `number` that the user gives, else every one there is; [None] for what no selector changes."""
     from tcprobe.references import memory_operand
 
     if not in_memory.form.multiplies or in_memory.name in ("a", "d"):
@@ -130,27 +130,27 @@ def selectors(in_memory: MemoryOperand, sizes: MemoryAsked, number: int | None) 
     return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, sizes)))
 
 
-def vector_of(in_memory: MemoryOperand, sizes: MemoryAsked) -> int:
-    """How many scales a row has; UsageError where the form does not say, and nobody else."""
+def vector_of(in_memory: MemoryOperand, sizes: MemoryRequest) -> int:
+    """How many scales a row has; UsageError where neither the form nor the user says it."""
     from tcprobe.references import memory_operand
 
     if not in_memory.name.startswith("scale_"):
         if sizes["vector"] is not None:
             raise UsageError(f"--scale-vec applies to scale_a and scale_b, not to {in_memory.id}.")
         return 0
-    known = memory_operand.vectors(in_memory.form)
-    if sizes["vector"] is None and len(known) == 1:
-        return known[0]
-    if sizes["vector"] not in known:
-        counts = " or ".join(map(str, known))
-        raise UsageError(f"{in_memory.id} has {counts} scales per row: give --scale-vec {known[-1]}.")
+    vectors = memory_operand.vectors(in_memory.form)
+    if sizes["vector"] is None and len(vectors) == 1:
+        return vectors[0]
+    if sizes["vector"] not in vectors:
+        counts = " or ".join(map(str, vectors))
+        raise UsageError(f"{in_memory.id} has {counts} scales per row: give --scale-vec {vectors[-1]}.")
     return sizes["vector"]
 
 
-def placed_by(
-    in_memory: MemoryOperand, sizes: MemoryAsked, selector: int | None, known_by: tuple[Layers, str | None]
+def place_operand(
+    in_memory: MemoryOperand, sizes: MemoryRequest, selector: int | None, known_by: tuple[Layers, str | None]
 ) -> Placement:
-    """Where it lies, by the sizes that the options say; what was measured on the named archs counts."""
+    """Where an operand lies for the sizes that the options give; what was measured on the named arch comes first."""
     from tcprobe.ask.tensor_memory import OperandVariant, placement
 
     vector = vector_of(in_memory, sizes)
@@ -159,88 +159,88 @@ def placed_by(
     )
 
 
-def _answers(held_there: Placement, where: WhereAsked) -> Iterator[Json]:
+def _answers(placement: Placement, where: WhereRequest) -> Iterator[Json]:
     elements = _pairs(where["rows"], where["cols"])
     cells = _pairs(where["lanes"], where["columns"])
     if (elements is None) == (cells is None):
-        raise UsageError(f"{held_there.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
+        raise UsageError(f"{placement.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
     if cells is not None and where["ld"]:
         raise UsageError("--ld needs --row and --col; `where tcgen05.ld...` says what a register holds.")
     for row, col in elements or ():
-        yield _of_element(held_there, row, col, where["ld"])
+        yield _of_element(placement, row, col, where["ld"])
     cta, bit = where["cta"] or 0, where["bit"] or 0
     if cells:
-        _check_bounds(held_there, cta, bit, cells)
+        _check_bounds(placement, cta, bit, cells)
     for lane, column in cells or ():
-        element = held_there.at(cta, lane, column, bit)
-        bits = held_there.statement.bits
+        element = placement.at(cta, lane, column, bit)
+        bits = placement.statement.bits
         yield {
-            **_head(held_there),
+            **_head(placement),
             "row": element and element[0],
             "col": element and element[1],
             "tmem": {"cta": cta, "lane": lane, "column": column},
             "bit": bit - bit % bits,
             "bits": bits,
-            **_tail(held_there),
+            **_tail(placement),
         }
 
 
 def _pairs(firsts: list[int] | None, seconds: list[int] | None) -> list[tuple[int, int]] | None:
-    """Each with each; None unless both are said."""
+    """All pairs of a first and a second; None unless both lists are given."""
     return None if firsts is None or seconds is None else list(product(firsts, seconds))
 
 
-def _check_bounds(held_there: Placement, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
+def _check_bounds(placement: Placement, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
     from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
 
     pairs = (
-        ("cta", [cta], 1 + ("cta_group::2" in held_there.operand.form.id)),
+        ("cta", [cta], 1 + ("cta_group::2" in placement.operand.form.id)),
         ("bit", [bit], 32),
         ("lane", [lane for lane, _ in lane_columns], LANES),
         ("column", [column for _, column in lane_columns], COLUMNS),
     )
     for name, values, most in pairs:
         if wrong := [value for value in values if value >= most]:
-            raise UsageError(f"{held_there.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
+            raise UsageError(f"{placement.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
 
 
-def _of_element(held_there: Placement, row: int, col: int, load: str | None) -> Json:
+def _of_element(placement: Placement, row: int, col: int, load: str | None) -> Json:
     from tcprobe.references import accumulator
 
-    first, *others = held_there.places(row, col)
+    first, *others = placement.places(row, col)
     tmem = {"cta": first.cta, "lane": first.lane, "column": first.column}
-    place = {"row": row, "col": col, "tmem": tmem, "bit": first.bit, "bits": held_there.statement.bits}
-    answer = {**_head(held_there), **place}
+    place = {"row": row, "col": col, "tmem": tmem, "bit": first.bit, "bits": placement.statement.bits}
+    answer = {**_head(placement), **place}
     if others:
         answer["copies"] = [other._asdict() for other in others]
     if load:
         landing = accumulator.Landing(first.cta, first.lane, first.column)
-        answer |= accumulator.loaded_slot(landing, *load_named(load))._asdict()
-    return answer | _tail(held_there, (row, col))
+        answer |= accumulator.loaded_slot(landing, *parse_load(load))._asdict()
+    return answer | _tail(placement, (row, col))
 
 
-def _head(held_there: Placement) -> Json:
-    return {"id": held_there.operand.id, "m": held_there.m, "n": held_there.n, "layout": held_there.letter}
+def _head(placement: Placement) -> Json:
+    return {"id": placement.operand.id, "m": placement.m, "n": placement.n, "layout": placement.letter}
 
 
-def _tail(held_there: Placement, element: tuple[int, int] | None = None) -> Json:
-    """What it rests on, and who says otherwise of an element."""
+def _tail(placement: Placement, element: tuple[int, int] | None = None) -> Json:
+    """What a placement rests on, and the sources that put the element elsewhere."""
     differs = [
         {"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
-        for other in held_there.statements[1:]
+        for other in placement.statements[1:]
         if element
     ]
-    said = {"differs": differs} if differs else {}
-    return {"status": held_there.status, "source": held_there.statement.source, **held_there.agreement, **said}
+    others = {"differs": differs} if differs else {}
+    return {"status": placement.status, "source": placement.statement.source, **placement.agreement, **others}
 
 
-def _print(held_there: Placement, described: Json) -> None:
+def _print(placement: Placement, described: Json) -> None:
     cells = [{**described["tmem"], "bit": described["bit"]}, *described.get("copies", ())]
-    name = held_there.operand.name.upper()
+    name = placement.operand.name.upper()
     element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
-    layout = f"layout {held_there.letter}, " if held_there.letter else ""
+    layout = f"layout {placement.letter}, " if placement.letter else ""
     picked = f", selector {described['selector']}" if "selector" in described else ""
-    click.echo(f"{element}: tensor memory {'; '.join(map(_cell, cells))} ({layout}{_how(held_there)}{picked})")
+    click.echo(f"{element}: tensor memory {'; '.join(map(_cell, cells))} ({layout}{_how(placement)}{picked})")
     if "register" in described:
         read = ", ".join(
             f"{name} {described[name]}" for name in ("warp", "lane", "register", "column_base", "lane_base")
@@ -250,14 +250,14 @@ def _print(held_there: Placement, described: Json) -> None:
         click.echo(f"  differs in {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
 
 
-def _how(held_there: Placement) -> str:
+def _how(placement: Placement) -> str:
     """The status, and where it was measured."""
-    return f"measured on {held_there.measured_places.arch}" if held_there.measured_places else "documented"
+    return f"measured on {placement.measured_places.arch}" if placement.measured_places else "documented"
 
 
-def _cell(cell: dict[str, int]) -> str:
-    bit = f", bit {cell['bit']}" if cell["bit"] else ""
-    return f"cta {cell['cta']}, lane {cell['lane']}, column {cell['column']}{bit}"
+def _cell(coordinates: dict[str, int]) -> str:
+    bit = f", bit {coordinates['bit']}" if coordinates["bit"] else ""
+    return f"cta {coordinates['cta']}, lane {coordinates['lane']}, column {coordinates['column']}{bit}"
 
 
 def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[Json]:
@@ -276,16 +276,16 @@ def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> 
     return [{"tmem": {"lane": WARP * (warp or 0) + holder.row, "column": holder.col}} for holder in holders]
 
 
-def reached(holders: Sequence[Holder], reached_cells: Sequence[Json], warp: int | None) -> None:
-    """The cells of slots in words, of loads and stores."""
+def print_reached(holders: Sequence[Holder], reached_cells: Sequence[Json], warp: int | None) -> None:
+    """Print the cell of tensor memory that each slot of a load or store reaches."""
     for holder, cell in zip(holders, reached_cells, strict=True):
         if cell:
             whose = "relative to the address" if warp is None else f"of warp {warp}"
-            at = cell["tmem"]
-            click.echo(f"{holder}: tensor memory lane {at['lane']}, column {at['column']} {whose}")
+            place = cell["tmem"]
+            click.echo(f"{holder}: tensor memory lane {place['lane']}, column {place['column']} {whose}")
 
 
-def load_named(words: str) -> tuple[str, int]:
+def parse_load(words: str) -> tuple[str, int]:
     """The shape and repetitions of a tcgen05.ld; UsageError where there is no such load."""
     from tcprobe.isa import inventory
 

@@ -13,7 +13,7 @@ import click
 
 
 def is_terminal(*streams: TextIO | None) -> bool:
-    """Whether all of them are; one that is closed is not."""
+    """Whether all of these streams are terminals; a closed one is not."""
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
@@ -22,7 +22,7 @@ Tick = Callable[[int, str | None], None]  # (more to do, None), or (0, what is d
 
 @contextmanager
 def progress(doing: str) -> Iterator[Tick]:
-    """A bar with what is done, how much there is, and the time left; yields the function that moves it."""
+    """A bar with what is done, the total and the time left; yields the function that advances it."""
     if not is_terminal(sys.stderr):
         yield lambda _more, _finished: None
         return
@@ -56,26 +56,26 @@ def working(words: str) -> Iterator[None]:
 
 
 @contextmanager
-def paged(wanted: bool = True) -> Iterator[None]:
+def paged(enabled: bool = True) -> Iterator[None]:
     """What is printed inside goes through the user's pager if it is longer than the terminal; Ctrl-C leaves as usual.
 
     PAGER= (empty) or PAGER=cat turns it off.
     """
-    if not wanted or not is_terminal(sys.stdin, sys.stdout) or os.environ.get("PAGER") == "":
+    if not enabled or not is_terminal(sys.stdin, sys.stdout) or os.environ.get("PAGER") == "":
         yield
         return
-    context, held = click.get_current_context(silent=True), io.StringIO()
-    chosen = context.color if context else None
-    if context and chosen is None:
+    context, printed = click.get_current_context(silent=True), io.StringIO()
+    colour = context.color if context else None
+    if context and colour is None:
         context.color = True  # else click would take the colours out of what is held
     try:
-        with redirect_stdout(held):
+        with redirect_stdout(printed):
             yield
     finally:
         if context:
-            context.color = chosen
-        text = held.getvalue()
+            context.color = colour
+        text = printed.getvalue()
         if len(text.splitlines()) < os.get_terminal_size(sys.stdout.fileno()).lines:
-            click.echo(text, nl=False, color=chosen)
+            click.echo(text, nl=False, color=colour)
         else:
-            click.echo_via_pager(text.removesuffix("\n"), color=chosen)
+            click.echo_via_pager(text.removesuffix("\n"), color=colour)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @read_results
 @JSON
-def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **asked: bool) -> None:
+def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **request: bool) -> None:
     """Compare the tables of two archs, of two results folders, or of two compilers (--cuda A --cuda B).
 
     Folders are compared alone, arch by arch. FRAGMENT limits the answer to those, by name or pattern. Where one side
@@ -46,8 +46,8 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     it. Absent is not different: the exit code is 1 only if a table differs. --json prints one object a comparison, with
     every absent cell.
     """
-    if asked["numerics"]:
-        _diff_numerics(names, layers, asked["as_json"], asked["changed"])
+    if request["numerics"]:
+        _diff_numerics(names, layers, request["as_json"], request["changed"])
     from tcprobe.ask.diff import compare_named
     from tcprobe.cli import printing
     from tcprobe.run.compilers import compilers
@@ -57,10 +57,10 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     differences = compilers(folders, name, patterns) if folders else compare_named((*sides, *patterns), name, layers)
     for difference in differences:
         same = same and difference.none
-        if asked["as_json"]:
-            click.echo(json.dumps(difference.to_json(asked["changed"])))
+        if request["as_json"]:
+            click.echo(json.dumps(difference.to_json(request["changed"])))
         else:
-            printing.difference(difference, asked["everything"], asked["changed"])
+            printing.difference(difference, request["everything"], request["changed"])
     sys.exit(0 if same else 1)
 
 
@@ -69,13 +69,13 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
     from tcprobe.cli import wrapping
 
     same = True
-    for one in differences(names, layers):
-        same = same and not one.parameters
-        if one.parameters or not changed:
+    for arithmetic in differences(names, layers):
+        same = same and not arithmetic.parameters
+        if arithmetic.parameters or not changed:
             if as_json:
-                click.echo(json.dumps(one.to_json()))
+                click.echo(json.dumps(arithmetic.to_json()))
             else:
-                wrapping.line(str(one))
+                wrapping.line(str(arithmetic))
     sys.exit(0 if same else 1)
 
 
@@ -153,10 +153,10 @@ def pages(folder: Path, check: bool) -> None:
     if not results.archs():
         merged = " apart from merged runs, for which `tcprobe site` makes pages" if results.runs() else ""
         raise UsageError(f"no measurements in {folder}{merged}. `tcprobe run --results {folder}` makes them.")
-    made = render(results)
-    changed = stale(results, made)
+    rendered = render(results)
+    changed = stale(results, rendered)
     if not check:
-        write(results, made)
+        write(results, rendered)
     for path in changed:
         click.echo(escaped(f"{'stale' if check else 'written'}: {path}"))
     sys.exit(1 if check and changed else 0)

@@ -10,14 +10,14 @@ import click
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import Command, together
-from tcprobe.cli.tensor_memory import LOAD, SIZES, check_arch, load_named
+from tcprobe.cli.tensor_memory import LOAD, SIZES, check_arch, parse_load
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tcprobe.ask.trace_tensor_memory import TensorMeeting, TensorTrace
-    from tcprobe.cli.requests import TraceAsked
+    from tcprobe.cli.requests import TraceRequest
     from tcprobe.isa.instruction import Instruction
     from tcprobe.references.memory_operand import TensorCell
     from tcprobe.store.choose import Layers
@@ -35,7 +35,7 @@ def options(command: Command) -> Command:
     return together((*SIZES[:3], *MAJORS, LOAD), command)
 
 
-def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace: TraceAsked, as_json: bool) -> None:
+def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace: TraceRequest, as_json: bool) -> None:
     """Answers for every element that is asked about; UsageError for what a tcgen05.mma does not have."""
     from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, trace_element
 
@@ -55,7 +55,7 @@ def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace:
     if in_tensor and trace["a_major"]:
         raise UsageError("--a-major needs A in shared memory.")
     a, b = (trace[name] or trace["major"] or "k" for name in ("a_major", "b_major"))
-    asked = TensorTraceRequest(
+    request = TensorTraceRequest(
         trace["m"],
         trace["n"],
         span,
@@ -63,29 +63,36 @@ def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace:
         trace["selector"],
         trace["vector"],
         ("k" if in_tensor else a, b),
-        load_named(trace["ld"]) if trace["ld"] else None,
+        parse_load(trace["ld"]) if trace["ld"] else None,
         *known_by,
     )
     for row, col in product(rows, cols):
-        found = trace_element(instruction, asked, row, col)
+        traced_element = trace_element(instruction, request, row, col)
         if as_json:
-            click.echo(json.dumps(found.to_json()))
+            click.echo(json.dumps(traced_element.to_json()))
         else:
-            _print(found)
+            _print(traced_element)
 
 
 def _print(tensor_trace: TensorTrace) -> None:
-    at, size = f"D[{tensor_trace.row}][{tensor_trace.col}]", tensor_trace.placed_d
-    wrapping.line(f"{at} in {tensor_trace.form.id}, M {size.m}, N {size.n}: {_cells(tensor_trace.d)}", at, bold=True)
+    element, size = f"D[{tensor_trace.row}][{tensor_trace.col}]", tensor_trace.placed_d
+    wrapping.line(
+        f"{element} in {tensor_trace.form.id}, M {size.m}, N {size.n}: {_cells(tensor_trace.d)}", element, bold=True
+    )
     if tensor_trace.loaded:
-        click.echo(f"  loaded: {', '.join(f'{name} {at}' for name, at in tensor_trace.loaded._asdict().items())}")
+        click.echo(f"  loaded: {', '.join(f'{name} {place}' for name, place in tensor_trace.loaded._asdict().items())}")
     two_ctas = "cta_group::2" in tensor_trace.form.id
-    for one in tensor_trace.meetings:
-        a = f"at byte {one.a_byte}{_of(tensor_trace.a_cta, two_ctas)}" if one.a_byte is not None else _cells(one.a)
-        b = ", ".join(f"B[{k}][{tensor_trace.col}] at byte {at}" for k, at in zip(one.k, one.b_bytes, strict=True))
-        click.echo(
-            f"  A[{tensor_trace.row}][{one.stored}] {a}  x  {b}{_of(tensor_trace.b_cta, two_ctas)}{_beside(one)}"
+    for meeting in tensor_trace.meetings:
+        a = (
+            f"at byte {meeting.a_byte}{_of(tensor_trace.a_cta, two_ctas)}"
+            if meeting.a_byte is not None
+            else _cells(meeting.a)
         )
+        b = ", ".join(
+            f"B[{k}][{tensor_trace.col}] at byte {byte}" for k, byte in zip(meeting.k, meeting.b_bytes, strict=True)
+        )
+        factors = f"A[{tensor_trace.row}][{meeting.stored}] {a}  x  {b}{_of(tensor_trace.b_cta, two_ctas)}"
+        click.echo(f"  {factors}{_beside(meeting)}")
     a, b = tensor_trace.to_json()["descriptors"]
     shared = f"B behind {b}" if tensor_trace.meetings[0].a else f"A behind {a}, B behind {b}"
     a, b = (major.replace("mn", name) for major, name in zip(tensor_trace.majors, "mn", strict=True))
@@ -101,11 +108,11 @@ def _of(cta: int, two_ctas: bool) -> str:
 
 def _beside(tensor_meeting: TensorMeeting) -> str:
     """The index and the scales of a product, the first place of each: warps have the same."""
-    said = [f"index {_cells(tensor_meeting.e[:1])}"] if tensor_meeting.e else []
-    said += [
+    factors = [f"index {_cells(tensor_meeting.e[:1])}"] if tensor_meeting.e else []
+    factors += [
         f"{name.upper()}[{row}][{col}] {_cells(cells[:1])}" for name, (row, col, cells) in tensor_meeting.scales.items()
     ]
-    return f"  ({'; '.join(said)})" if said else ""
+    return f"  ({'; '.join(factors)})" if factors else ""
 
 
 def _cells(tensor_cells: tuple[TensorCell, ...]) -> str:

@@ -32,11 +32,16 @@ NAME: Style = {"fg": 63}
 LESS: Style = {"fg": 243}
 
 
+def bold(text: str) -> str:
+    """Text that stands out on a terminal."""
+    return click.style(text, bold=True)
+
+
 def stated_width() -> int | None:
     """Columns of COLUMNS, or of the terminal; None where there is neither."""
-    stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal() and int(stated):
-        return int(stated)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or None
     except (OSError, ValueError):
@@ -53,7 +58,7 @@ def line(text: str, word: str = "", folds: bool = True, err: bool = False, **sty
 
     A name or path is never broken. The first `word` in it is styled.
     """
-    broken = "\n".join(folded(text, stated_width())) if folds else text
+    broken = "\n".join(fold(text, stated_width())) if folds else text
     click.echo(broken.replace(word, click.style(word, **style), 1) if word else broken, err=err)
 
 
@@ -64,8 +69,8 @@ def lines(in_words: Iterable[str], word: str = "", err: bool = False) -> None:
         word = "" if word in text else word
 
 
-def folded(text: str, columns: int | None) -> list[str]:
-    """The lines that a line is broken into."""
+def fold(text: str, columns: int | None) -> list[str]:
+    """The lines of at most `columns` that a text is broken into."""
     if columns is None or len(text) <= columns:
         return [text]
     from textwrap import TextWrapper

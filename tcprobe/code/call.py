@@ -111,8 +111,8 @@ class _Asm:
         listed.append(f'"{letter}"({expression})')
         return f"%{len(self.outputs) + len(self.inputs) - 1}"
 
-    def function(self, name: str, ptx: Sequence[str], memory: bool) -> Iterator[str]:
-        """The function; `memory`: it touches memory, or is waited for."""
+    def function(self, name: str, asm_lines: Sequence[str], clobbers_memory: bool) -> Iterator[str]:
+        """The function; it `clobbers_memory` where it touches memory or something waits for it."""
         arguments = ", ".join(f"int {immediate} = {default}" for immediate, default in self.immediates)
         yield from [f"template <{arguments}>"] if arguments else []
         head = f"__device__ __forceinline__ static void {name}({', '.join(self.parameters)}) {{"
@@ -120,9 +120,9 @@ class _Asm:
         yield from (line.replace("\xa0", " ") for line in wrap(whole, WIDTH, subsequent_indent="    "))
         yield from (f'  static_assert({holds}, "{words}");' for holds, words in self.rules)
         yield "  asm volatile("
-        lines = [line for part in ptx for line in wrap(part, WIDTH - 10, break_long_words=False)]
+        lines = [line for part in asm_lines for line in wrap(part, WIDTH - 10, break_long_words=False)]
         yield from (f'      "{line}{" " if number + 1 < len(lines) else ""}"' for number, line in enumerate(lines))
-        clobbered = ' : "memory"' if memory else ""
+        clobbered = ' : "memory"' if clobbers_memory else ""
         constraints = f": {', '.join(self.outputs)} : {', '.join(self.inputs)}{clobbered});"
         yield from (f"      {line}" for line in wrap(constraints.replace(":  :", "::"), WIDTH - 6))
         yield "}"
@@ -139,11 +139,11 @@ def functions(instruction: Instruction) -> Iterator[str]:
 
 def _multiply(instruction: Instruction) -> Iterator[str]:
     asm = _Asm()
-    written = [_written(asm, fragment) for fragment in instruction.spelled]
-    yield from asm.function("mma", [f"{instruction.name}", f"{', '.join(written)};"], memory=False)
+    written = [_operand_text(asm, fragment) for fragment in instruction.spelled]
+    yield from asm.function("mma", [f"{instruction.name}", f"{', '.join(written)};"], clobbers_memory=False)
 
 
-def _written(asm: _Asm, fragment: Fragment) -> str:
+def _operand_text(asm: _Asm, fragment: Fragment) -> str:
     """An operand, with the immediates that select from it."""
     if not fragment.selectors:
         return asm.array(fragment, "=" if fragment.role is Role.RESULT else "")
@@ -151,8 +151,8 @@ def _written(asm: _Asm, fragment: Fragment) -> str:
     register, picks = asm.value(name), fragment.held.picks
     if not picks:
         return f"{register}, {asm.immediate('selector', fragment.selectors)}"
-    chosen = (asm.immediate(f"{fragment.operand}_{pick}", values) for pick, values in picks)
-    return f"{register}, {{{', '.join(chosen)}}}"
+    immediates = (asm.immediate(f"{fragment.operand}_{pick}", values) for pick, values in picks)
+    return f"{register}, {{{', '.join(immediates)}}}"
 
 
 def _move(instruction: Instruction) -> Iterator[str]:
@@ -164,24 +164,24 @@ def _move(instruction: Instruction) -> Iterator[str]:
     ]
     bare = instruction.family == "movmatrix"
     written = ", ".join(operand.strip("{}") if bare else operand for operand in operands)
-    yield from asm.function(instruction.family, [f"{instruction.name} {written};"], memory=not bare)
+    yield from asm.function(instruction.family, [f"{instruction.name} {written};"], clobbers_memory=not bare)
 
 
 def _warpgroup(instruction: Instruction, operand_a: str) -> Iterator[str]:
     """D (+)= A B with B, and A where it is a_smem, behind descriptors; asynchronous."""
     asm, wide = _Asm(), "unsigned long long"
     written = [asm.array(instruction.fragment("d"), "+")]
-    held = operand_a == "a"
-    written += [asm.array(instruction.fragment("a")) if held else asm.value("descriptor_a", wide)]
+    a_in_registers = operand_a == "a"
+    written += [asm.array(instruction.fragment("a")) if a_in_registers else asm.value("descriptor_a", wide)]
     written += [asm.value("descriptor_b", wide)]
     if instruction.metadata:
-        written += [_written(asm, instruction.metadata)]
+        written += [_operand_text(asm, instruction.metadata)]
     written += ["add"]
     adds = asm.value("scale_d", "int", " = 1")
     if dtype(instruction.type("d")).is_float:
         written += [asm.immediate(name, (1, -1)) for name in ("scale_a", "scale_b")]
     if len(instruction.described[0].held.majors) > 1:
-        written += _transposed(asm, held)
+        written += _transposes(asm, a_in_registers)
     yield from asm.function(
         "mma",
         [
@@ -189,7 +189,7 @@ def _warpgroup(instruction: Instruction, operand_a: str) -> Iterator[str]:
             instruction.name,
             f"{', '.join(written)};}}",
         ],
-        memory=False,
+        clobbers_memory=False,
     )
 
 
@@ -207,11 +207,11 @@ def around() -> Iterator[str]:
         yield "}"
 
 
-def _transposed(asm: _Asm, held: bool) -> list[str]:
-    """Whether the m of A, the n of B are contiguous; of A in registers (`held`) PTX has no word, the template has."""
-    if held:
+def _transposes(asm: _Asm, a_in_registers: bool) -> list[str]:
+    """Immediates that say whether m of A and n of B are contiguous; A in registers has none in PTX."""
+    if a_in_registers:
         asm.choice("transpose_a", (0,), "A in registers cannot be transposed")
-    names = ("transpose_b",) if held else ("transpose_a", "transpose_b")
+    names = ("transpose_b",) if a_in_registers else ("transpose_a", "transpose_b")
     return [asm.immediate(name, (0, 1)) for name in names]
 
 

@@ -71,16 +71,16 @@ class DeviceFunction(NamedTuple):
         return "\n".join(lines)
 
     def _head(self) -> str:
-        declared = ", ".join(parameter.declared for parameter in self._given())
+        declared = ", ".join(parameter.declared for parameter in self._all_parameters())
         return f"__device__ inline void {self.name}({declared}) {{"
 
     def _lines(self) -> Iterator[str]:
         yield from (comment(f"// {note}") for note in self.notes)
-        yield from (comment(f"// {parameter.name}: {parameter.what}") for parameter in self._given())
+        yield from (comment(f"// {parameter.name}: {parameter.what}") for parameter in self._all_parameters())
         yield from LANE if self._counts and self.threads == WARP else ()
         yield from (of_holder(line, self.threads) for line in self.body)
 
-    def _given(self) -> tuple[Parameter, ...]:
+    def _all_parameters(self) -> tuple[Parameter, ...]:
         own = Parameter(
             f"unsigned thread = threadIdx.x % {self.threads}",
             "its number in the warpgroup; the default is for blocks of one dimension",

@@ -95,30 +95,30 @@ def conversion(source: str, target: str, device: Arch) -> Decoding:
     """The way from a stored type to an element's on an arch; UsageError where there is none, with those that are."""
     if source == target:
         return _same(source)
-    made = _WAYS.get((source, target))
-    if made is None:
+    convert = _WAYS.get((source, target))
+    if convert is None:
         bits, most = dtype(source).bits, dtype(target).bits
         why = f"{source} has {bits} bits, {target} only {most}" if bits > most else "no conversion is known"
         raise UsageError(f"{source} cannot be stored for {target}: {why}; {target} takes {', '.join(sources(target))}.")
-    return made(source, target, device)
+    return convert(source, target, device)
 
 
 def sources(target: str) -> list[str]:
     """What may be stored for an element type; the type itself is the last."""
     own = [target] if target in STORED else []
-    return [*(of for of, to in _WAYS if to == target), *own] or ["none of " + ", ".join(STORED)]
+    return [*(source for source, to in _WAYS if to == target), *own] or ["none of " + ", ".join(STORED)]
 
 
 def targets(source: str) -> list[str]:
     """Which element types a stored type is converted to; itself the first."""
-    return [source, *(to for of, to in _WAYS if of == source)]
+    return [source, *(to for stored, to in _WAYS if stored == source)]
 
 
 def _offset(lines: Iterable[str], *constants: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Lines with {c} for constant c: with the constants, and as `zeroed` has them."""
-    given = tuple(lines)
-    apart = tuple(re.sub(r"\{(\d)\}", rf"{{{j}:\1}}", line) for j, line in enumerate(given))
-    return tuple(line.format(*constants) for line in given), apart
+    templates = tuple(lines)
+    apart = tuple(re.sub(r"\{(\d)\}", rf"{{{j}:\1}}", line) for j, line in enumerate(templates))
+    return tuple(line.format(*constants) for line in templates), apart
 
 
 def scaling(target: str) -> str:
@@ -145,7 +145,7 @@ def _twice(number: int) -> str:
     return f"{number << 16 | number:#010x}u"
 
 
-def _shifted(left: int) -> str:
+def _shift(left: int) -> str:
     return "word" if not left else f"word << {left}" if left > 0 else f"word >> {-left}"
 
 
@@ -156,9 +156,9 @@ def _nibbles_f16(source: str, target: str, device: Arch) -> Decoding:
         f"fma_f16({{}}, {_twice(0x2C00)}, {{{{1}}}});",  # (1024 + 16 code) / 16 - 64
     )
     masks = (0x000F, 0x00F0)
-    held = [f"lop3({'top' if j > 1 else 'word'}, {_twice(masks[j % 2])}, {_twice(0x6400)})" for j in range(4)]
-    made = (f"to[{j}] = " + ends[j % 2].format(one) for j, one in enumerate(held))
-    lines, zeroed = _offset(made, _twice(0x6400 + offset), _twice(0xD400 + 16 * offset))
+    words_of_pairs = [f"lop3({'top' if j > 1 else 'word'}, {_twice(masks[j % 2])}, {_twice(0x6400)})" for j in range(4)]
+    assignments = (f"to[{j}] = " + ends[j % 2].format(pair) for j, pair in enumerate(words_of_pairs))
+    lines, zeroed = _offset(assignments, _twice(0x6400 + offset), _twice(0xD400 + 16 * offset))
     top = "const unsigned top = word >> 8;"
     words = "nibbles interleaved for the exponent trick: lop3 makes 1024 + code, or 1024 + 16 code, of two at once"
     zeros = (f"zero | {_twice(0x6400)}", f"subtract_f16({_twice(0x6380)}, zero | {_twice(0x6400)})")  # 960 - (1024 + z)
@@ -167,22 +167,22 @@ def _nibbles_f16(source: str, target: str, device: Arch) -> Decoding:
 
 def _nibbles_bf16(source: str, target: str, device: Arch) -> Decoding:
     offset = 8 if source == "s4" else 0
-    made = (
-        f"to[{j}] = fma_bf16(lop3({_shifted(-4 * j)}, {_twice(0x000F)}, {_twice(0x4300)}), {_twice(0x3F80)}, {{0}});"
+    assignments = (
+        f"to[{j}] = fma_bf16(lop3({_shift(-4 * j)}, {_twice(0x000F)}, {_twice(0x4300)}), {_twice(0x3F80)}, {{0}});"
         for j in range(4)
     )
-    lines, zeroed = _offset(made, _twice(0xC300 + offset))
+    lines, zeroed = _offset(assignments, _twice(0xC300 + offset))
     words = "nibbles interleaved for the exponent trick: lop3 makes 128 + code of two at once"
     zeros = (f"zero | {_twice(0xC300)}",)
     return Decoding(source, target, 4, _halves(), lines, words, offset, zeroed=zeroed, zeros=zeros)
 
 
 def _bytes_f16(source: str, target: str, device: Arch) -> Decoding:
-    made = (
+    assignments = (
         f"to[{j}] = subtract_f16(bytes(word, {_twice(0x6464)}, {order}), {{0}});"
         for j, order in enumerate(("0x4140u", "0x4342u"))
     )
-    lines, zeroed = _offset(made, _twice(0x6480))
+    lines, zeroed = _offset(assignments, _twice(0x6480))
     words = "prmt puts the exponent of 1024 above a code: 1024 + code of two at once"
     zeros = (f"zero | {_twice(0x6400)}",)
     return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80, zeroed=zeroed, zeros=zeros)
@@ -190,12 +190,12 @@ def _bytes_f16(source: str, target: str, device: Arch) -> Decoding:
 
 def _bytes_bf16(source: str, target: str, device: Arch) -> Decoding:
     """The low 8 bits of bf16, one of the exponent among them, count in 2^-133; times 2^127 they count in 2^-6."""
-    made = (
+    assignments = (
         f"to[{j}] = fma_bf16(fma_bf16(bytes(word, 0u, {order}), {_twice(0x7F00)}, {{0}}), {_twice(0x4280)}, "
         f"{MINUS_ZERO:#010x}u);"
         for j, order in enumerate(("0x4140u", "0x4342u"))
     )
-    lines, zeroed = _offset(made, _twice(0xC000))
+    lines, zeroed = _offset(assignments, _twice(0xC000))
     words = "prmt leaves a code in the low byte, code / 2^133; fma makes code / 64 - 2 of it, and 64 times that"
     zeros = (f"fma_bf16(zero, {_twice(0xFF00)}, {MINUS_ZERO:#010x}u)",)  # -z / 64
     return Decoding(source, target, 2, _linear(8, 4), lines, words, 0x80, zeroed=zeroed, zeros=zeros)
@@ -228,23 +228,23 @@ def _by_bits(source: str, target: str, device: Arch) -> Decoding:
         for half in range(2)
     )
     lines = tuple(
-        f"to[{j}] = {_times(target, _moved(way, field, size), way.factor)};" for j, field in enumerate(way.fields)
+        f"to[{j}] = {_times(target, _move(way, field, size), way.factor)};" for j, field in enumerate(way.fields)
     )
     words = "sign and magnitude are moved to where the type has them; a multiplication makes up for the bias"
     return Decoding(source, target, len(way.fields), places, lines, words)
 
 
-def _moved(way: _Float, field: tuple[int, int], size: int) -> str:
+def _move(way: _Float, field: tuple[int, int], size: int) -> str:
     """Both halves' codes with their bits where the type has them."""
     (low, sign), mask = field, (1 << size) - 1 << way.low
     by, sign_by = way.low - low, 15 - sign
     if by == sign_by:
-        return _masked(by, mask | 0x8000)
-    return f"lop3({_shifted(sign_by)}, {_twice(0x8000)}, {_masked(by, mask)})"
+        return _mask(by, mask | 0x8000)
+    return f"lop3({_shift(sign_by)}, {_twice(0x8000)}, {_mask(by, mask)})"
 
 
-def _masked(left: int, mask: int) -> str:
-    text = _shifted(left)
+def _mask(left: int, mask: int) -> str:
+    text = _shift(left)
     return f"{f'({text})' if left else text} & {_twice(mask)}"
 
 
@@ -267,7 +267,7 @@ def _e4m3_f16(source: str, target: str, device: Arch) -> Decoding:
 def _e2m1_f16(source: str, target: str, device: Arch) -> Decoding:
     if not E2M1.on(device):
         return _by_bits(source, target, device)
-    lines = tuple(f"to[{j}] = e2m1_f16(static_cast<unsigned short>({_shifted(-8 * j)}));" for j in range(4))
+    lines = tuple(f"to[{j}] = e2m1_f16(static_cast<unsigned short>({_shift(-8 * j)}));" for j in range(4))
     return Decoding(source, target, 4, _linear(4, 8), lines, "cvt of two codes at once", needs=E2M1)
 
 

@@ -28,12 +28,14 @@ def function(instruction: Instruction) -> str:
     d, a, b = (instruction.fragment(name) for name in "dab")
     kind, letter = word(d)
     registers = [
-        braced(0, d.registers),
-        braced(d.registers, a.registers),
-        braced(d.registers + a.registers, b.registers),
+        registers_in_braces(0, d.registers),
+        registers_in_braces(d.registers, a.registers),
+        registers_in_braces(d.registers + a.registers, b.registers),
     ]
     outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(d.registers))
-    inputs = ", ".join(f'"r"({name}[{j}])' for name, one in (("a", a), ("b", b)) for j in range(one.registers))
+    inputs = ", ".join(
+        f'"r"({name}[{j}])' for name, fragment in (("a", a), ("b", b)) for j in range(fragment.registers)
+    )
     return "\n".join(
         (
             f"__device__ inline void multiply({kind} (&d)[{d.registers}], const unsigned (&a)[{a.registers}], "
@@ -46,21 +48,21 @@ def function(instruction: Instruction) -> str:
     )
 
 
-def described(instruction: Instruction, turned: tuple[bool, bool]) -> str:
+def described_function(instruction: Instruction, turned: tuple[bool, bool]) -> str:
     """`multiply`(d, a, b, more) of a wgmma with both factors behind descriptors; without `more` D is overwritten.
 
     `turned` says of A and B whether m or n is contiguous.
     """
     d = instruction.fragment("d")
     kind, letter = word(d)
-    at = d.registers
-    outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(at))
+    count = d.registers
+    outputs = ", ".join(f'"+{letter}"(d[{j}])' for j in range(count))
     return "\n".join(
         (
-            f"__device__ inline void multiply({kind} (&d)[{at}], unsigned long long a, unsigned long long b, "
+            f"__device__ inline void multiply({kind} (&d)[{count}], unsigned long long a, unsigned long long b, "
             "int more) {",
-            '  asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(at + 2) + ', 0;"',
-            f'               "{instruction.name} {braced(0, at)}, %{at}, %{at + 1}, '
+            '  asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(count + 2) + ', 0;"',
+            f'               "{instruction.name} {registers_in_braces(0, count)}, %{count}, %{count + 1}, '
             f'p{_modifiers(instruction, turned)};}}"',
             f"               : {outputs}",
             '               : "l"(a), "l"(b), "r"(more));',
@@ -75,6 +77,6 @@ def _modifiers(instruction: Instruction, turned: tuple[bool, bool]) -> str:
     return signs + (f", {int(turned[0])}, {int(turned[1])}" if instruction.described[0].held.slot_bits == 16 else "")
 
 
-def braced(start: int, count: int) -> str:
+def registers_in_braces(start: int, count: int) -> str:
     """Operands of inline PTX in braces."""
     return "{" + ", ".join(f"%{start + j}" for j in range(count)) + "}"

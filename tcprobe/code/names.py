@@ -1,7 +1,7 @@
 """Which names generated code may have: one rule for C++, CUDA and Python, for names of users and those made here.
 
->>> from tcprobe.code.names import FUNCTION, chosen, made
->>> chosen("causal_mask", FUNCTION), made("16x8 Sw<3,4,3>_tma")
+>>> from tcprobe.code.names import FUNCTION, identifier, require_legal
+>>> require_legal("causal_mask", FUNCTION), identifier("16x8 Sw<3,4,3>_tma")
 ('causal_mask', 'n16x8_Sw_3_4_3_tma')
 
 A name that compiles in one place is a macro or a keyword in another, so what any of the languages or CUDA's headers
@@ -62,18 +62,18 @@ FUNCTION, NAMESPACE = "is not a name of a function", "is not a namespace"
 ARGUMENT = "is one of the names that cannot be arguments"
 
 
-def chosen(name: str, refusal: str, taken: Iterable[str] = ()) -> str:
-    """A name that a user chose; UsageError with `refusal` and the reason where it is not legal, or among `taken`."""
+def require_legal(name: str, refusal: str, used: Iterable[str] = ()) -> str:
+    """The name that a user gives; UsageError with `refusal` and the reason where it is not legal, or among `used`."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MOST:
         raise UsageError(f"{quoted(name)} {refusal}: letters, digits and _ alone, at most {MOST}, no digit first.")
     reason = _reason(name)
-    if reason or name in taken:
+    if reason or name in used:
         raise UsageError(f"{quoted(name)} {refusal}: {reason or 'the code has another use for it'}.")
     return name
 
 
-def made(text: str) -> str:
-    """A legal name for what a text says, the same for the same text."""
+def identifier(text: str) -> str:
+    """A text, such as the id of a fragment or an instruction, as an identifier: the same for the same text."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
     return name if name[:1].isalpha() and not _reason(name) else f"n{name}"
 

@@ -1,7 +1,7 @@
 """Printed code under the name, and in the namespace, that a user chose.
 
->>> from tcprobe.code.scope import scoped
->>> print(scoped("// a comment\\nstruct x {};\\n", "mine"))
+>>> from tcprobe.code.scope import in_namespace
+>>> print(in_namespace("// a comment\\nstruct x {};\\n", "mine"))
 // a comment
 namespace mine {
 struct x {};
@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from hashlib import sha256
 
-from tcprobe.code.names import FUNCTION, NAMESPACE, chosen
+from tcprobe.code.names import FUNCTION, NAMESPACE, require_legal
 from tcprobe.errors import UsageError
 from tcprobe.text import quoted
 
@@ -27,11 +27,11 @@ _ONCE = re.compile(r"#ifndef (TCPROBE_[0-9a-f]{12})$", re.MULTILINE)
 _TOP = re.compile(r"(?:(?://|#pragma|#include).*\n|\n)*")
 
 
-def scoped(text: str, namespace: str | None) -> str:
+def in_namespace(text: str, namespace: str | None) -> str:
     """The code in a namespace, which may be nested (a::b); or without one. UsageError if it is not a namespace."""
     if not namespace:
         return text
-    text = guarded(text, namespace)
+    text = guard_in(text, namespace)
     if re.search(rf"^namespace {OWN} ", text, re.MULTILINE):
         return re.sub(rf"(namespace ){OWN}\b|\b{OWN}(::)", rf"\g<1>{namespace}\2", text)
     top = _TOP.match(text)
@@ -40,24 +40,24 @@ def scoped(text: str, namespace: str | None) -> str:
     return f"{top[0]}namespace {namespace} {{\n{inside}\n}}  // namespace {namespace}\n"
 
 
-def guarded(text: str, namespace: str) -> str:
+def guard_in(text: str, namespace: str) -> str:
     """The code with guards of its own for a namespace; UsageError if it is not a namespace."""
     for part in namespace.split("::"):
-        chosen(part, NAMESPACE)
+        require_legal(part, NAMESPACE)
     own = sha256(namespace.encode()).hexdigest()[:8]  # a::b and a_b are two
     return _GUARD.sub(rf"#ifndef \1_{own}\n#define \1_{own}", text)
 
 
-def renamed(text: str, made: str, name: str | None) -> str:
-    """The code with `name` for the name that was made for it, and for the beginning of the names that go on from it.
+def rename(text: str, old: str, name: str | None) -> str:
+    """The code with `name` in the place of its `old` name, and of the beginning of names that continue `old`_.
 
     UsageError where it is not a name, or the code does not have the other.
     """
     if not name:
         return text
-    chosen(name, FUNCTION, re.findall(r"\w+", text))
-    named = re.compile(rf"\b{made}(?=\b|_)")
-    if not made or not named.search(text):
+    require_legal(name, FUNCTION, re.findall(r"\w+", text))
+    named = re.compile(rf"\b{old}(?=\b|_)")
+    if not old or not named.search(text):
         raise UsageError(f"{quoted(name)} renames nothing: this code has no name.")
     return "".join(_reguarded(part, named.sub(name, part)) for part in _parts(text))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.code import call
-from tcprobe.emit.common import identifier
+from tcprobe.code.names import identifier
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.store.cell import Cell
@@ -18,7 +18,7 @@ from tcprobe.text import comment
 DEVICE = "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"
 
 
-def found(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
+def archs_by_instruction(cells: Sequence[Cell]) -> Mapping[Instruction, list[str]]:
     """The instructions all of whose fragments have tables on some arch, with these archs."""
     rows = inventory.instructions()
     ids = dict.fromkeys(id_ for cell in cells for id_ in inventory.user_ids(cell.fragment.id))
@@ -58,13 +58,13 @@ def around(instruction: Instruction) -> Iterator[str]:
     yield from ("#endif", "#endif", "};", "}  // namespace calls")
 
 
-def struct(instruction: Instruction, archs: Sequence[str], said: str) -> Iterator[str]:
-    """The structs of archs, and the one of TCPROBE_ARCH; that exists if `said` holds."""
+def struct(instruction: Instruction, archs: Sequence[str], condition: str) -> Iterator[str]:
+    """The structs of archs, and the one of TCPROBE_ARCH, which exists if `condition` holds."""
     name = identifier(instruction.id)
     own = {f.operand.upper(): identifier(f.id) for f in instruction.fragments if not f.selectors}
     using = " ".join(f"using {operand} = {fragment};" for operand, fragment in own.items())
     for arch in archs:
         yield f"namespace {arch} {{ struct {name} : calls::{name} {{ {using} }}; }}"
-    yield f"#if !defined(TCPROBE_ARCH) || {said}"
+    yield f"#if !defined(TCPROBE_ARCH) || {condition}"
     yield f"struct {name} : calls::{name} {{ {using} }};"
     yield "#endif"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__
 from tcprobe.code.cuda import holder
-from tcprobe.code.names import made
+from tcprobe.code.names import identifier
 from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula, Layout, fitted
@@ -19,13 +19,17 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 
 
+def id_and_selector(cell: Cell) -> str:
+    """The id of a cell's fragment, and the selector that its table is of."""
+    return cell.fragment.id + ("" if cell.selector is None else f", selector {cell.selector}")
+
+
 def about(cell: Cell) -> list[str]:
     """A comment about a table: its fragment, arch, size and evidence."""
     fragment = cell.fragment
     size = f"{fragment.rows} x {fragment.cols} of {fragment.type}, {fragment.elements} elements a "
-    chosen = "" if cell.selector is None else f", selector {cell.selector}"
     return [
-        f"{fragment.id}{chosen} on {cell.arch}: {size}{holder(fragment.threads)}, layout {cell.table.id}",
+        f"{id_and_selector(cell)} on {cell.arch}: {size}{holder(fragment.threads)}, layout {cell.table.id}",
         f"{origin(cell)}; numbers from {cell.numbering}",
     ]
 
@@ -71,12 +75,7 @@ def layout(cell: Cell) -> Layout:
     return fit.layout
 
 
-def identifier(name: str) -> str:
-    """An id of a fragment or instruction as an identifier."""
-    return made(name)
-
-
-def named(cell: Cell) -> str:
+def cell_identifier(cell: Cell) -> str:
     """The identifier of a fragment; for metadata with its selector."""
     return identifier(cell.fragment.id) + ("" if cell.selector is None else f"_selector{cell.selector}")
 
@@ -88,10 +87,14 @@ def instructions(cells: Sequence[Cell], behind: bool = False) -> Iterator[tuple[
     table is not a whole fragment's.
     """
     by_id = {cell.fragment.id: cell for cell in cells}
-    known = inventory.instructions()
+    rows_by_id = inventory.instructions()
     rows = {
         **{row.id: row for n in dict.fromkeys(c.fragment.threads for c in cells) for row in inventory.executed_by(n)},
-        **{c.fragment.experiment: known[c.fragment.experiment] for c in cells if c.fragment.experiment in known},
+        **{
+            c.fragment.experiment: rows_by_id[c.fragment.experiment]
+            for c in cells
+            if c.fragment.experiment in rows_by_id
+        },
     }
     whole = [
         (row, {f.operand: by_id[f.id] for f in row.fragments})

@@ -18,7 +18,7 @@ from tcprobe.code.call import word
 from tcprobe.code.cuda import once
 from tcprobe.code.origin import of_tables
 from tcprobe.emit import calls, metadata, read
-from tcprobe.emit.common import counting, formulas, named
+from tcprobe.emit.common import cell_identifier, counting, formulas, id_and_selector
 from tcprobe.errors import UsageError
 from tcprobe.fit.inverse import cached_inverse
 from tcprobe.fit.manual import in_manual
@@ -119,7 +119,7 @@ def emit(cells: Sequence[Cell]) -> str:
     """All fragments of `cells`; TCPROBE_ARCH selects among several archs of one fragment."""
     by_fragment: dict[str, list[Cell]] = {}
     for cell in cells:
-        by_fragment.setdefault(named(cell), []).append(cell)
+        by_fragment.setdefault(cell_identifier(cell), []).append(cell)
     layouts = {_map(cell): cell for cell in cells}
     newest = max(map(_number, cells))
     lines = [f"// made by tcprobe {__version__}; {counting(cells)}"]
@@ -137,7 +137,7 @@ def emit(cells: Sequence[Cell]) -> str:
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += once(list(_fragment(variants, newest)))
-    for instruction, archs in calls.found(cells).items():
+    for instruction, archs in calls.archs_by_instruction(cells).items():
         lines += once(list(calls.around(instruction))) if instruction.described else []
         lines += once(list(calls.functions(instruction)))
         lines += once(list(calls.struct(instruction, archs, _condition(list(archs), newest))))
@@ -205,9 +205,8 @@ def _function(
 
 def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
     """The structs of a fragment, one for each arch: its layout, and how its elements are packed into registers."""
-    fragment, name, sizes = variants[0].fragment, named(variants[0]), _sizes(variants[0])
-    chosen = "" if variants[0].selector is None else f", selector {variants[0].selector}"
-    yield f"/// {fragment.id}{chosen}: {fragment.rows} x {fragment.cols} of {fragment.type}"
+    fragment, name, sizes = variants[0].fragment, cell_identifier(variants[0]), _sizes(variants[0])
+    yield f"/// {id_and_selector(variants[0])}: {fragment.rows} x {fragment.cols} of {fragment.type}"
     yield from _evidence(variants)
     groups: dict[str, list[Cell]] = {}
     for cell in variants:
@@ -217,7 +216,7 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
         yield from (f"struct {name} : {_bases(first)} {{", _word(fragment), *_constants(sizes), "};")
         yield f"}}  // namespace {first.arch}"
         yield from (f"namespace {cell.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for cell in others)
-    yield from _chosen(name, list(groups.values()), newest)
+    yield from _struct_of_target(name, list(groups.values()), newest)
 
 
 def _bases(cell: Cell) -> str:
@@ -233,19 +232,19 @@ def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
     yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
 
 
-def _chosen(name: str, groups: Sequence[Sequence[Cell]], newest: int) -> Iterator[str]:
+def _struct_of_target(name: str, cells_by_table: Sequence[Sequence[Cell]], newest: int) -> Iterator[str]:
     """The struct of TCPROBE_ARCH; without that, the common one if all archs agree, else what host code must do."""
-    last = max((cell for group in groups for cell in group), key=_number)
-    alike = len(groups) == 1
-    if len(groups) > 1:
+    last = max((cell for group in cells_by_table for cell in group), key=_number)
+    alike = len(cells_by_table) == 1
+    if len(cells_by_table) > 1:
         fragment = last.fragment
         sizes = {"lanes": fragment.threads, "elements": fragment.elements, "copies": fragment.copies}
         yield "#if !defined(TCPROBE_ARCH)"
         yield f"struct {name} : host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU<{name}> {{"
         yield from (_word(fragment), *_constants(sizes | _sizes(last)), "};")
-    for group in groups:
-        said = _condition([cell.arch for cell in group], newest, last in group)
-        yield f"#if !defined(TCPROBE_ARCH) || {said}" if alike else f"#elif {said}"
+    for group in cells_by_table:
+        condition = _condition([cell.arch for cell in group], newest, last in group)
+        yield f"#if !defined(TCPROBE_ARCH) || {condition}" if alike else f"#elif {condition}"
         yield f"struct {name} : {group[0].arch}::{name} {{}};"
     yield from ("#endif", "")
 

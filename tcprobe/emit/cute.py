@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tcprobe.emit.common import formulas, heading, layout, named
+from tcprobe.emit.common import cell_identifier, formulas, heading, layout
 from tcprobe.emit.metadata import require_every_lane
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
@@ -32,14 +32,14 @@ def emit(cells: Sequence[Cell]) -> str:
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
     for cell in cells:
         shape, stride = thread_value(cell)
-        lines += [f"// {nested(shape)}:{nested(stride)}", written(cell), ""]
+        lines += [f"// {nested(shape)}:{nested(stride)}", layout_code(cell), ""]
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
-def written(cell: Cell) -> str:
+def layout_code(cell: Cell) -> str:
     """The type, under the fragment's name."""
     shape, stride = thread_value(cell)
-    return f"using {named(cell)} = cute::Layout<{_type('Shape', shape)}, {_type('Stride', stride)}>;"
+    return f"using {cell_identifier(cell)} = cute::Layout<{_type('Shape', shape)}, {_type('Stride', stride)}>;"
 
 
 def thread_value(cell: Cell) -> tuple[Modes, Modes]:
@@ -59,9 +59,9 @@ def thread_value(cell: Cell) -> tuple[Modes, Modes]:
     return (modes[0][0], modes[1][0]), (modes[0][1], modes[1][1])
 
 
-def _number(fragment: Fragment, element: dict[str, int]) -> int:
+def _number(fragment: Fragment, coordinates: dict[str, int]) -> int:
     """CuTe's number of an element."""
-    row, col, product = element["row"], element["col"], element.get("product", 0)
+    row, col, product = coordinates["row"], coordinates["col"], coordinates.get("product", 0)
     size = fragment.rows * fragment.cols
     inner = col + fragment.cols * row if fragment.operand == "b" else row + fragment.rows * col
     return inner + size * product

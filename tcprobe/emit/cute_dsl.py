@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.common import heading, named
+from tcprobe.emit.common import cell_identifier, heading
 from tcprobe.emit.cute import CONVENTION, nested, thread_value
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
@@ -19,14 +19,14 @@ ROLES = (Role.METADATA,)
 def emit(cells: Sequence[Cell]) -> str:
     """A function for each table."""
     lines = [*heading(cells, "#"), *(f"# {line}" for line in CONVENTION), "import cutlass.cute as cute"]
-    return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
+    return "\n\n\n".join(["\n".join(lines), *map(layout_code, cells)])
 
 
-def written(cell: Cell) -> str:
+def layout_code(cell: Cell) -> str:
     """The function, under the fragment's name; UsageError as `thread_value`."""
     fragment, (shape, stride) = cell.fragment, thread_value(cell)
     return (
-        f"def {named(cell)}():\n"
+        f"def {cell_identifier(cell)}():\n"
         f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""\n'
         f"    return cute.make_layout({nested(shape)}, stride={nested(stride)})"
     )

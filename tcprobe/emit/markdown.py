@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.emit.common import about
+from tcprobe.emit.common import about, id_and_selector
 from tcprobe.fit import fitted
 from tcprobe.fit.manual import in_manual
 from tcprobe.isa.operand import Role
@@ -25,8 +25,7 @@ def emit(cells: Sequence[Cell]) -> str:
 def _section(cell: Cell) -> Iterator[str]:
     table = cell.table
     first, *rest = about(cell)
-    chosen = "" if cell.selector is None else f", selector {cell.selector}"
-    yield f"## {cell.fragment.id}{chosen}, {cell.arch}"
+    yield f"## {id_and_selector(cell)}, {cell.arch}"
     yield ""
     yield markdown(f"{first}. {' '.join(rest)}.").replace("|", r"\|")
     yield ""

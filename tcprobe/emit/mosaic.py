@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tcprobe.emit.common import heading, layout, named
+from tcprobe.emit.common import cell_identifier, heading, layout
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.store.cell import Cell
@@ -59,14 +59,18 @@ def emit(cells: Sequence[Cell]) -> str:
 
 
 def _layout(cell: Cell) -> Iterator[str]:
-    tiling = tiled(cell)
-    yield from ("", f"# of a matrix of {' x '.join(map(str, shape(cell)))}", f"{named(cell)} = fa.TiledLayout(")
+    tiling = tiled_layout(cell)
+    yield from (
+        "",
+        f"# of a matrix of {' x '.join(map(str, shape(cell)))}",
+        f"{cell_identifier(cell)} = fa.TiledLayout(",
+    )
     yield f"    fa.Tiling({tiling.tiles}),"
-    yield from (f"    {end}_dims={_written(dims)}," for end, dims in (("warp", tiling.warps), ("lane", tiling.lanes)))
+    yield from (f"    {end}_dims={_dims_text(dims)}," for end, dims in (("warp", tiling.warps), ("lane", tiling.lanes)))
     yield from (f"    vector_dim={tiling.vector},", ")")
 
 
-def _written(dims: Tile) -> str:
+def _dims_text(dims: Tile) -> str:
     words = [str(dim) if dim < 0 else f"fa.Replicated({dim})" for dim in dims]
     return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
@@ -77,7 +81,7 @@ def shape(cell: Cell) -> Tile:
     return (*((fragment.products,) if fragment.products > 1 else ()), fragment.rows, fragment.cols)
 
 
-def tiled(cell: Cell) -> Tiled:
+def tiled_layout(cell: Cell) -> Tiled:
     """The TiledLayout; UsageError with the reason if there is none."""
     digits = _digits(cell)
     vector = next((digit for digit in digits["i"][:1] if digit.stride == 1), None)
@@ -94,16 +98,16 @@ def tiled(cell: Cell) -> Tiled:
 def _digits(cell: Cell) -> dict[str, list[Digit]]:
     """The digits of i, lane and warp, lowest first; UsageError if a bit is not exactly one bit of one axis."""
     if cell.fragment.threads not in (WARP, WARP * WARPS):
-        raise _refused(cell, f"it is held by {cell.fragment.threads} threads, not by a warp or a warpgroup.")
+        raise _refusal(cell, f"it is held by {cell.fragment.threads} threads, not by a warp or a warpgroup.")
     linear = layout(cell)
     bases = {"i": linear.bases["i"], "lane": linear.bases["lane"][:LANE_BITS], "warp": linear.bases["lane"][LANE_BITS:]}
     digits = {
-        owner: _joined([_digit(cell, owner, b, base) for b, base in enumerate(own)]) for owner, own in bases.items()
+        owner: _join([_digit(cell, owner, b, base) for b, base in enumerate(own)]) for owner, own in bases.items()
     }
-    digits["i"] = _counted(cell, digits["i"])
+    digits["i"] = _fit_count(cell, digits["i"])
     led = [(d.axis, d.stride) for own in digits.values() for d in own if d.axis != COPIES]
     if len(set(led)) < len(led):
-        raise _refused(cell, "a bit of row or col is the XOR of two bits of lane and i.")
+        raise _refusal(cell, "a bit of row or col is the XOR of two bits of lane and i.")
     return digits
 
 
@@ -111,29 +115,29 @@ def _digit(cell: Cell, owner: str, bit: int, steps_by_axis: dict[str, int]) -> D
     names = [name for name in AXES if name != "product" or cell.fragment.products > 1]
     moved = [(number, steps_by_axis[name]) for number, name in enumerate(names) if steps_by_axis[name]]
     if owner == "i" and not moved:
-        raise _refused(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile expresses.")
+        raise _refusal(cell, f"bit {bit} of i leads to copies within the lane, which no dimension of a tile expresses.")
     if len(moved) > 1 or any(step & (step - 1) for _, step in moved):
-        raise _refused(cell, f"bit {bit} of {owner} moves {' and '.join(f'{names[a]} by {by}' for a, by in moved)}.")
+        raise _refusal(cell, f"bit {bit} of {owner} moves {' and '.join(f'{names[a]} by {by}' for a, by in moved)}.")
     return Digit(owner, *(moved[0] if moved else (COPIES, 0)), 2)
 
 
-def _joined(bits: Sequence[Digit]) -> list[Digit]:
+def _join(digits: Sequence[Digit]) -> list[Digit]:
     """Digits, with neighbours merged if they are neighbours on their axis too, or both copies."""
-    digits: list[Digit] = []
-    for bit in bits:
-        last = digits[-1] if digits else None
+    merged: list[Digit] = []
+    for bit in digits:
+        last = merged[-1] if merged else None
         if last and last.axis == bit.axis and (bit.axis == COPIES or bit.stride == last.stride * last.size):
-            digits[-1] = last._replace(size=last.size * bit.size)
+            merged[-1] = last._replace(size=last.size * bit.size)
         else:
-            digits.append(bit)
-    return digits
+            merged.append(bit)
+    return merged
 
 
-def _counted(cell: Cell, digits: list[Digit]) -> list[Digit]:
+def _fit_count(cell: Cell, digits: list[Digit]) -> list[Digit]:
     """The digits of i, the last one only as long as there are elements: N = 24 has three blocks of 8 columns."""
     rest = math.prod(digit.size for digit in digits[:-1])
     if cell.fragment.elements % rest:
-        raise _refused(cell, f"{cell.fragment.elements} elements per lane are not a product of the digits of i.")
+        raise _refusal(cell, f"{cell.fragment.elements} elements per lane are not a product of the digits of i.")
     last = [digit._replace(size=cell.fragment.elements // rest) for digit in digits[-1:]]
     return [*digits[:-1], *last]
 
@@ -148,33 +152,33 @@ def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> 
         while digit in outer:
             order.append(outer.pop())
             if order[-1] is not digit and order[-1].owner == "i":
-                raise _refused(cell, "a higher bit of i is a lower bit of the same axis; registers count by tiles.")
+                raise _refusal(cell, "a higher bit of i is a lower bit of the same axis; registers count by tiles.")
     while any(axes):
         order += [axis.pop() for axis in axes if axis]
     return order
 
 
-def _tiles(extent: Tile, order: Sequence[Digit], vector: Digit | None) -> tuple[Tile, ...]:
+def _tiles(extent: Tile, ordered_digits: Sequence[Digit], vector: Digit | None) -> tuple[Tile, ...]:
     """The base tile, without the digits of i that come first; then the tile after each further step.
 
     As JAX requires, leading ones of a tile and tiles that split nothing go. Without a vector the last is one element.
     """
-    outside, *steps = _steps(order, vector)
+    outside, *steps = _steps(ordered_digits, vector)
     rest = list(extent)
     tiles: list[Tile] = []
     for step in (outside, *(steps if vector is None else steps[:-1])):
         for digit in step:
             rest[digit.axis] //= digit.size
-        tile = _trimmed(tuple(rest)) if tiles else tuple(rest)
+        tile = _trim(tuple(rest)) if tiles else tuple(rest)
         if not tiles or tiles[-1][-len(tile) :] != tile:
             tiles.append(tile)
     return tuple(tiles)
 
 
-def _steps(order: Sequence[Digit], vector: Digit | None) -> list[list[Digit]]:
+def _steps(ordered_digits: Sequence[Digit], vector: Digit | None) -> list[list[Digit]]:
     """The digits of i outside the base tile, then those of each step: at most one of each axis, axes in order."""
     steps: list[list[Digit]] = [[]]
-    for digit in order:
+    for digit in ordered_digits:
         inside = len(steps) == 1 and (digit.owner != "i" or digit is vector)
         if inside or (steps[-1] and steps[-1][-1].axis >= digit.axis):
             steps.append([])
@@ -182,8 +186,8 @@ def _steps(order: Sequence[Digit], vector: Digit | None) -> list[list[Digit]]:
     return steps
 
 
-def _trimmed(tile: Tile) -> Tile:
-    return tile if len(tile) == 1 or tile[0] > 1 else _trimmed(tile[1:])
+def _trim(tile: Tile) -> Tile:
+    return tile if len(tile) == 1 or tile[0] > 1 else _trim(tile[1:])
 
 
 def _places(tiles: Sequence[Tile]) -> dict[tuple[int, int, int], int]:
@@ -199,5 +203,5 @@ def _places(tiles: Sequence[Tile]) -> dict[tuple[int, int, int], int]:
     return {dim: number - len(dims) for number, dim in enumerate(dims)}
 
 
-def _refused(cell: Cell, why: str) -> UsageError:
+def _refusal(cell: Cell, why: str) -> UsageError:
     return UsageError(f"{cell.fragment.id} on {cell.arch} is not a TiledLayout: {why}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.emit.common import heading, named
+from tcprobe.emit.common import cell_identifier, heading
 from tcprobe.emit.python import functions, sizes
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
@@ -24,7 +24,7 @@ def emit(cells: Sequence[Cell]) -> str:
 
 
 def _functions(cell: Cell) -> Iterator[str]:
-    name, methods = named(cell), list(functions(cell))
+    name, methods = cell_identifier(cell), list(functions(cell))
     yield from ("", *(f"{name}_{constant} = {value}" for constant, value in sizes(cell).items()))
     for function in methods:
         yield from ("", "", "@register_jitable", f"def {name}_{function.name}({function.arguments}):")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.emit import metadata
-from tcprobe.emit.common import formulas, heading, named
+from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
 from tcprobe.isa.sparsity import SINGLE, sparsity
@@ -76,7 +76,7 @@ def _class(cell: Cell) -> str:
     products = (fragment.products,) if "product" in table.outputs else ()
     index = ", ".join(f"cls.{name}" for name in (*(("PRODUCT",) if products else ()), "ROW", "COL"))
     return (METADATA if words else CLASS).format(
-        name=named(cell),
+        name=cell_identifier(cell),
         rows=fragment.rows,
         cols=fragment.cols,
         type=fragment.type,

@@ -42,11 +42,11 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield "// %pa, ...: 64-bit addresses of the matrices; %lda, ...: elements from one line to the next, .u32"
     for operand, cell in sorted(operands.items()):
         yield from _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(operand, cell)
-    names = {operand: _written(instruction, cell) for operand, cell in operands.items()}
+    names = {operand: _operand_text(instruction, cell) for operand, cell in operands.items()}
     if instruction.family == "wmma":
         yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in "abc")
     if instruction.described:
-        yield from _fenced(instruction, names)
+        yield from _warpgroup_multiply(instruction, names)
         return
     if instruction.family == "tcgen05":
         yield from _tensor_memory(instruction)
@@ -63,7 +63,7 @@ def _tensor_memory(instruction: Instruction) -> Iterator[str]:
     yield tensor_memory.instruction_text(instruction)
 
 
-def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]:
+def _warpgroup_multiply(instruction: Instruction, register_lists: Mapping[str, str]) -> Iterator[str]:
     """A multiply with factors behind descriptors, and what a warpgroup waits for before and after it."""
     signs = ["1", "1"] if dtype(instruction.type("d")).is_float else []
     turned = ["0"] if len(instruction.described[0].held.majors) > 1 else []
@@ -74,13 +74,13 @@ def _fenced(instruction: Instruction, names: Mapping[str, str]) -> Iterator[str]
     if turned:
         yield "// 0 at the end: 1 where n of B is contiguous"
     yield f"// A there too: %a_desc instead of its registers{', and before that 0 one for its m' if turned else ''}"
-    read = (*names, "b_smem")
-    held = (names.get(operand.name, "%b_desc") for operand in instruction.operands if operand.name in read)
-    yield from ("wgmma.fence.sync.aligned;", instruction.name, f"  {', '.join([*held, '%add', *signs, *turned])};")
+    read = (*register_lists, "b_smem")
+    operands = (register_lists.get(operand.name, "%b_desc") for operand in instruction.operands if operand.name in read)
+    yield from ("wgmma.fence.sync.aligned;", instruction.name, f"  {', '.join([*operands, '%add', *signs, *turned])};")
     yield from ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
 
 
-def _written(instruction: Instruction, cell: Cell) -> str:
+def _operand_text(instruction: Instruction, cell: Cell) -> str:
     """An operand in PTX: a vector in braces, an address in brackets, or a register followed by its immediates.
 
     movmatrix's one register has no braces.
@@ -114,8 +114,9 @@ def _registers(operand: str, cell: Cell) -> Iterator[str]:
         first = number * size
         which = f"i = {first}" + (f" to {first + size - 1}, low bits first" if size > 1 else "")
         cells = cell.table.cells[first : first + size]
-        shown = ", ".join("unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4])
-        yield f".reg .{kind} {name};  // {which}; in {holder(fragment.threads)} 0: {shown}{', ...' if size > 4 else ''}"
+        elements = ["unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4]]
+        listed = ", ".join([*elements, *(["..."] if size > 4 else [])])
+        yield f".reg .{kind} {name};  // {which}; in {holder(fragment.threads)} 0: {listed}"
 
 
 def _formulas(cell: Cell) -> str:
@@ -129,12 +130,12 @@ def _scales(cell: Cell) -> str:
     assert cell.selector is not None
     picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
     rows = cell.fragment.rows > cell.fragment.cols
-    of = (
+    scaled = (
         f"row {formula['row']} of A, block {formula['col']}"
         if rows
         else (f"column {formula['col']} of B, block {formula['row']}")
     )
-    return f"{picked} read lanes {lanes}; byte i there scales {of} along k"
+    return f"{picked} read lanes {lanes}; byte i there scales {scaled} along k"
 
 
 def _metadata(cell: Cell) -> str:
@@ -155,7 +156,7 @@ def _names(operand: str, fragment: Fragment) -> list[str]:
     return [f"%{operand}{number}" for number in range(fragment.registers)]
 
 
-def declared(cell: Cell) -> str:
+def declaration(cell: Cell) -> str:
     """The registers of one fragment, each with its content; UsageError if it cannot be expressed."""
     lines = _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(cell.fragment.operand, cell)
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.emit import metadata
-from tcprobe.emit.common import formulas, heading, named
+from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.fit.inverse import cached_inverse
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
@@ -57,7 +57,7 @@ def _copies(cell: Cell) -> int:
 
 def _class(cell: Cell) -> Iterator[str]:
     fragment, methods = cell.fragment, list(functions(cell))
-    yield from ("", "", f"class {named(cell)}:")
+    yield from ("", "", f"class {cell_identifier(cell)}:")
     yield f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""'
     yield from ("", *(f"    {name} = {value}" for name, value in sizes(cell).items()))
     for name, arguments, what, body in methods:

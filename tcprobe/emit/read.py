@@ -103,7 +103,9 @@ def find(cell: Cell) -> SlotsRead | None:
     used = [divmod(slot, table.elements) for slot, place in enumerate(table.cells) if place is not None]
     elements = sorted({i for _, i in used})
     slots = SlotsRead(_pattern(lanes, table.threads), _pattern(elements, table.elements))
-    product = [(lane, i) for lane in _meant(slots.lanes, table.threads) for i in _meant(slots.elements, table.elements)]
+    product = [
+        (lane, i) for lane in _matching(slots.lanes, table.threads) for i in _matching(slots.elements, table.elements)
+    ]
     return slots if product == used else None
 
 
@@ -113,7 +115,7 @@ def _pattern(numbers: Sequence[int], size: int) -> BitMask:
     return BitMask((ones | zeros) & size - 1, ones)
 
 
-def _meant(pattern: BitMask, size: int) -> list[int]:
+def _matching(pattern: BitMask, size: int) -> list[int]:
     return [number for number in range(size) if number & pattern.mask == pattern.value]
 
 

@@ -25,10 +25,10 @@ SMALL = 32  # columns
 
 def emit(cells: Sequence[Cell]) -> str:
     """All tables, one below the other; UsageError if one is not a whole fragment's."""
-    return labelled(cells, drawing.lane_i)
+    return draw(cells, drawing.lane_i)
 
 
-def labelled(cells: Sequence[Cell], label: Label) -> str:
+def draw(cells: Sequence[Cell], label: Label) -> str:
     """As `emit`, with holders named by `label`."""
     for cell in cells:
         require_fit(cell.fragment, cell.table)
@@ -42,14 +42,14 @@ def picture(cell: Cell) -> str:
     return drawing.svg(drawing.below(list(_matrices(cell, drawing.lane_i, "", SMALL))), f"layout {cell.table.id}")
 
 
-def captioned(cell: Cell) -> str:
+def titled_picture(cell: Cell) -> str:
     """The matrix of one table below its name and formulas, on its own background."""
     lines = [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
     named = manual_names(fitted(cell.table).formulas.values())
     head = drawing.heading([f"{cell.fragment.id} on {cell.arch}", *lines, *([named] if named else [])])
     drawings = [head, *_matrices(cell, drawing.lane_i, "lane:i of ", SMALL)]
     return drawing.svg(
-        drawing.grounded(drawing.below(drawings)), f"{cell.fragment.id}: the lane and the number i of each element"
+        drawing.add_ground(drawing.below(drawings)), f"{cell.fragment.id}: the lane and the number i of each element"
     )
 
 
@@ -68,7 +68,9 @@ def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
                 fragments = {name: operands[name].fragment for name in "abd"}
                 for number in range(row.products):
                     yield drawing.heading([f"{row.id} on {arch}" + (f", product {number}" if row.products > 1 else "")])
-                    yield drawing.composite({name: of[number] for name, of in parts.items()}, fragments, label)
+                    yield drawing.composite(
+                        {name: blocks_of[number] for name, blocks_of in parts.items()}, fragments, label
+                    )
 
 
 def _whole(cell: Cell, label: Label) -> Iterator[Drawing]:
@@ -77,15 +79,15 @@ def _whole(cell: Cell, label: Label) -> Iterator[Drawing]:
     fragment = cell.fragment
     yield from _matrices(cell, label, fragment.operand.upper() if len(fragment.operand) == 1 else fragment.operand)
     for block in blocks(cell.table, cell.fragment):
-        yield drawing.heading([_titled("lane: row,col of each register's elements, low bits first", block.title)])
+        yield drawing.heading([_title("lane: row,col of each register's elements, low bits first", block.title)])
         yield drawing.registers(block, cell.fragment)
 
 
 def _matrices(cell: Cell, label: Label, name: str, wide: int = WIDE) -> Iterator[Drawing]:
     for block in blocks(cell.table, cell.fragment, wide):
-        yield drawing.heading([_titled(f"{name}[row]" + ("" if block.flat else "[col]"), block.title)])
+        yield drawing.heading([_title(f"{name}[row]" + ("" if block.flat else "[col]"), block.title)])
         yield drawing.matrix(block, cell.fragment, label)
 
 
-def _titled(words: str, block: str) -> str:
-    return f"{words}, {block}" if block else words
+def _title(words: str, block_title: str) -> str:
+    return f"{words}, {block_title}" if block_title else words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.svg import labelled
+from tcprobe.emit.svg import draw
 from tcprobe.emit.svg_drawing import thread_value
 from tcprobe.store.cell import Cell
 
@@ -14,4 +14,4 @@ ARCHS = "any"
 
 def emit(cells: Sequence[Cell]) -> str:
     """All tables, one below the other."""
-    return labelled(cells, thread_value)
+    return draw(cells, thread_value)

@@ -51,7 +51,7 @@ def colour(thread: int) -> int:
     return (thread & 3) + 4 * (thread >> 2 & 1)
 
 
-def grounded(drawing: Drawing) -> Drawing:
+def add_ground(drawing: Drawing) -> Drawing:
     """The drawing on its own background, for pages that may be dark while the reader's system is light."""
     ground = '<rect class="g" width="100%" height="100%"/>'
     light_or_dark = f".g{{fill:{GROUND}}}@media (prefers-color-scheme:dark){{.g{{fill:{DARK_GROUND}}}}}"
@@ -73,7 +73,7 @@ def svg(drawing: Drawing, label: str) -> str:
     )
 
 
-def moved(drawing: Drawing, x: float, y: float) -> list[str]:
+def move(drawing: Drawing, x: float, y: float) -> list[str]:
     """The elements, moved."""
     return [f'<g transform="translate({x:g} {y:g})">', *drawing.parts, "</g>"]
 
@@ -82,7 +82,7 @@ def below(drawings: Sequence[Drawing], gap: float = LINE) -> Drawing:
     """Drawings, one below the other."""
     parts, top = [], 0.0
     for drawing in drawings:
-        parts += moved(drawing, 0, top)
+        parts += move(drawing, 0, top)
         top += drawing.height + gap
     return Drawing(parts, max(d.width for d in drawings), top)
 
@@ -93,11 +93,11 @@ def heading(lines: Sequence[str]) -> Drawing:
     return Drawing(parts, max(map(len, lines)) * LETTER * 1.2 + 16, LINE * (len(lines) + 0.5))
 
 
-def text(at: tuple[float, float], words: str, kind: str = "") -> str:
+def text(point: tuple[float, float], words: str, kind: str = "") -> str:
     """A text, centred unless its kind says otherwise."""
-    x, y = at
-    of = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:g}" y="{y:g}"{of}>{escape(words)}</text>'
+    x, y = point
+    css_class = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:g}" y="{y:g}"{css_class}>{escape(words)}</text>'
 
 
 def matrix(block: Block, fragment: Fragment, label: Label, wide: float | None = None) -> Drawing:
@@ -132,20 +132,20 @@ class _Box(NamedTuple):
     width: float
 
 
-def _cell(box: _Box, piece: Stretch, name: str, words: str) -> str:
-    x, y, width = box
+def _cell(frame: _Box, piece: Stretch, name: str, words: str) -> str:
+    x, y, width = frame
     threads = piece.threads
     fill = f' class="c{colour(threads[0])}"' if threads else ' class="e"'
     title = f"<title>{name}: {piece.text or 'nobody'}</title>"
     whole = f'<path d="M{x:g} {y:g}h{width - 1:g}v{HIGH - 1}h{1 - width:g}z"/>'
-    return f"<g{fill}>{title}{whole}{_other(box, threads)}{text((x + width / 2, y + 14), words)}</g>"
+    return f"<g{fill}>{title}{whole}{_other(frame, threads)}{text((x + width / 2, y + 14), words)}</g>"
 
 
-def _other(box: _Box, box_threads: Sequence[int]) -> str:
+def _other(frame: _Box, box_threads: Sequence[int]) -> str:
     """The half of the cell that belongs to a second thread."""
     if len(box_threads) < 2:
         return ""
-    edge = f"M{box.x:g} {box.y + HIGH - 1:g}h{box.width - 1:g}v{1 - HIGH}z"
+    edge = f"M{frame.x:g} {frame.y + HIGH - 1:g}h{frame.width - 1:g}v{1 - HIGH}z"
     return f'<path d="{edge}" class="c{colour(box_threads[1])}"/>'
 
 
@@ -155,9 +155,9 @@ class _Marks:
     def __init__(self, fragment: Fragment) -> None:
         self._fragment, self._edges, self._halves = fragment, "", ""
 
-    def add(self, box: _Box, piece: Stretch) -> None:
+    def add(self, frame: _Box, piece: Stretch) -> None:
         """Add the paths of a piece."""
-        x, y, width = box
+        x, y, width = frame
         if piece.holders:
             _, bit = self._fragment.place(piece.holders[0][1])
             if not bit:
@@ -196,9 +196,9 @@ def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], lab
     widths = {name: element_width(drawn[name], fragments[name], label) for name in drawn}
     widths["b"] = widths["d"] = max(widths["b"], widths["d"])
     a, b, d = (matrix(drawn[name], fragments[name], label, widths[name]) for name in "abd")
-    parts = [*moved(b, a.width, LINE), text((a.width + 8, 12), "B", "h")]
-    parts += [*moved(a, 0, b.height + 2 * LINE), text((8, b.height + 2 * LINE - 6), "A", "h")]
-    parts += [*moved(d, a.width, b.height + 2 * LINE), text((a.width + 8, b.height + 2 * LINE - 6), "D", "h")]
+    parts = [*move(b, a.width, LINE), text((a.width + 8, 12), "B", "h")]
+    parts += [*move(a, 0, b.height + 2 * LINE), text((8, b.height + 2 * LINE - 6), "A", "h")]
+    parts += [*move(d, a.width, b.height + 2 * LINE), text((a.width + 8, b.height + 2 * LINE - 6), "D", "h")]
     return Drawing(parts, a.width + max(b.width, d.width), b.height + 2 * LINE + max(a.height, d.height))
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.common import formulas, heading, identifier
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import formulas, heading
 from tcprobe.fit import symbolic
 from tcprobe.store.cell import Cell
 

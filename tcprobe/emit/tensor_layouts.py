@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.common import heading, identifier
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import heading
 from tcprobe.emit.cute import CONVENTION, nested, thread_value
 from tcprobe.store.cell import Cell
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tcprobe.emit.common import formulas, heading, named
+from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula
 from tcprobe.fit.formula import Term
@@ -25,34 +25,34 @@ CROSSED = "# no T.Fragment: tilelang finds no extent for an XOR"
 def emit(cells: Sequence[Cell]) -> str:
     """Functions for each table."""
     lines = [*heading(cells, "#"), "import tilelang.language as T"]
-    return "\n\n\n".join(["\n".join(lines), *map(written, cells)])
+    return "\n\n\n".join(["\n".join(lines), *map(layout_code, cells)])
 
 
-def written(cell: Cell) -> str:
+def layout_code(cell: Cell) -> str:
     """The functions of a table, under the fragment's name."""
     return "\n".join(_functions(cell))
 
 
 def _functions(cell: Cell) -> Iterator[str]:
-    name, table, forward = named(cell), cell.table, _forward(cell)
+    name, table, forward = cell_identifier(cell), cell.table, _forward(cell)
     axes, bits = [axis for axis in ORDER if axis in table.outputs], _bits(cell)
     size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
     yield f"def {name}(thread_id, local_id):"
     yield f'    """The {", ".join(axes)} that a slot holds: {size}."""'
-    yield from (f"    {axis} = {divided(forward[axis], bits)}" for axis in axes)
+    yield from (f"    {axis} = {divide(forward[axis], bits)}" for axis in axes)
     yield f"    return {', '.join(axes)}"
     yield from _holders(cell, axes, bits)
 
 
 def _holders(cell: Cell, axes: Sequence[str], bits: Mapping[str, int]) -> Iterator[str]:
     """From an element, and its copy if it has several holders, to thread_id and local_id; and their T.Fragment."""
-    name, back = named(cell), _inverse(cell)
+    name, back = cell_identifier(cell), _inverse(cell)
     copied = ["copy"] if "copy" in bits else []
     inside = copied if any(term.variable == "copy" for term in _terms(back["i"])) else []
     yield from _head(f"{name}_thread", [*axes, *copied], "the thread that holds an element")
-    yield f"    return {divided(back['lane'], bits)}"
+    yield f"    return {divide(back['lane'], bits)}"
     yield from _head(f"{name}_local", [*axes, *inside], "its slot in that thread")
-    yield f"    return {divided(back['i'], bits)}"
+    yield f"    return {divide(back['i'], bits)}"
     if inside or any(formula.overlapping for formula in back.values()):
         yield from ("", "", COPIED if inside else CROSSED)
     else:
@@ -92,7 +92,7 @@ def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
     yield from ("", "", f"def {name}({', '.join(arguments)}):  # {what}")
 
 
-def divided(formula: Formula, bits: Mapping[str, int]) -> str:
+def divide(formula: Formula, bits: Mapping[str, int]) -> str:
     """A linear formula with //, % and *, for variables of so many bits."""
     parts = [part for term in _terms(formula) for part in _parts(term, bits)]
     parts += [str(formula.constant)] if formula.constant or not parts else []

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tcprobe.emit.common import heading, identifier, layout, multiplies
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import heading, layout, multiplies
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -76,10 +77,10 @@ def _bit(fragment: Fragment, variable: str, changed: Mapping[str, int]) -> Bit:
     return axis, value.bit_length() - 1
 
 
-def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
+def _opts(bit_names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]:
     """Names, so ordered that n, m, l and u each count up; "u0" says that the next u is the next bit of axis 0 (n)."""
     left = {
-        axis: [names[axis, j] for j in range((size - 1).bit_length())]
+        axis: [bit_names[axis, j] for j in range((size - 1).bit_length())]
         for axis, size in (("n", instruction.shape.n), ("m", instruction.shape.m))
     }
     next_ = {"l": 0, "u": 0}
@@ -97,12 +98,12 @@ def _opts(names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, ...]
     return tuple(opts)
 
 
-def _swizzle(bits: tuple[list[Bit], list[Bit]], names: Mapping[Bit, str], upcasts: int) -> Swizzle:
-    lane, i = ([names[bit] for bit in part] for part in bits)
-    depth = sum(axis == "k" for axis, _ in names)
+def _swizzle(operand_bits: tuple[list[Bit], list[Bit]], bit_names: Mapping[Bit, str], upcasts: int) -> Swizzle:
+    lane, i = ([bit_names[bit] for bit in part] for part in operand_bits)
+    depth = sum(axis == "k" for axis, _ in bit_names)
     positions = [f"u{j}" for j in reversed(range(upcasts))] + [f"r{j}" for j in reversed(range(depth))]
     placed = dict(zip(positions, reversed(i), strict=False))
-    rest = sorted((name for name in names.values() if name not in (*lane, *i)), key=lambda n: (n[0] == "u", n))
+    rest = sorted((name for name in bit_names.values() if name not in (*lane, *i)), key=lambda n: (n[0] == "u", n))
     free = [f"r{j}" for j in range(depth)] + [f"u{j}" for j in range(upcasts)]
     placed |= dict(zip((p for p in free if p not in placed), rest, strict=True))
     upcast, reduce = ([placed[f"{kind}{j}"] for j in range(size)] for kind, size in (("u", upcasts), ("r", depth)))

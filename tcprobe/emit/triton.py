@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.common import heading, identifier, layout
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import heading, layout
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.store.cell import Cell
@@ -23,15 +24,15 @@ def emit(cells: Sequence[Cell]) -> str:
     for cell in cells:
         name = identifier(cell.fragment.id)
         named = (f'    ("{input_}", {vectors}),' for input_, vectors in inputs(cell).items())
-        lines += [f"{name}_bases = [", *named, "]", f"{name} = {written(cell)}", ""]
+        lines += [f"{name}_bases = [", *named, "]", f"{name} = {layout_code(cell)}", ""]
     return "\n".join(lines)
 
 
-def written(cell: Cell) -> str:
+def layout_code(cell: Cell) -> str:
     """Gluon's layout."""
-    named = ((f"{'reg' if input_ == 'register' else input_}_bases", of) for input_, of in inputs(cell).items())
-    given = [f"    {name}={value}," for name, value in (*named, ("shape", shape(cell)))]
-    return "\n".join(["gl.DistributedLinearLayout(", *given, ")"])
+    named = ((f"{'reg' if input_ == 'register' else input_}_bases", images) for input_, images in inputs(cell).items())
+    arguments = [f"    {name}={value}," for name, value in (*named, ("shape", shape(cell)))]
+    return "\n".join(["gl.DistributedLinearLayout(", *arguments, ")"])
 
 
 def inputs(cell: Cell) -> dict[str, list[list[int]]]:

@@ -68,27 +68,27 @@ class Copies(NamedTuple):
 
     @property
     def moves(self) -> list[Ints] | None:
-        """By round how far on its copy is from the first one: lines, bytes in a line, bytes of shared memory.
+        """For each round how far its copy is from the first one: lines, bytes in a line, bytes of shared memory.
 
         None where threads differ in that.
         """
         if (self.line == IDLE).any():
             return None
-        found = []
+        moves = []
         for values in self[:3]:
             rounds = [values[start : start + self.warps] for start in range(0, len(values), self.warps)]
             apart = [here - values[: len(here)] for here in rounds]
-            if any((one != one.flat[0]).any() for one in apart):
+            if any((distance != distance.flat[0]).any() for distance in apart):
                 return None
-            found.append(np.array([one.flat[0] for one in apart]))
-        return found
+            moves.append(np.array([distance.flat[0] for distance in apart]))
+        return moves
 
 
 def copies(plan: PathPlan, parts: int, warps: int, along_k: bool) -> Copies:
     """All of `parts` next to each other, along lines where these lie `along_k`, else in them."""
-    step, asked = plan.transfer, plan.request
+    step, tile_request = plan.transfer, plan.request
     assert isinstance(step, LaneCopy)
-    size, tile = asked.shared.bytes(asked.tile), asked.tile
+    size, tile = tile_request.shared.bytes(tile_request.tile), tile_request.tile
     on = (tile.lines, 0, size) if along_k else (0, tile.line_bytes, size)
     line, byte, shared = (
         np.concatenate([np.where(values == IDLE, IDLE, values + part * move) for part in range(parts)])
@@ -101,8 +101,8 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     """`fill_a` or `fill_b`; UsageError where addresses have no closed form."""
     count, tile, there = len(all_.line), plan.request.tile, int((all_.line != IDLE).sum())
     number = f"round * {all_.warps} + warp"
-    (own_shared, shared_on), found = _addresses(operand, all_)[2], _addresses(operand, all_)
-    line, byte, shared = (f"{own}{on}" for own, on in found)
+    (own_shared, shared_on), addresses = _addresses(operand, all_)[2], _addresses(operand, all_)
+    line, byte, shared = (f"{own}{on}" for own, on in addresses)
     place = "unsigned place = 0;\n  (void)lane, (void)warp;"
     if all_.moves:
         place = f"const unsigned issue = warp;\n  unsigned place = {own_shared};"
@@ -140,15 +140,15 @@ def _apart(all_: Copies, of_line: tuple[str, str], of_byte: tuple[str, str]) -> 
 
 
 def _addresses(operand: str, all_: Copies) -> list[tuple[str, str]]:
-    """Line, byte and shared memory of a thread's first copy, in C, and how far on the one of a round is."""
+    """Line, byte and place in shared memory of a thread's first copy, in C, each with what a round adds to it."""
     moves = all_.moves
-    found = [formula(values[: all_.warps] if moves else values) for values in all_[:3]]
+    formulas = [formula(values[: all_.warps] if moves else values) for values in all_[:3]]
     if moves:
-        found += [formula(values[:, None]) for values in moves]
-    if None in found:
+        formulas += [formula(values[:, None]) for values in moves]
+    if None in formulas:
         raise UsageError(f"{operand}: addresses in the tile have no closed form, so no code can be made.")
-    own, on = found[:3], found[3:] or ["0"] * 3
+    own, on = formulas[:3], formulas[3:] or ["0"] * 3
     return [
-        (f"({one})", "" if move == "0" else f" + ({str(move).replace('issue', 'round')})")
-        for one, move in zip(own, on, strict=True)
+        (f"({first})", "" if move == "0" else f" + ({str(move).replace('issue', 'round')})")
+        for first, move in zip(own, on, strict=True)
     ]

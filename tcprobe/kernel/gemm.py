@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tcprobe.code.names import FUNCTION, chosen
+from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel import mma_sync, request, wgmma
 from tcprobe.kernel.request import MULTIPLIES, Gemm
 from tcprobe.kernel.staged import OUTS, SHARED
-from tcprobe.kernel.warpgroups import WarpgroupGemm, checked
+from tcprobe.kernel.warpgroups import WarpgroupGemm, check
 from tcprobe.store.choose import Layers
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
@@ -49,24 +49,17 @@ class GemmOptions(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class GemmKernel(Described):
-    """`source` is the whole file; `asked` has the tile and what it takes."""
+    """`source` is the whole file; `gemm` has the tile and what it takes."""
 
     name: str
     source: str
-    asked: Gemm | WarpgroupGemm
+    gemm: Gemm | WarpgroupGemm
 
     @property
     def in_words(self) -> Iterator[str]:
         """What a launch needs to know."""
-        launch = self.to_json(None)
-        yield (
-            f"{self.name}: {launch['multiply']}, {self.block[0]} threads, {self.shared_bytes} bytes of shared memory"
-        )
-        registers = ", ".join(f"{count} of {name}" for name, count in launch["registers"].items())
-        yield f"grid: {launch['grid'][0]}, {launch['grid'][1]}; registers: {registers}"
-        for name, step in launch["wavefronts"].items():
-            wavefronts = f"{step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
-            yield f"{name}: {step['instruction']}, {wavefronts}"
+        head, grid, registers, *steps = self.launch_lines()
+        yield from (head, f"{grid}; {registers}", *steps)
 
     @property
     def code(self) -> str:
@@ -76,16 +69,16 @@ class GemmKernel(Described):
     @property
     def block(self) -> tuple[int, int, int]:
         """Threads."""
-        return self.asked.threads, 1, 1
+        return self.gemm.threads, 1, 1
 
     @property
     def shared_bytes(self) -> int:
         """Of dynamic shared memory."""
-        return self.asked.shared_bytes
+        return self.gemm.shared_bytes
 
     def grid(self, m: int, n: int, k: int = 1) -> tuple[int, int, int]:
         """Blocks for a D of m x n; UsageError for more than a launch can have, or a side that is no int."""
-        (rows, cols, _), together = self.asked.tile, self.cluster
+        (rows, cols, _), together = self.gemm.tile, self.cluster
         if max(m, n, k) > MOST_SIDE:
             raise UsageError(f"{m} x {n} x {k}: the kernel takes m, n and k as int, at most {MOST_SIDE}.")
         down = -(-m // (rows * together)) * together
@@ -100,7 +93,7 @@ class GemmKernel(Described):
     @property
     def cluster(self) -> int:
         """Blocks that share tiles of B; the kernel has their number as an attribute."""
-        return self.asked.cluster if isinstance(self.asked, WarpgroupGemm) else 1
+        return self.gemm.cluster if isinstance(self.gemm, WarpgroupGemm) else 1
 
     @property
     def parameters(self) -> list[str]:
@@ -111,36 +104,50 @@ class GemmKernel(Described):
 
     def to_json(self, size: tuple[int, int, int] | None) -> Json:
         """What a launch needs to know, for a product of a size or any."""
-        asked, (rows, cols, _) = self.asked, self.asked.tile
+        gemm, (rows, cols, _) = self.gemm, self.gemm.tile
         rows *= self.cluster
         below = f"(m + {rows - 1}) / {rows}" + (f" * {self.cluster}" if self.cluster > 1 else "")
         grid: list[int | str] = [f"(n + {cols - 1}) / {cols}", below, 1]
         return {
             "kernel": self.name,
-            "arch": asked.arch.name,
-            "target": "sm_90a" if self.maps else asked.arch.name,
-            "type": asked.type,
-            "out": asked.out,
-            "tile": list(asked.tile),
-            "a": asked.a,
-            "b": asked.b,
-            "multiply": asked.instruction.id,
-            "stages": asked.stages,
+            "arch": gemm.arch.name,
+            "target": "sm_90a" if self.maps else gemm.arch.name,
+            "type": gemm.type,
+            "out": gemm.out,
+            "tile": list(gemm.tile),
+            "a": gemm.a,
+            "b": gemm.b,
+            "multiply": gemm.instruction.id,
+            "stages": gemm.stages,
             "grid": list(self.grid(*size)) if size else grid,
             "block": list(self.block),
             "cluster": self.cluster,
             "shared_bytes": self.shared_bytes,
             "parameters": self.parameters,
             "tensor_maps": self.maps,
-            "registers": asked.registers,
-            "wavefronts": asked.wavefronts,
-            "evidence": asked.evidence,
+            "registers": gemm.registers,
+            "wavefronts": gemm.wavefronts,
+            "evidence": gemm.evidence,
         }
+
+    def launch_lines(self) -> list[str]:
+        """A line each: the kernel, its grid, its registers, and every step that goes through shared memory."""
+        launch = self.to_json(None)
+        return [
+            f"{self.name}: {launch['multiply']}, {self.block[0]} threads, {self.shared_bytes} bytes of shared memory",
+            f"grid: {launch['grid'][0]}, {launch['grid'][1]}",
+            "registers: " + ", ".join(f"{count} of {name}" for name, count in launch["registers"].items()),
+            *(
+                f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, "
+                f"ideal {step['ideal']}"
+                for name, step in launch["wavefronts"].items()
+            ),
+        ]
 
     @property
     def maps(self) -> dict[str, Json]:
         """The tensor maps that it takes, none where it takes addresses."""
-        return wgmma.maps(self.asked) if isinstance(self.asked, WarpgroupGemm) else {}
+        return wgmma.maps(self.gemm) if isinstance(self.gemm, WarpgroupGemm) else {}
 
 
 def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
@@ -151,15 +158,15 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
     tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
     name = (
-        chosen(options.name, FUNCTION)
+        require_legal(options.name, FUNCTION)
         if options.name
         else (f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")
     )
-    given: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
+    operands: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
     if by_warpgroups:
         _check_warps(options.warps, tile)
-        by_groups = checked(
-            WarpgroupGemm(device.name, options.type, tile, options.stages or 4, **given, cluster=options.cluster)
+        by_groups = check(
+            WarpgroupGemm(device.name, options.type, tile, options.stages or 4, **operands, cluster=options.cluster)
         )
         return GemmKernel(name, wgmma.source(by_groups, name), by_groups)
     if options.cluster != 1:
@@ -167,7 +174,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
             f"`cluster` {options.cluster}: only the kernel of sm_90 has clusters, whose blocks share tiles through TMA."
         )
     stages = options.stages or _stages(device.number)
-    plain = request.checked(Gemm(device.name, options.type, tile, stages, **given, warps=options.warps or (2, 2)))
+    plain = request.check(Gemm(device.name, options.type, tile, stages, **operands, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
 
 
@@ -187,11 +194,11 @@ def _stages(number: int) -> int:
     return 3 if number >= 80 else 2
 
 
-def _check_warps(warps: tuple[int, int] | None, tile: tuple[int, int, int]) -> None:
+def _check_warps(warps: tuple[int, int] | None, block_tile: tuple[int, int, int]) -> None:
     """UsageError for warps that are not the warpgroups of a tile."""
-    needed = tile[0] // 16
+    needed = block_tile[0] // 16
     if warps and warps != (needed, 1):
         raise UsageError(
             f"`warps` {warps[0]}x{warps[1]}: on sm_90 a warp has 16 rows of its warpgroup's 64, so that a "
-            f"tile of {tile[0]} rows has {needed}x1, beside the producer's."
+            f"tile of {block_tile[0]} rows has {needed}x1, beside the producer's."
         )

@@ -37,8 +37,8 @@ def conversion(source: str, target: str, device: Arch) -> Cast:
 def pairs(cell: Cell) -> None:
     """UsageError unless elements 2 i and 2 i + 1 of every lane are neighbours in a row."""
     cells = cell.table.cells
-    for one, two in zip(cells[::2], cells[1::2], strict=True):
-        if one is None or two is None or tuple(two[:2]) != (one[0], one[1] + 1):
+    for first, second in zip(cells[::2], cells[1::2], strict=True):
+        if first is None or second is None or tuple(second[:2]) != (first[0], first[1] + 1):
             raise UsageError(f"{cell.fragment.id} on {cell.arch}: its elements are not pairs in a row.")
 
 
@@ -47,7 +47,7 @@ def store(cell: Cell, out: str, device: Arch) -> str:
     pairs(cell)
     fragment, kind = cell.fragment, word(cell.fragment)[0]
     bits = {"lane": (cell.table.threads - 1).bit_length(), "i": (cell.table.elements - 1).bit_length()}
-    at = {name: of_holder(one.text(bits), fragment.threads) for name, one in formulas(cell).items()}
+    coordinates = {name: of_holder(formula.text(bits), fragment.threads) for name, formula in formulas(cell).items()}
     size, who = dtype(out).bits // 8, holder(fragment.threads)
     return "\n".join(
         (
@@ -57,7 +57,7 @@ def store(cell: Cell, out: str, device: Arch) -> str:
             f"const {kind} (&from)[{fragment.elements}], unsigned {who}) {{",
             "#pragma unroll",
             f"  for (unsigned i = 0; i < {fragment.elements}; i += 2) {{",
-            f"    const int row = {at['row']}, col = {at['col']};",
+            f"    const int row = {coordinates['row']}, col = {coordinates['col']};",
             "    if (row >= rows || col >= cols) continue;",
             f"    char* to = d + row * ld + col * {size};",
             *(f"    {line}" for line in _pair(fragment.type, out, device)),

@@ -2,9 +2,9 @@
 
 Product p is the quadrant at row p / 2, column p % 2 of D, so that products 0 and 1 have the same A, 0 and 2 the same B.
 
->>> from tcprobe.kernel.quadrants import joined
+>>> from tcprobe.kernel.quadrants import join
 >>> from tcprobe.store.cell import load
->>> a = joined(load("mma.m8n8k4.row.col.f32.f16.f16.f32.a", "sm_70"))
+>>> a = join(load("mma.m8n8k4.row.col.f32.f16.f16.f32.a", "sm_70"))
 >>> (a.fragment.rows, a.fragment.cols), a.table.at(lane=25, i=2)
 ((16, 4), {'row': 13, 'col': 2})
 """
@@ -27,7 +27,7 @@ def shape(instruction: Instruction) -> Shape:
     return Shape(2 * m, 2 * n, k) if instruction.products == PRODUCTS else instruction.shape
 
 
-def joined(cell: Cell) -> Cell:
+def join(cell: Cell) -> Cell:
     """The table of all quadrants of an operand; that of a single product as it is."""
     fragment, table = cell.fragment, cell.table
     if fragment.products != PRODUCTS:
@@ -35,10 +35,10 @@ def joined(cell: Cell) -> Cell:
     down, across = (fragment.operand != "b"), (fragment.operand != "a")
     apart = (fragment.rows * down, fragment.cols * across)
     values = {
-        name: tuple(None if at is None else at[n] + apart[n] * (at[2] >> 1 - n & 1) for at in table.cells)
+        name: tuple(place[n] + apart[n] * (place[2] >> 1 - n & 1) if place else None for place in table.cells)
         for n, name in enumerate(("row", "col"))
     }
     m, n, k = fragment.shape
-    held = replace(fragment.held, rows=fragment.rows << down, cols=fragment.cols << across)
-    whole = replace(fragment, held=held, products=1, shape=Shape(2 * m, 2 * n, k))
+    operand = replace(fragment.held, rows=fragment.rows << down, cols=fragment.cols << across)
+    whole = replace(fragment, held=operand, products=1, shape=Shape(2 * m, 2 * n, k))
     return replace(cell, fragment=whole, table=slot_table(table.threads, table.elements, values))

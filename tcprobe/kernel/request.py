@@ -1,4 +1,4 @@
-"""What is asked of a GEMM by mma.sync, and what an arch can do of it.
+"""A GEMM by mma.sync as it is requested, and how much of that an arch can do.
 
 >>> from tcprobe.kernel.request import Gemm
 >>> gemm = Gemm("sm_80", "f16", (128, 128, 64))
@@ -87,11 +87,11 @@ class Gemm(StagedGemm):
         return {"a": self._path("a", (m, k), self.a), "b": self._path("b", (k, n), self.b)}
 
     def _path(self, operand: str, size: tuple[int, int], contiguous: str) -> PathPlan:
-        one = self.cell(operand)
-        line = size[contiguous == "row"] * one.fragment.slot_bits // 8
+        cell = self.cell(operand)
+        line = size[contiguous == "row"] * cell.fragment.slot_bits // 8
         fill = "cp.async" if self.arch.number >= 80 else "plain"
         options = PathOptions(_by(size), contiguous, swizzle(line), fill=f"{fill}.16")
-        plan = _by_steps(one, options) or path(request(one, options))
+        plan = _by_steps(cell, options) or path(request(cell, options))
         if plan.alignment > plan.request.shared.bytes(plan.request.tile):
             raise UsageError(
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."
@@ -175,8 +175,8 @@ def swizzle(line: int) -> str:
     return f"sw:{min(3, chunks)},4,{max(3, chunks)}" if chunks > 0 else "plain"
 
 
-def checked(gemm: Gemm) -> Gemm:
-    """The same; UsageError with the nearest that there is where it cannot be."""
+def check(gemm: Gemm) -> Gemm:
+    """The GEMM itself; UsageError with the nearest possible one where there can be no such kernel."""
     _check_tile(gemm)
     check_memory(gemm)
     _check_registers(gemm)
@@ -207,9 +207,9 @@ def _check_registers(gemm: Gemm) -> None:
     need = _registers(gemm)
     if need > MOST_REGISTERS:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
-        taken = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
+        need_text = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
         near = answered(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
-        raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {taken}: {near}.")
+        raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {need_text}: {near}.")
 
 
 def _registers(gemm: Gemm) -> int:
@@ -217,7 +217,7 @@ def _registers(gemm: Gemm) -> int:
 
 
 def _roomier(gemm: Gemm) -> Gemm:
-    """The same by as many more warps as give each thread registers enough; UsageError where a block has fewer."""
+    """The same GEMM with more warps, so that each thread has enough registers; UsageError where a block has too few."""
     (m, n), (down, across) = gemm.warp_tile, gemm.warps
     wider = replace(gemm, warps=(2 * down, across) if m >= n else (down, 2 * across))
     _check_tile(wider)
@@ -225,5 +225,5 @@ def _roomier(gemm: Gemm) -> Gemm:
     return wider if _registers(wider) <= MOST_REGISTERS else _roomier(wider)
 
 
-def _by(sides: tuple[int, ...]) -> str:
-    return "x".join(map(str, sides))
+def _by(lengths: tuple[int, ...]) -> str:
+    return "x".join(map(str, lengths))

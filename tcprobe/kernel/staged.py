@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.kernel.quadrants import joined
+from tcprobe.kernel.quadrants import join
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.folders import layers as folders
@@ -68,10 +68,10 @@ class StagedGemm(ABC):
     @cached_property
     def arch(self) -> Arch:
         """The arch, one that there is a kernel for."""
-        one = archs.arch(self.target)
-        if one.number < FIRST:
-            raise UsageError(f"there is no kernel for {one.name}: use sm_{FIRST} or later.")
-        return one
+        device = archs.arch(self.target)
+        if device.number < FIRST:
+            raise UsageError(f"there is no kernel for {device.name}: use sm_{FIRST} or later.")
+        return device
 
     @cached_property
     @abstractmethod
@@ -106,11 +106,11 @@ class StagedGemm(ABC):
     @property
     def out(self) -> str:
         """The type of D in memory."""
-        known = OUTS[self.type]
-        if self.stored not in (None, *known):
-            words = f"products of {self.type} are stored as {' or '.join(known)}"
+        outs = OUTS[self.type]
+        if self.stored not in (None, *outs):
+            words = f"products of {self.type} are stored as {' or '.join(outs)}"
             raise UsageError(f"`out` {quoted(str(self.stored))}: {words}.")
-        return self.stored or known[0]
+        return self.stored or outs[0]
 
     @property
     def shared_bytes(self) -> int:
@@ -130,7 +130,7 @@ class StagedGemm(ABC):
 
     def cell(self, operand: str) -> Cell:
         """The table of an operand in registers."""
-        return joined(cell(self.instruction.fragment(operand), self.arch.name, self.layers or folders(None, False)))
+        return join(cell(self.instruction.fragment(operand), self.arch.name, self.layers or folders(None, False)))
 
 
 def check_memory(gemm: StagedGemm) -> None:

@@ -70,9 +70,9 @@ class WarpgroupGemm(StagedGemm):
         majors = {"a": "k" if self.a == "row" else "mn", "b": "k" if self.b == "col" else "mn"}
         tiles = {
             name: descriptor.tile(
-                (lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k" else lines), (taken, 32)
+                (lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k" else lines), (block, 32)
             )
-            for name, lines, taken in (("a", m, LINES), ("b", n, n))
+            for name, lines, block in (("a", m, LINES), ("b", n, n))
         }
         if dtype(self.out).bits == 16:
             tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
@@ -128,8 +128,8 @@ def _width(kind: str, inner: int) -> int:
     return next((width for width in (128, 64, 32) if inner * dtype(kind).bits // 8 % width == 0), 0)
 
 
-def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
-    """The same; UsageError with the nearest that there is where it cannot be."""
+def check(gemm: WarpgroupGemm) -> WarpgroupGemm:
+    """The GEMM itself; UsageError with the nearest possible one where there can be no such kernel."""
     _check_columns(gemm)
     m, count = gemm.tile[0], gemm.registers["accumulators"]
     heights = [LINES * consumers for consumers in REGISTERS]
@@ -148,9 +148,9 @@ def checked(gemm: WarpgroupGemm) -> WarpgroupGemm:
 def _check_columns(gemm: WarpgroupGemm) -> None:
     """UsageError with the nearest for a tile as wide as no multiply, or whose rows TMA cannot store."""
     n, step = gemm.tile[1], STORED if dtype(gemm.out).bits == 16 else 1
-    there = [one for one in (INTEGER_N if gemm.type == "s8" else FLOAT_N) if one % step == 0]
-    if n not in there:
-        near = ", ".join(map(str, sorted(sorted(there, key=lambda one: abs(one - n))[:2])))
+    widths = [width for width in (INTEGER_N if gemm.type == "s8" else FLOAT_N) if width % step == 0]
+    if n not in widths:
+        near = ", ".join(map(str, sorted(sorted(widths, key=lambda width: abs(width - n))[:2])))
         raise UsageError(f"`tile`: no kernel into {gemm.out} has n {n}; nearest: n {near}.")
 
 

@@ -192,7 +192,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         b_major="k" if gemm.b == "col" else "n",
         threads=gemm.threads,
         shared_bytes=gemm.shared_bytes,
-        maps="\n".join(_comment(*one) for one in maps(gemm).items()),
+        maps="\n".join(_comment(*named_map) for named_map in maps(gemm).items()),
         name=called,
         consumers=gemm.consumers,
         **_cluster(gemm),
@@ -200,7 +200,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         a_bytes=tiles["a"].bytes,
         b_bytes=tiles["b"].bytes,
         instruction=row.id,
-        multiply=multiply.described(row, (gemm.a == "col", gemm.b == "row")),
+        multiply=multiply.described_function(row, (gemm.a == "col", gemm.b == "row")),
         store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
         raster=pieces.RASTER.substitute(cluster=gemm.cluster),
         map_d=MAP_D if boxed else "",
@@ -221,10 +221,10 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     )
 
 
-def _stored(d: Cell, tile: SharedTile) -> str:
+def _stored(d: Cell, shared_tile: SharedTile) -> str:
     """`store` of a warpgroup's D into its boxes in shared memory."""
-    placed = f"boxes:{tile.width}" if tile.descriptor.swizzle else "plain"
-    code = plan_store_code(d, StoreOptions("stmatrix", tile.type, "row", placed), "store_boxed").conversion.code
+    placed = f"boxes:{shared_tile.width}" if shared_tile.descriptor.swizzle else "plain"
+    code = plan_store_code(d, StoreOptions("stmatrix", shared_tile.type, "row", placed), "store_boxed").conversion.code
     assert code
     return code
 
@@ -248,8 +248,9 @@ def maps(gemm: WarpgroupGemm) -> dict[str, Json]:
     return gemm.boxes
 
 
-def _comment(name: str, made: Json) -> str:
-    return f"// map_{name}: {made['data_type']}, box {made['box'][0]} x {made['box'][1]}, {made['swizzle']}"
+def _comment(name: str, map_json: Json) -> str:
+    box = " x ".join(map(str, map_json["box"]))
+    return f"// map_{name}: {map_json['data_type']}, box {box}, {map_json['swizzle']}"
 
 
 def _loads(gemm: WarpgroupGemm) -> str:
@@ -273,28 +274,29 @@ def _loads(gemm: WarpgroupGemm) -> str:
 def _steps(gemm: WarpgroupGemm) -> str:
     """The multiplies of a tile, each k step as far on as the descriptor's answer says."""
     count = gemm.tile[2] // gemm.instruction.shape.k
-    at = {name: _starts(gemm.tiles[name], count) for name in "ab"}
+    starts = {name: _starts(gemm.tiles[name], count) for name in "ab"}
     more = ["tile", *["1"] * (count - 1)]
     return "\n".join(
-        f"      multiply(d[0], a + {at['a'][s] // 16}, b + {at['b'][s] // 16}, {more[s]});" for s in range(count)
+        f"      multiply(d[0], a + {starts['a'][s] // 16}, b + {starts['b'][s] // 16}, {more[s]});"
+        for s in range(count)
     )
 
 
-def _starts(tile: SharedTile, count: int) -> list[int]:
-    each = tile.per_k if len(tile.per_k) != 1 else tile.per_k * (count - 1)
+def _starts(shared_tile: SharedTile, count: int) -> list[int]:
+    each = shared_tile.per_k if len(shared_tile.per_k) != 1 else shared_tile.per_k * (count - 1)
     return [sum(each[:step]) for step in range(count)]
 
 
-def _by_tma(tile: SharedTile, straight: str) -> str:
-    box = descriptor.tma(tile)
+def _by_tma(shared_tile: SharedTile, straight: str) -> str:
+    box = descriptor.tma(shared_tile)
     copies = [
         f"      copy_back(at + {n * box['box_bytes']}, map_d, n0 + {n * box['box'][0]}, first_row);"
         for n in range(box["boxes"])
     ]
     return BY_TMA.substitute(
         out_boxes=box["boxes"],
-        out_bytes=tile.bytes,
+        out_bytes=shared_tile.bytes,
         copies="\n".join(copies),
-        piece=PIECE * 8 // dtype(tile.type).bits,
+        piece=PIECE * 8 // dtype(shared_tile.type).bits,
         straight=straight,
     )

@@ -10,7 +10,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.table import Table
 from tcprobe.pages.fragments import ByFragment
-from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, named, row_and_col
+from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col
 from tcprobe.store.cell import DOCUMENTED
 
 
@@ -44,9 +44,14 @@ def page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
         yield from _section(step, tables)
 
 
-def _line(step: Change) -> list[str]:
-    changed = sum(map(len, step.changed.values()))
-    return [f"[{step.before} to {step.after}](#{named(step.title)})", str(step.same), str(changed), str(len(step.new))]
+def _line(change: Change) -> list[str]:
+    changed = sum(map(len, change.changed.values()))
+    return [
+        f"[{change.before} to {change.after}](#{heading_anchor(change.title)})",
+        str(change.same),
+        str(changed),
+        str(len(change.new)),
+    ]
 
 
 def _step(facts: ByFragment, between: tuple[str, str], tables: dict[str, Table]) -> Change:
@@ -70,17 +75,17 @@ def _is_new(id_: str, facts: ByFragment, between: tuple[str, str]) -> bool:
     return measured and not inventory.fragments()[id_].target.on(arch(before))
 
 
-def _section(step: Change, tables: dict[str, Table]) -> Iterator[str]:
-    yield from ("", f"## {step.title}", "")
-    yield f"{step.same} fragments keep their layout, {sum(map(len, step.changed.values()))} change it,"
-    yield f"{len(step.new)} are new" + (f": {fitting(code(step.new))}." if step.new else ".")
-    if step.changed:
+def _section(change: Change, tables: dict[str, Table]) -> Iterator[str]:
+    yield from ("", f"## {change.title}", "")
+    yield f"{change.same} fragments keep their layout, {sum(map(len, change.changed.values()))} change it,"
+    yield f"{len(change.new)} are new" + (f": {fitting(code(change.new))}." if change.new else ".")
+    if change.changed:
         yield ""
-        one, two = step.before, step.after
-        heads = ["fragments", f"row on {one}", f"row on {two}", f"col on {one}", f"col on {two}"]
+        before, after = change.before, change.after
+        heads = ["fragments", f"row on {before}", f"row on {after}", f"col on {before}", f"col on {after}"]
         yield from grid(
             heads,
-            ([fitting(code(ids)), *_formulas([tables[id_] for id_ in pair])] for pair, ids in step.changed.items()),
+            ([fitting(code(ids)), *_formulas([tables[id_] for id_ in pair])] for pair, ids in change.changed.items()),
         )
 
 

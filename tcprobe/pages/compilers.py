@@ -22,7 +22,7 @@ def page(survey: SavedSurvey) -> Iterator[str]:
     yield from grid(["version", "archs"], ([name, spans(archs)] for name, archs in survey.archs.items()))
     yield from ("", "## What differs", "")
     if survey.differing:
-        yield from grid(["what", "arch", "versions", "say"], _differing(survey))
+        yield from grid(["what", "arch", "versions", "say"], _differences(survey))
     else:
         yield "Nothing."
     yield from ("", "## Shown by some versions only", "")
@@ -30,25 +30,25 @@ def page(survey: SavedSurvey) -> Iterator[str]:
     yield ""
     yield from grid(["what", "archs", "forms", "versions"], _exceptions(survey))
     yield from ("", "## Refused, or not read", "")
-    yield from grid(["archs", "forms", "versions", "words"], _refused(survey))
+    yield from grid(["archs", "forms", "versions", "words"], _refusals(survey))
 
 
-def _differing(survey: SavedSurvey) -> Iterator[list[str]]:
-    for one in differing(survey):
-        yield [f"{one.what} of `{one.ids[0]}`", one.archs, one.versions, _cut(one.words)]
+def _differences(survey: SavedSurvey) -> Iterator[list[str]]:
+    for statement in differences(survey):
+        yield [f"{statement.what} of `{statement.ids[0]}`", statement.archs, statement.versions, _cut(statement.words)]
 
 
 def _exceptions(survey: SavedSurvey) -> Iterator[list[str]]:
-    for one in exceptions(survey):
-        yield [one.what, one.archs, fitting(code(one.ids), 100), one.versions]
+    for statement in exceptions(survey):
+        yield [statement.what, statement.archs, fitting(code(statement.ids), 100), statement.versions]
 
 
-def _refused(survey: SavedSurvey) -> Iterator[list[str]]:
-    for one in refused(survey):
-        yield [one.archs, fitting(code(one.ids), 80), one.versions, _cut(one.words)]
+def _refusals(survey: SavedSurvey) -> Iterator[list[str]]:
+    for statement in refusals(survey):
+        yield [statement.archs, fitting(code(statement.ids), 80), statement.versions, _cut(statement.words)]
 
 
-class Told(NamedTuple):
+class VersionStatement(NamedTuple):
     """What some versions say alike of some forms: archs and versions as spans, ids, and the words of a compiler."""
 
     what: str
@@ -58,46 +58,40 @@ class Told(NamedTuple):
     words: str = ""
 
 
-def differing(survey: SavedSurvey) -> Iterator[Told]:
-    """What versions differ in: for each form and each of the things that are said of it one."""
+def differences(survey: SavedSurvey) -> Iterator[VersionStatement]:
+    """What versions differ in: a statement for each form and each of the things that versions say of it."""
     for fact in survey.differing:
         by_content: dict[str, list[str]] = {}
         for version, content in fact.said.items():
             by_content.setdefault(content, []).append(version)
         for content, versions in by_content.items():
-            yield Told(fact.what, fact.arch, [fact.id], _versions(versions, survey.versions), content)
+            yield VersionStatement(fact.what, fact.arch, [fact.id], _versions(versions, survey.versions), content)
 
 
-def exceptions(survey: SavedSurvey) -> Iterator[Told]:
-    """What only some versions show, those together that the same versions show."""
+def exceptions(survey: SavedSurvey) -> Iterator[VersionStatement]:
+    """What only some versions show; what the same versions show is one statement."""
     groups: dict[tuple[str, tuple[str, ...]], list[ExceptionalFact]] = {}
     for fact in survey.exceptions:
         groups.setdefault((fact.what, tuple(fact.versions)), []).append(fact)
     for (what, versions), facts in groups.items():
         ids = list(dict.fromkeys(fact.id for fact in facts))
-        yield Told(what, spans(fact.arch for fact in facts), ids, _versions(versions, survey.versions))
+        yield VersionStatement(what, spans(fact.arch for fact in facts), ids, _versions(versions, survey.versions))
 
 
-def refused(survey: SavedSurvey) -> Iterator[Told]:
-    """What versions refuse, those together that they refuse in the same words."""
+def refusals(survey: SavedSurvey) -> Iterator[VersionStatement]:
+    """What versions refuse; what they refuse in the same words is one statement."""
     groups: dict[tuple[tuple[str, ...], str], list[tuple[str, str]]] = {}
     for fact in survey.refused:
         groups.setdefault((tuple(fact.words), next(iter(fact.words.values()))), []).append((fact.arch, fact.id))
     for (versions, words), facts in groups.items():
         ids = list(dict.fromkeys(id_ for _, id_ in facts))
         archs = spans(arch for arch, _ in facts)
-        yield Told("refused", archs, ids, _versions(versions, survey.versions), words)
+        yield VersionStatement("refused", archs, ids, _versions(versions, survey.versions), words)
 
 
 def _versions(some: Iterable[str], every: Sequence[str]) -> str:
-    """Versions in few words: runs by their ends."""
-    wanted, runs = set(some), list[list[str]]()
-    for number, name in enumerate(every):
-        if name in wanted:
-            follows = number and every[number - 1] in wanted
-            runs[-1].append(name) if follows else runs.append([name])
-    short = [[name.removeprefix("ptxas ") for name in run] for run in runs]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in short)
+    """Versions in few words."""
+    return spans(*([name.removeprefix("ptxas ") for name in names] for names in (some, every)))
 
 
 def _cut(words: str) -> str:

@@ -37,12 +37,12 @@ def page(results: Results) -> Iterator[str]:
 
 
 def _tables(name: str, layers: Layers) -> Iterator[str]:
-    found = costs([], name, layers)
-    multiplies = [cost for cost in found if isinstance(cost.body.latency, dict)]
-    groups = [cost for cost in found if isinstance(cost.body.interval, list)]
-    moves = [cost for cost in found if isinstance(cost.body.interval, Point) and cost not in multiplies]
-    copies = [cost for cost in found if cost.body.round_trip and cost.body.interval is None]
-    loads = [cost for cost in found if cost.body.clocks]
+    measured = costs([], name, layers)
+    multiplies = [cost for cost in measured if isinstance(cost.body.latency, dict)]
+    groups = [cost for cost in measured if isinstance(cost.body.interval, list)]
+    moves = [cost for cost in measured if isinstance(cost.body.interval, Point) and cost not in multiplies]
+    copies = [cost for cost in measured if cost.body.round_trip and cost.body.interval is None]
+    loads = [cost for cost in measured if cost.body.clocks]
     for heads, lines in (
         (HEADS, map(_multiply, multiplies)),
         (GROUP_HEADS, map(_group, groups)),
@@ -53,9 +53,9 @@ def _tables(name: str, layers: Layers) -> Iterator[str]:
         rows = list(lines)
         if rows:
             yield from ("", *grid(heads, rows))
-    pairs = beside(found)
+    pairs = beside(measured)
     if pairs:
-        stated = [
+        comparisons = [
             (
                 p.id,
                 str(p.row.number),
@@ -66,7 +66,7 @@ def _tables(name: str, layers: Layers) -> Iterator[str]:
             )
             for p in pairs
         ]
-        yield from ("", *grid(("instruction", "number", "measured", "stated", "by", ""), stated))
+        yield from ("", *grid(("instruction", "number", "measured", "stated", "by", ""), comparisons))
 
 
 def _multiply(cost: InstructionCost) -> Sequence[str]:
@@ -90,7 +90,7 @@ def _move(cost: InstructionCost) -> Sequence[str]:
     body, point = cost.body, cost.body.interval
     best = (f"{point.cycles:g}", str(point.warps)) if isinstance(point, Point) else ("", "")
     latency = body.latency if isinstance(body.latency, float) else None
-    passes = ", ".join(f"{one.cycles:g}" for one in body.passes[1:])
+    passes = ", ".join(f"{run.cycles:g}" for run in body.passes[1:])
     return f"`{cost.id}`", _number(latency), _number(body.one_warp), *best, passes or "-"
 
 

@@ -21,16 +21,17 @@ WIDTHS = (16, 32, 8, 1)  # bits of an element
 def sections(results: Results) -> Iterator[str]:
     """A section for each arch with descriptors."""
     for name in results.archs():
-        found = [one.finding for one in alone(results).findings("descriptors", name).values()]
-        if found:
-            yield from _section(name, found)
+        findings = [sourced.finding for sourced in alone(results).findings("descriptors", name).values()]
+        if findings:
+            yield from _section(name, findings)
 
 
-def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
-    of = {name: markdown(text) for name, text in found[0].provenance.items()}
-    products = [one.body.products for one in found if one.body.products]
+def _section(name: str, findings: Sequence[Finding]) -> Iterator[str]:
+    provenance = {name: markdown(text) for name, text in findings[0].provenance.items()}
+    products = [finding.body.products for finding in findings if finding.body.products]
     yield from ("", f"## Operands behind descriptors on {name}", "")
-    yield f"Measured on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}. *Elements*: how many are where"
+    measured_on = "Measured on {device}, driver {driver}, CUDA {cuda}.".format(**provenance)
+    yield f"{measured_on} *Elements*: how many are where"
     yield (
         "`tcprobe show` says, out of all behind that many descriptors. *Ignored*: fields that made no difference. "
         "*Base*"
@@ -43,7 +44,7 @@ def _section(name: str, found: Sequence[Finding]) -> Iterator[str]:
     yield f"and the register tables only: {wrong} wrong."
     yield ""
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in sorted((one.plain["case"] for one in found if one.body.case), key=_place):
+    for case in sorted((finding.plain["case"] for finding in findings if finding.body.case), key=_place):
         family = inventory.instructions()[case["instruction"]].family
         key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
         groups.setdefault(key, []).append(case)
@@ -65,13 +66,15 @@ def _widths() -> list[tuple[str, int]]:
     return list(dict.fromkeys((row.family, operand.held.slot_bits) for row in rows for operand in row.described))
 
 
-def _row(key: tuple[str, ...], cases: Sequence[Case]) -> list[str]:
-    operand, family, swizzle, ignored = key
+def _row(row_key: tuple[str, ...], row_cases: Sequence[Case]) -> list[str]:
+    operand, family, swizzle, ignored = row_key
     majors: dict[str, list[str]] = {}
-    for case in cases:
+    for case in row_cases:
         majors.setdefault(case["major"], []).append(str(case["bits"]))
-    tried, agree, elements = (sum(case[name] for case in cases) for name in ("descriptors", "agree", "elements"))
-    subtracted, of = (sum(case["base_offset"]["subtracted"][at] for case in cases) for at in (0, 1))
-    said = "; ".join(f"{major}: {', '.join(bits)}" for major, bits in majors.items())
-    agreeing, offsets = f"{agree} of {elements}", f"{subtracted} of {of}"
-    return [f"{operand} of {family}", swizzle, said, str(tried), agreeing, ignored, offsets]
+    tried, agree, elements = (sum(case[name] for case in row_cases) for name in ("descriptors", "agree", "elements"))
+    subtracted, distinguishing = (
+        sum(case["base_offset"]["subtracted"][index] for case in row_cases) for index in (0, 1)
+    )
+    majors_text = "; ".join(f"{major}: {', '.join(bits)}" for major, bits in majors.items())
+    agreeing, offsets = f"{agree} of {elements}", f"{subtracted} of {distinguishing}"
+    return [f"{operand} of {family}", swizzle, majors_text, str(tried), agreeing, ignored, offsets]

@@ -18,10 +18,10 @@ def page(audits: Sequence[SavedAudit]) -> Iterator[str]:
     yield ""
     heads = ["package", "version", "agree", "differ", "not covered", "earlier ones audited"]
     yield from grid(heads, map(_row, audits))
-    for one in audits:
-        for finding in one.findings:
-            yield from ("", f"## {one.package} {markdown(one.version)}: {markdown(finding.name)}", "")
-            yield from _section(finding, since(finding, one.version, one.earlier))
+    for audit in audits:
+        for finding in audit.findings:
+            yield from ("", f"## {audit.package} {markdown(audit.version)}: {markdown(finding.name)}", "")
+            yield from _section(finding, since(finding, audit.version, audit.earlier))
 
 
 def _section(saved_finding: SavedFinding, known_since: Since) -> Iterator[str]:
@@ -32,11 +32,10 @@ def _section(saved_finding: SavedFinding, known_since: Since) -> Iterator[str]:
     yield from ("", *_lines(f"Reported: {markdown(saved_finding.reported)}."))
 
 
-def _row(saved_audit: SavedAudit) -> list[str]:
-    one = saved_audit
-    counts = [str(one.agree), str(one.differ), str(one.not_covered)]
-    earlier = f"{len(one.earlier)}, since {markdown(one.earlier[0].version)}" if one.earlier else "none"
-    return [one.package, markdown(one.version), *counts, earlier]
+def _row(audit: SavedAudit) -> list[str]:
+    counts = [str(audit.agree), str(audit.differ), str(audit.not_covered)]
+    earlier = f"{len(audit.earlier)}, since {markdown(audit.earlier[0].version)}" if audit.earlier else "none"
+    return [audit.package, markdown(audit.version), *counts, earlier]
 
 
 def _lines(text: str) -> list[str]:

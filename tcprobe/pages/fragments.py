@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.pages.tables import code, fitting, grid, named, spans
+from tcprobe.pages.tables import code, fitting, grid, heading_anchor, spans
 from tcprobe.store.cell import DOCUMENTED, Cell
 from tcprobe.store.finding import METHODS
 
@@ -31,7 +31,7 @@ def sections(facts: ByFragment) -> Iterator[str]:
     yield "from it, or, which is weaker evidence, by an identically encoded opcode of another arch. What nobody"
     yield "measured on an arch is documented only. An arch that is not named does not have the fragments."
     yield ""
-    yield from (f"- [{family}](#{named(family)})" for family in families)
+    yield from (f"- [{family}](#{heading_anchor(family)})" for family in families)
     for family, lines in families.items():
         hows = [how for how in (*METHODS, DOCUMENTED) if any(how in dict(kinds) for kinds, _ in lines)]
         yield from ("", f"### {family}", "")
@@ -53,25 +53,25 @@ def _families(facts: ByFragment) -> dict[str, Lines]:
 
 def _kinds(archs: Mapping[str, Cell]) -> Kinds:
     by_kind: dict[str, list[str]] = {}
-    for name, one in archs.items():
-        by_kind.setdefault(one.how, []).append(name)
+    for name, cell in archs.items():
+        by_kind.setdefault(cell.how, []).append(name)
     return tuple((how, spans(names)) for how, names in by_kind.items())
 
 
 def _rows(lines: Lines, hows: Sequence[str]) -> Iterator[list[str]]:
     """Fragments in words, or, where the same words would stand twice, by their ids."""
-    words = [_named(shape, of) for (_, shape), of in lines.items()]
-    for ((kinds, _), of), said in zip(lines.items(), words, strict=True):
-        names = said if words.count(said) == 1 else fitting(code(fragment.id for fragment in of))
-        yield [names, *(dict(kinds).get(how, "") for how in hows)]
+    names_by_line = [_line_text(shape, fragments) for (_, shape), fragments in lines.items()]
+    for ((kinds, _), fragments), name in zip(lines.items(), names_by_line, strict=True):
+        text = name if names_by_line.count(name) == 1 else fitting(code(fragment.id for fragment in fragments))
+        yield [text, *(dict(kinds).get(how, "") for how in hows)]
 
 
-def _named(shape: Shape, of: Sequence[Fragment]) -> str:
+def _line_text(shape: Shape, fragments: Sequence[Fragment]) -> str:
     """Shape, operands, types, how many: m64nNk16, N of 8 to 256: A, D of f16, f32 (64)."""
-    ns = sorted({fragment.shape.n for fragment in of})
+    ns = sorted({fragment.shape.n for fragment in fragments})
     m, k = shape
     deep = f"k{k}" if k else ""  # a matrix that is moved has none
     size = f"m{m}n{ns[0]}{deep}" if len(ns) == 1 else f"m{m}nN{deep}, {len(ns)} N from {ns[0]} to {ns[-1]}"
-    operands = fitting([o.upper() if len(o) == 1 else o for o in dict.fromkeys(f.operand for f in of)], 30)
-    types = fitting(sorted({f.type for f in of}), 30)
-    return f"{size}: {operands} of {types} ({len(of)})"
+    operands = fitting([o.upper() if len(o) == 1 else o for o in dict.fromkeys(f.operand for f in fragments)], 30)
+    types = fitting(sorted({f.type for f in fragments}), 30)
+    return f"{size}: {operands} of {types} ({len(fragments)})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, named, row_and_col, spans
+from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
 from tcprobe.text import markdown
@@ -30,7 +30,7 @@ def page(results: Results) -> Iterator[str]:
     yield "that are not named, ptxas refuses the form. `tcprobe lower` has each form separately, how many other"
     yield "instructions an emulated one takes, and the routines that the compiler links for it."
     yield ""
-    yield from (f"- [{title}](#{named(title)})" for title in (*families, LAYOUTS))
+    yield from (f"- [{title}](#{heading_anchor(title)})" for title in (*families, LAYOUTS))
     for family, lines in families.items():
         yield from ("", f"## {family}", "")
         yield from grid(["forms", "archs", "opcodes"], _rows(lines))
@@ -49,31 +49,31 @@ def _compilers(saved: Mapping[str, Json]) -> Iterator[str]:
 def _families(saved: Mapping[str, Json]) -> dict[str, Lines]:
     families: dict[str, Lines] = {}
     for row in inventory.instructions().values():
-        of = {name: body["instructions"].get(row.id) for name, body in saved.items()}
-        key = _archs({name: _words(made, row) for name, made in of.items() if made and not made["refused"]})
+        bodies = {name: body["instructions"].get(row.id) for name, body in saved.items()}
+        key = _archs({name: _words(body, row) for name, body in bodies.items() if body and not body["refused"]})
         if key:
             families.setdefault(row.family, {}).setdefault(key, []).append(row.id)
     return families
 
 
-def _archs(said: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _archs(words_by_arch: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """(archs, words); archs with the same words share an entry."""
     archs: dict[str, list[str]] = {}
-    for name, words in said.items():
+    for name, words in words_by_arch.items():
         archs.setdefault(words, []).append(name)
     return tuple((spans(names), words) for words, names in archs.items())
 
 
-def _words(made: Json, instruction: Instruction) -> str:
-    lowering = Lowering(**made)
+def _words(lowering_json: Json, instruction: Instruction) -> str:
+    lowering = Lowering(**lowering_json)
     text = fitting([f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowering.opcodes.items()], 90)
     return text if lowering.native(instruction) else f"*emulated*: {text or NOTHING[instruction.multiplies]}"
 
 
 def _rows(lines: Lines) -> Iterator[list[str]]:
-    for said, ids in lines.items():
+    for words_by_archs, ids in lines.items():
         names = fitting(code(ids))
-        yield from ([names if number == 0 else "", *pair] for number, pair in enumerate(said))
+        yield from ([names if number == 0 else "", *pair] for number, pair in enumerate(words_by_archs))
 
 
 def _layouts(results: Results) -> Iterator[str]:
@@ -93,15 +93,15 @@ def _layouts(results: Results) -> Iterator[str]:
         yield MANUAL
         yield ""
         rows = (
-            [fitting(code(dict.fromkeys(o for o, _ in of))), spans(a for _, a in of), *key]
-            for key, of in sorted(lines.items(), key=lambda line: line[1])
+            [fitting(code(dict.fromkeys(o for o, _ in origins))), spans(a for _, a in origins), *key]
+            for key, origins in sorted(lines.items(), key=lambda line: line[1])
         )
         yield from grid(["opcodes", "archs", "operand", "layout", "row", "col"], rows)
 
 
-def _operands(layouts: Mapping[str, str]) -> dict[str, str]:
+def _operands(layout_ids: Mapping[str, str]) -> dict[str, str]:
     """Layouts by operand, C with D where it has the same."""
-    by_operand = {name.upper(): layouts[name] for name in "abd"}
-    if layouts.get("c", layouts["d"]) == layouts["d"]:
+    by_operand = {name.upper(): layout_ids[name] for name in "abd"}
+    if layout_ids.get("c", layout_ids["d"]) == layout_ids["d"]:
         return by_operand
-    return {**by_operand, "C": layouts["c"]}
+    return {**by_operand, "C": layout_ids["c"]}

@@ -31,18 +31,18 @@ def page(results: Results) -> Iterator[str]:
     yield "to a multiple of 2^(top - F), and the result rounded once. Forms that differ in m, n and layout are one row."
     layers = alone(results)
     for name in results.archs():
-        found = [one.finding for one in layers.findings(KIND, name).values()]
-        if found:
-            yield from ("", f"## {name}", "", markdown(words(found)) + ".", "")
-            yield from _table([one for one in found if one.body.floats])
-            yield from _ends([one for one in found if one.body.floats])
-            yield from _unfit([one for one in found if one.body.unfit])
-            yield from _integers([one for one in found if one.body.integers])
+        findings = [sourced.finding for sourced in layers.findings(KIND, name).values()]
+        if findings:
+            yield from ("", f"## {name}", "", markdown(words(findings)) + ".", "")
+            yield from _table([finding for finding in findings if finding.body.floats])
+            yield from _ends([finding for finding in findings if finding.body.floats])
+            yield from _unfit([finding for finding in findings if finding.body.unfit])
+            yield from _integers([finding for finding in findings if finding.body.integers])
 
 
-def _table(found: Sequence[Finding]) -> Iterator[str]:
+def _table(findings: Sequence[Finding]) -> Iterator[str]:
     yield from (_row(HEAD), _row(["---"] * len(HEAD)))
-    for finding in _sorted(found):
+    for finding in _in_order(findings):
         yield _row(
             [
                 *code([finding.subject]),
@@ -53,11 +53,11 @@ def _table(found: Sequence[Finding]) -> Iterator[str]:
         )
 
 
-def _ends(found: Sequence[Finding]) -> Iterator[str]:
+def _ends(findings: Sequence[Finding]) -> Iterator[str]:
     """What becomes of terms and sums at the ends of the formats."""
     yield from ("", "A cell without a word: no case of the form can show it, or its types have no such number.", "")
     yield from (_row(ENDS), _row(["---"] * len(ENDS)))
-    for finding in _sorted(found):
+    for finding in _in_order(findings):
         rule = finding.body.floats
         floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
         zero = "-0" if rule.negative_zero else "+0"
@@ -76,8 +76,8 @@ def _ends(found: Sequence[Finding]) -> Iterator[str]:
 
 def _subnormals(arithmetic: Arithmetic) -> str:
     """The operands whose subnormals count, and those whose do not."""
-    told = {name: getattr(arithmetic.subnormals, name) for name in "abcd"}
-    count, lost = ("".join(name for name, value in told.items() if value is kept) for kept in (True, False))
+    handling = {name: getattr(arithmetic.subnormals, name) for name in "abcd"}
+    count, lost = ("".join(name for name, value in handling.items() if value is kept) for kept in (True, False))
     return " ".join(filter(None, (count.upper(), f"not {lost.upper()}" if lost else "")))
 
 
@@ -90,11 +90,14 @@ def _otherwise(arithmetic: Arithmetic) -> str:
     return "; ".join(filter(None, (unread, normal, through, first)))
 
 
-def _unfit(found: Sequence[Finding]) -> Iterator[str]:
+def _unfit(findings: Sequence[Finding]) -> Iterator[str]:
     """Forms that no parameters describe, and why."""
-    if found:
+    if findings:
         yield ""
-    yield from (f"- {code([one.subject])[0]} has no model: {markdown(one.body.unfit)}" for one in _sorted(found))
+    yield from (
+        f"- {code([finding.subject])[0]} has no model: {markdown(finding.body.unfit)}"
+        for finding in _in_order(findings)
+    )
 
 
 def parameters(arithmetic: Arithmetic) -> list[str]:
@@ -110,23 +113,25 @@ def parameters(arithmetic: Arithmetic) -> list[str]:
 def _published(finding: Finding) -> str:
     """What others say of the chip: products and F, where they speak of such an instruction."""
     row = inventory.instructions()[finding.subject]
-    said = published_row(row, finding.arch)
-    if said is None or row.family not in said.families:
+    published = published_row(row, finding.arch)
+    if published is None or row.family not in published.families:
         return ""
-    return " ".join(f"{name} {value}" for name, value in (("K", said.products), ("F", said.fraction_bits)) if value)
+    return " ".join(
+        f"{name} {value}" for name, value in (("K", published.products), ("F", published.fraction_bits)) if value
+    )
 
 
-def _integers(found: Sequence[Finding]) -> Iterator[str]:
+def _integers(findings: Sequence[Finding]) -> Iterator[str]:
     yield from ("", _row(WHOLE), _row(["---"] * len(WHOLE)))
-    for finding in _sorted(found):
+    for finding in _in_order(findings):
         rule, body = finding.body.integers, finding.body
         yield _row([*code([finding.subject]), rule.overflow, rule.satfinite or "", str(body.random), str(body.wrong)])
 
 
-def _sorted(found: Sequence[Finding]) -> list[Finding]:
+def _in_order(findings: Sequence[Finding]) -> list[Finding]:
     """In the order of the inventory."""
     order = {subject(row): n for n, row in enumerate(inventory.instructions().values()) if _measurable(row.id)}
-    return sorted(found, key=lambda finding: order.get(finding.subject, len(order)))
+    return sorted(findings, key=lambda finding: order.get(finding.subject, len(order)))
 
 
 def _measurable(id_: str) -> bool:
@@ -134,5 +139,5 @@ def _measurable(id_: str) -> bool:
     return row.multiplies and not row.unprobed
 
 
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _row(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |"

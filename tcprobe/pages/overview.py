@@ -77,8 +77,8 @@ def cells_of(results: Results) -> ByFragment:
 
 def stale(results: Results, pages: Mapping[Path, str] | None = None) -> list[Path]:
     """Pages that are missing, not what their tables give, or no longer made."""
-    made = render(results) if pages is None else pages
-    return [path for path, text in made.items() if not _is(path, text.encode())] + _former(results, made)
+    current = render(results) if pages is None else pages
+    return [path for path, text in current.items() if not _is(path, text.encode())] + _former(results, current)
 
 
 def write(results: Results, pages: Mapping[Path, str] | None = None) -> None:
@@ -86,17 +86,17 @@ def write(results: Results, pages: Mapping[Path, str] | None = None) -> None:
 
     A page that an earlier tcprobe made, and says so in its first line, goes where it is no longer made.
     """
-    made = render(results) if pages is None else pages
-    for path, text in made.items():
+    current = render(results) if pages is None else pages
+    for path, text in current.items():
         files.write(path, text.encode())
-    for path in _former(results, made):
+    for path in _former(results, current):
         path.unlink(missing_ok=True)
 
 
-def _former(results: Results, made: Mapping[Path, str]) -> list[Path]:
+def _former(results: Results, current: Mapping[Path, str]) -> list[Path]:
     """Pages that were made before, and no longer are."""
     pages = sorted([*results.root.glob("*.md"), *results.root.glob("sm_*/*.md")])
-    return [path for path in pages if path not in made and _begins(path)]
+    return [path for path in pages if path not in current and _begins(path)]
 
 
 def _begins(path: Path) -> bool:

@@ -27,11 +27,11 @@ def table(results: Results) -> Iterator[str]:
 
 def _line(method: str, measurements: Sequence[Measurement]) -> tuple[str, ...]:
     counts = Counter(m.status for m in measurements)
-    made = "; ".join(sorted({_made(m) for m in measurements}))
-    made = made if len(made) <= MOST_MADE else f"{made[: MOST_MADE - 3]}..."
-    return (method, markdown(made), *(str(counts[status]) for status in ("measured", "refused", "failed")))
+    makers = "; ".join(sorted({_maker(m) for m in measurements}))
+    makers = makers if len(makers) <= MOST_MADE else f"{makers[: MOST_MADE - 3]}..."
+    return (method, markdown(makers), *(str(counts[status]) for status in ("measured", "refused", "failed")))
 
 
-def _made(measured: Measurement) -> str:
+def _maker(measured: Measurement) -> str:
     p = measured.provenance
     return p["compiler"] if measured.method in FROM_CODE else f"{p['device']}, driver {p['driver']}, CUDA {p['cuda']}"

@@ -11,26 +11,27 @@ from tcprobe.store.lookup import some
 
 MADE = "<!-- made by `tcprobe pages`; do not edit -->"
 WIDEST, COLUMNS = 110, 7  # characters of a cell, columns of a table
+ARCH_NAMES = tuple(row.name for row in ARCHS)
 
 
-def grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def grid(heads: Sequence[str], grid_rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """A table in Markdown."""
     yield "| " + " | ".join(heads) + " |"
     yield "|" + " --- |" * len(heads)
-    for row in rows:
+    for row in grid_rows:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
-def spans(names: Iterable[str]) -> str:
-    """Archs in order, three or more that follow each other by their ends: sm_70, sm_80 to sm_89."""
-    wanted, runs = set(names), list[list[str]]()
-    for row in ARCHS:
-        if row.name not in wanted:
+def spans(names: Iterable[str], every: Sequence[str] = ARCH_NAMES) -> str:
+    """Names in the order of `every`, three or more that follow each other by their ends: sm_70, sm_80 to sm_89."""
+    present, runs = set(names), list[list[str]]()
+    for name in every:
+        if name not in present:
             runs.append([])
         elif runs:
-            runs[-1].append(row.name)
+            runs[-1].append(name)
         else:
-            runs.append([row.name])
+            runs.append([name])
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs if run)
 
 
@@ -56,6 +57,6 @@ def row_and_col(table: Table) -> list[str]:
     return [texts.get(name, "-") for name in ("row", "col")]
 
 
-def named(title: str) -> str:
+def heading_anchor(title: str) -> str:
     """The anchor that a heading has on GitHub."""
     return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")

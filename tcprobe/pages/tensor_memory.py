@@ -39,12 +39,12 @@ PLACED = (
 
 def page(results: Results) -> list[str]:
     """The page's lines."""
-    found = list(_measured(results))
-    return [*_head(bool(found)), *_stated(), *found]
+    measured = list(_measured_lines(results))
+    return [*_head(bool(measured)), *_documented_lines(), *measured]
 
 
 @cache
-def _stated() -> tuple[str, ...]:
+def _documented_lines() -> tuple[str, ...]:
     """What is stated: no results change it."""
     return tuple(_lines())
 
@@ -62,7 +62,7 @@ def _head(is_measured: bool) -> Iterator[str]:
     yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
 
 
-def _measured(results: Results) -> Iterator[str]:
+def _measured_lines(results: Results) -> Iterator[str]:
     """By arch how many operands were measured, and which of them differ from every document."""
     archs = findings.archs(results, KIND)
     if not archs:
@@ -73,7 +73,7 @@ def _measured(results: Results) -> Iterator[str]:
 
 def _counts(layers: Layers, name: str) -> list[str]:
     every = layers.findings(KIND, name)
-    otherwise = [id_ for id_, found in every.items() if not is_documented(found)]
+    otherwise = [id_ for id_, finding in every.items() if not is_documented(finding)]
     return [name, str(len(every)), str(len(every) - len(otherwise)), some(otherwise, 2) if otherwise else "-"]
 
 
@@ -130,17 +130,17 @@ def _form(newer: newer_forms.NewerForm) -> list[str]:
 
 def _operands(id_: str, vector: int) -> Iterator[list[str]]:
     form = inventory.instructions()[id_]
-    wanted = ("scale_a", "scale_b") if vector else ("d", "a", "e")
-    for in_memory in (each for each in operands(form) if each.name in wanted):
+    names = ("scale_a", "scale_b") if vector else ("d", "a", "e")
+    for in_memory in (each for each in operands(form) if each.name in names):
         for m in form.stated["m_values"]:
-            found = answered(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
-            if found is None:  # nobody states it: A of .ws with M below 128
+            operand_placement = answered(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
+            if operand_placement is None:  # nobody states it: A of .ws with M below 128
                 yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
                 continue
-            row, col = row_and_col(found.table)
-            others = "; ".join(other.source for other in found.statements[1:])
-            held = f"{found.copies} times" if found.copies > 1 else "once"
-            yield [f"`{in_memory.id}`", str(found.letter), str(m), held, row, col, others or "-"]
+            row, col = row_and_col(operand_placement.table)
+            others = "; ".join(other.source for other in operand_placement.statements[1:])
+            copies = f"{operand_placement.copies} times" if operand_placement.copies > 1 else "once"
+            yield [f"`{in_memory.id}`", str(operand_placement.letter), str(m), copies, row, col, others or "-"]
 
 
 def _moves(shape: str) -> Iterator[list[str]]:
@@ -156,29 +156,29 @@ def _moves(shape: str) -> Iterator[list[str]]:
 def _copies() -> Iterator[list[str]]:
     for shape, multicast in (("4x256b", ""), *tensor_memory.RUNS):
         table, lanes = tensor_memory.table(shape, multicast), tensor_memory.lanes(shape, multicast)
-        shown = f"row 0: {_list(lanes[0])}; row {len(lanes) - 1}: {_list(lanes[-1])}"
-        yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", shown, _held(table)]
+        lanes_text = f"row 0: {_list(lanes[0])}; row {len(lanes) - 1}: {_list(lanes[-1])}"
+        yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", lanes_text, _copies_text(table)]
 
 
-def _held(table: Table) -> str:
+def _copies_text(table: Table) -> str:
     copies = sorted(table.copies)
     return "once" if copies == [1] else f"{copies[0]} times"
 
 
 def _multiply(instruction: Instruction) -> list[str]:
-    stated = instruction.stated
-    types = (_list(stated[name]) for name in ("d_types", "ab_types"))
-    shape = (_list(stated["m_values"]), _range(stated["n_values"]), str(instruction.shape.k))
-    return [f"`{instruction.id}`", *shape, *types, _list(stated.get("scales", ("-",)))]
+    documented = instruction.stated
+    types = (_list(documented[name]) for name in ("d_types", "ab_types"))
+    shape = (_list(documented["m_values"]), _range(documented["n_values"]), str(instruction.shape.k))
+    return [f"`{instruction.id}`", *shape, *types, _list(documented.get("scales", ("-",)))]
 
 
-def _list(values: tuple[int | str, ...]) -> str:
-    return ", ".join(map(str, values))
+def _list(stated_values: tuple[int | str, ...]) -> str:
+    return ", ".join(map(str, stated_values))
 
 
-def _range(values: tuple[int | str, ...]) -> str:
+def _range(stated_values: tuple[int | str, ...]) -> str:
     """Values in equal steps by their ends."""
-    numbers = [int(n) for n in values]
+    numbers = [int(n) for n in stated_values]
     step = numbers[1] - numbers[0]
     even = len(numbers) > 3 and numbers == list(range(numbers[0], numbers[-1] + 1, step))
-    return f"{numbers[0]}, {numbers[1]}, ... {numbers[-1]}" if even else _list(values)
+    return f"{numbers[0]}, {numbers[1]}, ... {numbers[-1]}" if even else _list(stated_values)

@@ -26,19 +26,20 @@ def page(results: Results) -> Iterator[str]:
 
 
 def _how(undocumented: Undocumented) -> str:
-    said = undocumented.provenance
-    return f"Live on {said['device']}, driver {said['driver']}, CUDA {said['cuda']}, tcprobe {said['tcprobe']}."
+    return "Live on {device}, driver {driver}, CUDA {cuda}, tcprobe {tcprobe}.".format(**undocumented.provenance)
 
 
 def _lists(nearest: list[Undocumented]) -> Iterator[str]:
     """What was found, each with the forms that it was found of."""
     forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for one in nearest:
-        forms.setdefault((tuple(one.values_said), tuple(one.selectors_said)), []).append(one.metadata.experiment)
+    for undocumented in nearest:
+        forms.setdefault((tuple(undocumented.values_said), tuple(undocumented.selectors_said)), []).append(
+            undocumented.metadata.experiment
+        )
     for (values, selectors), ids in forms.items():
-        yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")
+        yield from ("", *_wrap(", ".join(code(ids)) + ":"), "")
         yield from (f"- {markdown(words)}" for words in (*values, *selectors))
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrap(text: str) -> list[str]:
     return wrap(text, 120, break_long_words=False, break_on_hyphens=False)

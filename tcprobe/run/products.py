@@ -112,7 +112,7 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError where a GPU cannot run the kernel."""
-    needed, there = kernel.asked.arch, arch(gpu_arch)
+    needed, there = kernel.gemm.arch, arch(gpu_arch)
     if kernel.maps and there.name != needed.name:
         raise EnvironmentUnfitError(
             f"{name} is {there.name}; a wgmma kernel runs on {needed.name} only: use `arch` {there.name}."
@@ -123,7 +123,7 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
 
 def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
     """A and B as numbers, and their lines in memory as bits."""
-    (m, n, k), asked, rng = mnk, kernel.asked, np.random.default_rng(21)
+    (m, n, k), asked, rng = mnk, kernel.gemm, np.random.default_rng(21)
     held = matrix(asked.instruction, "a")
     known = patterns(np.array(NUMBERS, np.int64), held).astype(f"u{dtype(asked.type).bits // 8}")
     picks = [rng.integers(0, len(NUMBERS), shape, np.int8) for shape in ((m, k), (k, n))]
@@ -133,7 +133,7 @@ def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Arra
 
 
 def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
-    return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.asked.out).bits // 8}")
+    return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.gemm.out).bits // 8}")
 
 
 def _compared(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
@@ -142,7 +142,7 @@ def _compared(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> 
     held = [Lines(gpu.cupy, one) for one in (*images, ~_result(kernel, mnk))]
     _launcher(kernel, launched, held, mnk)()
     found, outside = held[2].read()
-    return int((found != stored(a @ b, kernel.asked.out)).sum()), outside
+    return int((found != stored(a @ b, kernel.gemm.out)).sum()), outside
 
 
 def stored(products: Ints, out: str) -> Array:
@@ -204,7 +204,7 @@ def _map(tma_box: Json, lines: Lines) -> Any:
 
 def _peer(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
     """The same product by cublasGemmEx, None where it takes none such; it counts columns first, so D' = B' A'."""
-    asked, (m, n, k) = kernel.asked, mnk
+    asked, (m, n, k) = kernel.gemm, mnk
     if (asked.type, asked.out) not in PEERS:
         return None
     kind, out, compute, scalar = PEERS[asked.type, asked.out]

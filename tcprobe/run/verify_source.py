@@ -13,7 +13,8 @@ from itertools import accumulate
 
 from tcprobe import emit
 from tcprobe.ask.descriptor import cuda
-from tcprobe.emit.common import identifier, named
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import cell_identifier
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.descriptor import PERIOD, UNIT
 from tcprobe.run.verify_case import STEPS, Placed, VerifyCase
@@ -99,7 +100,7 @@ FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();
 
 def source(todo: Sequence[VerifyCase]) -> str:
     """The header of all fragments, and a kernel a case."""
-    tables = {named(cell): cell for case in todo for cell in case.operands.values()}
+    tables = {cell_identifier(cell): cell for case in todo for cell in case.operands.values()}
     return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, todo)])
 
 
@@ -128,7 +129,7 @@ def _kernel(case: VerifyCase) -> str:
 
 
 def _struct(cell: Cell) -> str:
-    return f"tcprobe::{named(cell)}"
+    return f"tcprobe::{cell_identifier(cell)}"
 
 
 def _word(cell: Cell) -> str:

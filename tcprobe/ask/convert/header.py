@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe import __version__
 from tcprobe.ask.convert import Conversion
 from tcprobe.code.origin import origin
-from tcprobe.code.scope import guarded
+from tcprobe.code.scope import guard_in
 from tcprobe.errors import UsageError
 from tcprobe.text import comment, quoted
 
@@ -42,7 +42,7 @@ def _section(conversion: Conversion, namespace: str) -> Iterator[str]:
     tiles = conversion.tiling
     if conversion.code is None:
         raise UsageError(f"no code: {conversion.summary} ({conversion.reason}).")
-    code = guarded(conversion.code, namespace) if namespace else conversion.code
+    code = guard_in(conversion.code, namespace) if namespace else conversion.code
     guard = f"TCPROBE_CONVERT_{hashlib.sha256(f'{namespace} {code}'.encode()).hexdigest()[:12]}"
     yield from ("", f"#ifndef {guard}", f"#define {guard}")
     ends = (("from", tiles.source_tiles, tiles.source), ("to", tiles.target_tiles, tiles.target))

@@ -12,7 +12,7 @@ from tcprobe.ask.path.progress import advance, shared_address
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
 from tcprobe.code.cuda import holder, once
-from tcprobe.code.names import made
+from tcprobe.code.names import identifier
 from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
@@ -53,7 +53,7 @@ def struct_of(request: TileRequest) -> str:
     gap = f"_ld{request.ld}" if request.ld != tile.length else ""
     boxes = f"_boxes{request.shared.block}" if request.shared.block not in (0, tile.line_bytes) else ""
     words = f"path_{end}_{tile.rows}x{tile.cols}_{tile.contiguous}{gap}_{request.shared}{boxes}_{request.fill}"
-    return made(f"{words}_{reach}")
+    return identifier(f"{words}_{reach}")
 
 
 def _head(plan: PathPlan) -> Iterator[str]:

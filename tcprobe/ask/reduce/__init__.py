@@ -16,7 +16,7 @@ from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
 from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile
-from tcprobe.code.names import FUNCTION, chosen
+from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.store.acceptance import require_fit
@@ -99,7 +99,7 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
     if over not in AXES or op not in ops:
         raise UsageError(f"no reduction over {over!r} with {op!r}; known: over {axes}, with {', '.join(ops)}.")
     require_fit(cell.fragment, cell.table)
-    chosen(name, FUNCTION, taken=("T", "x", "out", "lane", "thread"))
+    require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
     tile = fragment_tile(cell, size)
     scheme = plan(tile.table, AXES.index(over))
     code = softmax.source(scheme, tile, name) if op == SOFTMAX else source(scheme, op, tile, name)

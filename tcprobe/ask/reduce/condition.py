@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tcprobe.ask.reduce.number import NAMED, TOKEN, number, value
-from tcprobe.code.names import ARGUMENT, chosen
+from tcprobe.code.names import ARGUMENT, require_legal
 from tcprobe.errors import UsageError
 from tcprobe.text import quoted
 
@@ -136,7 +136,7 @@ def _check_names(free_names: Sequence[str]) -> None:
         words = f"{len(free_names)} names, at most {MOST_NAMES}"
         raise UsageError(f"{quoted(', '.join(free_names))} cannot be arguments: {words}.")
     for name in free_names:
-        chosen(name, ARGUMENT, taken=[name] if _OWN.fullmatch(name) else ())
+        require_legal(name, ARGUMENT, used=[name] if _OWN.fullmatch(name) else ())
 
 
 class _Parser:

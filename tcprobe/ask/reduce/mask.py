@@ -15,7 +15,7 @@ import numpy as np
 from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, mention_order, names
 from tcprobe.ask.reduce.number import literal, number
 from tcprobe.code.cuda import DeviceFunction, Parameter, holder
-from tcprobe.code.names import FUNCTION, chosen
+from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
@@ -74,7 +74,7 @@ def mask_fragment(cell: Cell, mask: str | None, fill: str | None, name: str = "m
     UsageError where the table is not a whole fragment's or has no closed form, and for what cannot be read.
     """
     require_fit(cell.fragment, cell.table)
-    chosen(name, FUNCTION, taken="T")
+    require_legal(name, FUNCTION, used="T")
     if None in cell.table.cells:
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")
     maker, value = _Writer(cell.table), _value(fill, cell.fragment.type)

@@ -11,7 +11,7 @@ from tcprobe import __version__
 from tcprobe.ask.repack import Repacking, lane_formula, sums
 from tcprobe.code.cuda import holder, of_holder, once
 from tcprobe.code.dequantize import FUNCTIONS, scaling
-from tcprobe.code.names import made
+from tcprobe.code.names import identifier
 from tcprobe.code.origin import origin
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
@@ -39,7 +39,7 @@ def source(weights: Repacking) -> str:
 def name(weights: Repacking) -> str:
     """The struct's."""
     group = f"_group{weights.group}" + "_zeros" * weights.zeros if weights.group else ""
-    return made(f"repacked_{weights.conversion.source}_{weights.cell.fragment.id}{group}")
+    return identifier(f"repacked_{weights.conversion.source}_{weights.cell.fragment.id}{group}")
 
 
 def _axis(weights: Repacking) -> str:

@@ -17,10 +17,10 @@ HEADS = ["Operand", "Role", "Where", "At most", "Type"]
 
 def views(facts: Facts) -> Iterator[View]:
     """A page each, and the page that leads to them."""
-    if facts.bare or facts.untold:
+    if facts.bare or facts.without_source:
         yield _all(facts)
     yield from (_form(facts, row) for row in facts.bare.values())
-    yield from (_fragment(facts, fragment) for fragment in facts.untold)
+    yield from (_fragment(facts, fragment) for fragment in facts.without_source)
 
 
 def _all(facts: Facts) -> View:
@@ -32,7 +32,9 @@ def _all(facts: Facts) -> View:
         ListPart(
             "Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]
         ),
-        ListPart("Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.untold]),
+        ListPart(
+            "Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.without_source]
+        ),
     ]
     about = (
         "Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
@@ -58,7 +60,7 @@ def _form(facts: Facts, instruction: Instruction) -> View:
         [[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")], [(o.type, "")]]
         for o in instruction.operands
     ]
-    held = [(words.name(f), addresses.fact(f.id)) for f in instruction.fragments]
+    fragment_links = [(words.name(f), addresses.fact(f.id)) for f in instruction.fragments]
     parts = [
         ListPart(
             "Operands",
@@ -66,19 +68,19 @@ def _form(facts: Facts, instruction: Instruction) -> View:
             f"Sizes are the largest that PTX documents; {instruction.unprobed}.",
             HEADS,
             operands,
-            held,
+            fragment_links,
         ),
         ListPart(
             "What varies",
             "varies",
             heads=["What", "Values"],
-            rows=[[[(name, "")], [(values, "")]] for name, values in instruction_words.stated(instruction)],
+            rows=[[[(name, "")], [(values, "")]] for name, values in instruction_words.variants(instruction)],
         ),
         ListPart(
             "What it becomes in machine code",
             "code",
             heads=["Archs", "Instructions"],
-            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_words.lowered(facts, instruction)],
+            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in instruction_words.lowerings(facts, instruction)],
         ),
         ListPart(
             "Tensor memory",
@@ -89,7 +91,7 @@ def _form(facts: Facts, instruction: Instruction) -> View:
         ),
         ListPart("In the shell", "shell", code=f"tcprobe list {instruction.id} --json\ntcprobe lower {instruction.id}"),
     ]
-    shown = {
+    context = {
         "paragraphs": [what, f"PTX: {instruction.name}"],
         "parts": [part for part in parts if part.rows or part.links or part.code],
     }
@@ -98,7 +100,7 @@ def _form(facts: Facts, instruction: Instruction) -> View:
         "list",
         instruction.id,
         f"{instruction.id}: documented, not measured",
-        shown,
+        context,
     )
 
 
@@ -111,11 +113,10 @@ def _fragment(facts: Facts, fragment: Fragment) -> View:
     """Why it has no table on each arch."""
     by_reason: dict[str, list[str]] = {}
     for name in facts.archs:
-        said = reason(fragment, name, facts.layers, None).replace(f"{name} ", "").replace(f" on {name}", "")
-        by_reason.setdefault(said, []).append(name)
-    size = (
-        f"{fragment.rows} x {fragment.cols} of {fragment.type}; {words.held(fragment)} in each {words.axis(fragment)}."
-    )
+        why = reason(fragment, name, facts.layers, None).replace(f"{name} ", "").replace(f" on {name}", "")
+        by_reason.setdefault(why, []).append(name)
+    each = f"{words.lane_contents(fragment)} in each {words.axis(fragment)}"
+    size = f"{fragment.rows} x {fragment.cols} of {fragment.type}; {each}."
     parts = [
         ListPart(
             "Archs",

@@ -62,12 +62,12 @@ STATIC = (
 
 def build(facts: Facts) -> dict[str, str]:
     """Text by address; a second process makes the pages of fragments and layouts and the data, where it can."""
-    fragments = beside(lambda: {**_rendered(fragment_views(facts)), **dict(_others(facts))})
-    written = _rendered(other_views(facts))
+    fragments = beside(lambda: {**_render(fragment_views(facts)), **dict(_others(facts))})
+    written = _render(other_views(facts))
     return {**fragments(), **written, **dict(search_table.files(facts, written))}
 
 
-def _rendered(some_views: Iterable[View]) -> dict[str, str]:
+def _render(some_views: Iterable[View]) -> dict[str, str]:
     return {view.page: render(view) for view in some_views}
 
 
@@ -75,15 +75,15 @@ def fragment_views(facts: Facts) -> Iterator[View]:
     """The pages of fragments, those that have moved among them, and of layouts."""
     yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
     yield from (layout_view.view(facts, id_) for id_ in facts.tables)
-    yield from (moved(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
+    yield from (redirect(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
 def other_views(facts: Facts) -> Iterator[View]:
     """All other pages."""
-    made, links = list_views.makers(facts)
+    maker_views, links = list_views.makers(facts)
     beyond = [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
     yield index_view.view(facts, links, beyond)
-    yield from made
+    yield from maker_views
     yield from index_view.shapes(facts)
     yield from (instruction_view.view(facts, name) for name in facts.instructions)
     yield from (list_views.arch(facts, name) for name in facts.archs)
@@ -114,7 +114,7 @@ def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
             yield index_view.shape_page(family, fragment.shape), index_view.shape_page(family, fact.shape)
 
 
-def moved(old: str, new: str) -> View:
+def redirect(old: str, new: str) -> View:
     """The stub that a renamed page leaves."""
     return View(old, "moved", "Moved", "", {"to": new})
 

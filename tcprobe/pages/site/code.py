@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from tcprobe.code.names import identifier
 from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
-from tcprobe.emit.common import identifier
 from tcprobe.errors import UsageError, answered
 from tcprobe.fit import fitted
 from tcprobe.fit.inverse import cached_inverse
@@ -27,7 +27,7 @@ def tabs(cell: Cell) -> list[Tab]:
 
 def _cuda(cell: Cell) -> str:
     """Constexpr functions of the formulas, and of their inverse where it is linear."""
-    forward = {name: one for name, one in fitted(cell.table).formulas.items() if one}
+    forward = {name: formula for name, formula in fitted(cell.table).formulas.items() if formula}
     back = cached_inverse(cell.table) or {}
     lines = [
         f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}",
@@ -35,9 +35,9 @@ def _cuda(cell: Cell) -> str:
     ]
     for way in (forward, back):
         for name, formula in way.items():
-            given = ", ".join(f"int {n}" for n in _arguments(cell, way is back))
-            lines.append(f"__host__ __device__ constexpr int {name if way is forward else name + '_of'}({given}) {{")
-            lines.append(f"  return {formula};\n}}")
+            parameters = ", ".join(f"int {n}" for n in _arguments(cell, way is back))
+            function = f"{name if way is forward else name + '_of'}({parameters})"
+            lines.append(f"__host__ __device__ constexpr int {function} {{\n  return {formula};\n}}")
     return "\n".join([*lines, "}"])
 
 
@@ -50,21 +50,21 @@ def _arguments(cell: Cell, back: bool) -> list[str]:
 
 def _cute(cell: Cell) -> str:
     shape, stride = cute.thread_value(cell)
-    written = cute.written(cell).replace("cute::", "")
+    written = cute.layout_code(cell).replace("cute::", "")
     return f"// {cute.nested(shape)}:{cute.nested(stride)}\nusing namespace cute;\n{written}"
 
 
 def _ptx(cell: Cell) -> str:
     if cell.fragment.registers > MOST_REGISTERS:
         raise UsageError(f"{cell.fragment.id} has {cell.fragment.registers} registers.")
-    return ptx.declared(cell)
+    return ptx.declaration(cell)
 
 
 WRITERS: dict[str, Callable[[Cell], str]] = {
     "CUDA": _cuda,
     "CuTe C++": _cute,
-    "CuTe DSL": cute_dsl.written,
-    "Triton": triton.written,
-    "tilelang": tilelang.written,
+    "CuTe DSL": cute_dsl.layout_code,
+    "Triton": triton.layout_code,
+    "tilelang": tilelang.layout_code,
     "PTX": _ptx,
 }

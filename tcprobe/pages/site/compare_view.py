@@ -28,7 +28,7 @@ def view(facts: Facts) -> View:
     fact, archs = _first(facts)
     sides = [fact.cells[arch] for arch in archs]
     kinds, runs = _kinds(facts)
-    shown = {
+    context = {
         "sides": [_side(fact, cell) for cell in sides],
         "count": _count(sides),
         "csv": csv.WORDS["empty"].partition("; ")[2],
@@ -47,7 +47,7 @@ def view(facts: Facts) -> View:
         ),
     }
     about = "Two fragments or two archs side by side; a table of yours against the measured one"
-    return View(PAGE, "compare", "Side by side", about, shown)
+    return View(PAGE, "compare", "Side by side", about, context)
 
 
 def _first(facts: Facts) -> tuple[Fact, tuple[str, str]]:
@@ -56,7 +56,7 @@ def _first(facts: Facts) -> tuple[Fact, tuple[str, str]]:
     fact = facts.facts.get(id_)
     if fact and set(archs) <= set(fact.cells):
         return fact, (archs[0], archs[1])
-    several = [one for one in facts.facts.values() if len(one.tables) > 1 and not one.sizes]
+    several = [fact for fact in facts.facts.values() if len(fact.tables) > 1 and not fact.sizes]
     fact = next(iter(several or facts.facts.values()))
     other = next((arch for arch, cell in fact.cells.items() if cell.table != fact.main.table), fact.main.arch)
     return fact, (fact.main.arch, other)
@@ -76,9 +76,11 @@ def _side(fact: Fact, cell: Cell) -> Json:
 
 
 def _count(compared_cells: list[Cell]) -> str:
-    one, other = (side.table.inverse for side in compared_cells)
-    both = set(one) & set(other)
-    return f"{sum(one[at] != other[at] for at in both)} of {len(both)} elements have different holders."
+    first, second = (side.table.inverse for side in compared_cells)
+    both = set(first) & set(second)
+    return (
+        f"{sum(first[element] != second[element] for element in both)} of {len(both)} elements have different holders."
+    )
 
 
 def _kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:

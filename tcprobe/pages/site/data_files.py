@@ -11,7 +11,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, markup, payload
-from tcprobe.pages.site.facts import Fact, Facts, allowed
+from tcprobe.pages.site.facts import Fact, Facts, is_allowed
 from tcprobe.values import Json
 
 WITH_DATA = (8, 24)  # N of which data were published before there was a page for every N
@@ -29,56 +29,56 @@ def fragments(fact: Fact) -> Iterator[tuple[str, str]]:
 
 def everything(facts: Facts) -> str:
     """Every id that `list` has, in its order, with its archs; each layout once, as bases."""
-    held = [_held(facts, fragment) for fragment in inventory.fragments().values()]
+    fragments = [_in_registers(facts, fragment) for fragment in inventory.fragments().values()]
     rows = inventory.instructions().values()
-    shared = [{**behind.entry(one), **_elsewhere(facts, row)} for row in rows for one in row.described]
+    shared = [{**behind.entry(operand), **_elsewhere(facts, row)} for row in rows for operand in row.described]
     forms = [{**form_entry(row), **_elsewhere(facts, row)} for row in rows if not row.fragments]
     return _json(
         {
             "schema": 1,
             "tcprobe": __version__,
             "archs": facts.archs,
-            "fragments": [*held, *shared, *forms],
+            "fragments": [*fragments, *shared, *forms],
             "layouts": {id_: payload.layout(table) for id_, table in facts.tables.items()},
         }
     )
 
 
-def _held(facts: Facts, fragment: Fragment) -> Json:
+def _in_registers(facts: Facts, fragment: Fragment) -> Json:
     """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
-    fact = facts.of.get(fragment.id)
+    fact = facts.by_fragment.get(fragment.id)
     if fact is None:
-        return _unknown(facts, fragment)
+        return _without_table(facts, fragment)
     largest = fragment.id == fact.fragment.id
-    given = {
+    entry = {
         **fragment_entry(fragment),
         "page": page(fact, fragment),
         "json": None if fact.sizes else addresses.data(fact.id),
         "archs": _archs(fact, facts, fragment),
     }
     sizes = [payload.of_size(cell) for cell in fact.sizes] if largest else []
-    return given | ({"sizes": sizes} if sizes else {})
+    return entry | ({"sizes": sizes} if sizes else {})
 
 
-def _unknown(facts: Facts, fragment: Fragment) -> Json:
+def _without_table(facts: Facts, fragment: Fragment) -> Json:
     """A fragment of which nobody says anything."""
-    on = [name for name in facts.archs if allowed(fragment.target, name)]
+    on = [name for name in facts.archs if is_allowed(fragment.target, name)]
     archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
-    there = addresses.fact(fragment.id) if fragment in facts.untold else None
+    there = addresses.fact(fragment.id) if fragment in facts.without_source else None
     return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
 
 
 def page(fact: Fact, fragment: Fragment) -> str:
     """Where a fragment is shown: of one of many N the page of all of them, and which of them."""
-    chosen = f"?n={fragment.shape.n}" if fact.grows and fragment.id != fact.fragment.id else ""
-    return addresses.fact(fact.id) + chosen
+    query = f"?n={fragment.shape.n}" if fact.grows and fragment.id != fact.fragment.id else ""
+    return addresses.fact(fact.id) + query
 
 
 def _elsewhere(facts: Facts, instruction: Instruction) -> Json:
     """What is in no register: the page of its instruction, and the archs that have it."""
-    on = [name for name in facts.archs if allowed(instruction.target, name)]
+    on = [name for name in facts.archs if is_allowed(instruction.target, name)]
     archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
-    name = facts.named.get(instruction.id) or (instruction.id if instruction.id in facts.bare else None)
+    name = facts.page_names.get(instruction.id) or (instruction.id if instruction.id in facts.bare else None)
     return {"page": addresses.instruction(name) if name else None, "json": None, "archs": archs}
 
 

@@ -14,14 +14,14 @@ def view(facts: Facts) -> View:
     """The page."""
     pairs = list(pairwise(facts.archs))
     first, second = ("sm_75", "sm_80") if {"sm_75", "sm_80"} <= set(facts.archs) else (facts.archs[0], facts.archs[-1])
-    shown = {
+    context = {
         "archs": facts.archs,
         "first": first,
         "second": second,
         "steps": [_step(facts, *pair) for pair in pairs],
         "data": markup.data(_data(facts)),
     }
-    return View("diff.html", "diff", "Differences", "What differs between two GPU generations", shown)
+    return View("diff.html", "diff", "Differences", "What differs between two GPU generations", context)
 
 
 def _step(facts: Facts, before: str, after: str) -> Json:
@@ -47,5 +47,5 @@ def _data(facts: Facts) -> Json:
     return {"kind": "diff", "archs": facts.archs, "groups": runs, "formulas": formulas}
 
 
-def _number(fact: Fact, arch: str, numbers: dict[str, int]) -> int:
-    return numbers[fact.cells[arch].table.id] if arch in fact.cells else -1
+def _number(fact: Fact, arch: str, number_of: dict[str, int]) -> int:
+    return number_of[fact.cells[arch].table.id] if arch in fact.cells else -1

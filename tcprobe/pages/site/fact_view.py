@@ -39,13 +39,13 @@ def view(facts: Facts, fact: Fact) -> View:
     """The page."""
     fragment, main = fact.fragment, fact.main
     emulated = {
-        arch: f"The tensor cores of {arch} do not have this type: {said}."
+        arch: f"The tensor cores of {arch} do not have this type: {machine_code}."
         for arch in fact.cells
-        if (said := facts.emulated(fragment, arch))
+        if (machine_code := facts.emulation(fragment, arch))
     }
     data = {"kind": "fact", **payload(fact), "emulated": emulated, "page": data_page(fact)}
     what = f"{WHAT.get(fragment.role, fragment.role.value)} {words.name(fragment)}"
-    shown = {
+    context = {
         "id": fact.id,
         "fragment": fragment,
         "every_n": _every_n(fact),
@@ -65,7 +65,7 @@ def view(facts: Facts, fact: Fact) -> View:
         "layouts": [_layout(fact, table) for table in fact.tables.values()],
         "blocks": tables(fact.each[0]),
         "verdicts": fact.verdicts(main.arch),
-        "provenance": words.made(main),
+        "provenance": words.provenance(main),
         "command": words.command(main),
         "measured": main.measured is not None,
         "absent": _absent(fact),
@@ -75,13 +75,13 @@ def view(facts: Facts, fact: Fact) -> View:
         "arch_page": addresses.arch(main.arch),
         "data": markup.data(data),
     }
-    return View(addresses.fact(fact.id), "fact", fact.id, "", shown)
+    return View(addresses.fact(fact.id), "fact", fact.id, "", context)
 
 
 def tables(cell: Cell) -> list[Json]:
     """The blocks of a cell as tables, made once for each layout in elements of some width: many fragments share few."""
-    held = cell.fragment.held
-    key = (cell.table.id, held.slot_bits, held.register_bits, held.rows, held.cols)
+    operand = cell.fragment.held
+    key = (cell.table.id, operand.slot_bits, operand.register_bits, operand.rows, operand.cols)
     if key not in _TABLES:
         _TABLES[key] = [_drawn(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
     return _TABLES[key]
@@ -122,8 +122,11 @@ def data_page(fact: Fact) -> str:
 
 
 def _strip(fact: Fact) -> Iterator[Json]:
-    """All archs; neighbours that have the same table on the same evidence, or lack it for the same reason, together."""
-    keys = {row.name: _known(fact, row.name) if row.name in fact.cells else _lacking(fact, row.name) for row in ARCHS}
+    """All archs; neighbours share an entry if they have one table on the same evidence, or none for the same reason."""
+    keys = {
+        row.name: _with_table(fact, row.name) if row.name in fact.cells else _without_table(fact, row.name)
+        for row in ARCHS
+    }
     for (kind, short, table), group in groupby(keys, key=keys.__getitem__):
         names = list(group)
         yield {
@@ -135,12 +138,12 @@ def _strip(fact: Fact) -> Iterator[Json]:
         }
 
 
-def _known(fact: Fact, name: str) -> tuple[str, str, str]:
+def _with_table(fact: Fact, name: str) -> tuple[str, str, str]:
     """(kind, words, layout id) of an arch with a table."""
     return fact.kind(name), words.badge(fact, name), fact.cells[name].table.id
 
 
-def _lacking(fact: Fact, name: str) -> tuple[str, str, str]:
+def _without_table(fact: Fact, name: str) -> tuple[str, str, str]:
     """(kind, words, nothing) of an arch without a table; why one that could have it has none stands below."""
     kind = fact.kind(name)
     why = words.why(fact, name).removeprefix("does not have it") if kind == "absent" else ""
@@ -158,17 +161,17 @@ def _absent(fact: Fact) -> list[tuple[str, str]]:
 
 def _layout(fact: Fact, table: Table) -> Json:
     cells = {name: cell for name, cell in fact.cells.items() if cell.table == table}
-    shown = fact.main if table == fact.main.table else next(iter(cells.values()))
+    cell = fact.main if table == fact.main.table else next(iter(cells.values()))
     return {
         "id": table.id,
         "page": addresses.layout(table.id),
-        "on": shown.arch,
+        "on": cell.arch,
         "notes": _notes(fact, table),
         "name": words.layout_name(fact.fragment, fact.shape),
         "archs": spans(list(cells)) if len(fact.tables) > 1 else "",
-        "formula": "" if shown is fact.main else words.formula(table),
-        "picture": picture(shown),
-        "code": code.tabs(shown),
+        "formula": "" if cell is fact.main else words.formula(table),
+        "picture": picture(cell),
+        "code": code.tabs(cell),
     }
 
 

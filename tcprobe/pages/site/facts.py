@@ -38,8 +38,8 @@ BADGES = {
 
 
 @cache
-def allowed(needed: Target, arch: str) -> bool:
-    """Whether an arch is allowed to have what needs a target: few targets, asked of every arch of every fragment."""
+def is_allowed(needed: Target, arch: str) -> bool:
+    """Whether an arch has what needs a target; cached, since few targets are checked for every fragment and arch."""
     return needed.on(arch_row(arch)) is not None
 
 
@@ -85,7 +85,7 @@ class Fact:
         """A key of BADGES: how the cell of an arch was obtained."""
         if cell := self.cells.get(arch):
             return cell.how
-        return "unknown" if allowed(self.fragment.target, arch) else "absent"
+        return "unknown" if is_allowed(self.fragment.target, arch) else "absent"
 
     def why(self, arch: str) -> str:
         """Why an arch has no table."""
@@ -109,7 +109,7 @@ class Fact:
     def evidence(self, arch: str) -> list[Found]:
         """All measurements on an arch that found the table of its cell."""
         table = self.cells[arch].table
-        return [one for one in self.layers.tables(self.fragment, [arch]) if one.table(self.fragment) == table]
+        return [saved for saved in self.layers.tables(self.fragment, [arch]) if saved.table(self.fragment) == table]
 
 
 @dataclass(frozen=True)
@@ -121,58 +121,64 @@ class Facts:
 
     @cached_property
     def instructions(self) -> dict[str, Instruction]:
-        """Instructions of whose operands in registers all have a fact."""
+        """Instructions whose operands in registers all have a fact."""
         rows = [*inventory.executed_by(WARP), *inventory.executed_by(WARPGROUP)]
-        there = [row for row in rows if row.fragments and all(f.id in self.of for f in row.fragments)]
-        return {self.name(row): row for row in there if all(self._shown(f) for f in row.fragments)}
+        there = [row for row in rows if row.fragments and all(f.id in self.by_fragment for f in row.fragments)]
+        return {self.name(row): row for row in there if all(self._is_drawn(f) for f in row.fragments)}
 
     @cached_property
-    def named(self) -> dict[str, str]:
+    def page_names(self) -> dict[str, str]:
         """What the page of each instruction is called, of those that have one."""
         rows = inventory.instructions()
         there = {
             row.id: self.name(row)
             for row in rows.values()
-            if row.fragments and all(f.id in self.of for f in row.fragments)
+            if row.fragments and all(f.id in self.by_fragment for f in row.fragments)
         }
         return {id_: name for id_, name in there.items() if name in self.instructions}
 
     @cached_property
-    def untold(self) -> list[Fragment]:
-        """Fragments of which nobody says anything, and that tcprobe cannot measure."""
+    def without_source(self) -> list[Fragment]:
+        """Fragments that no source describes and that tcprobe cannot measure."""
         rows = inventory.instructions().values()
-        return [fragment for row in rows if row.unprobed for fragment in row.fragments if fragment.id not in self.of]
+        return [
+            fragment
+            for row in rows
+            if row.unprobed
+            for fragment in row.fragments
+            if fragment.id not in self.by_fragment
+        ]
 
     @cached_property
     def bare(self) -> dict[str, Instruction]:
         """Instructions without a table of any operand in registers: they have none there, or nobody says anything."""
         rows = inventory.instructions().values()
-        return {row.id: row for row in rows if row.id not in self.named and row.unprobed}
+        return {row.id: row for row in rows if row.id not in self.page_names and row.unprobed}
 
     @cached_property
-    def counted(self) -> str:
+    def count_text(self) -> str:
         """How many ids `list` has, of which kind, and how many have a table: the same on every page."""
         rows = inventory.instructions().values()
         shared, bare = sum(len(row.described) for row in rows), sum(not row.fragments for row in rows)
-        held = inventory.fragments()
-        with_table = sum(id_ in self.of for id_ in held)
-        known = f"{len(held)} fragments in registers, of which {with_table} have a table"
+        fragments = inventory.fragments()
+        with_table = sum(id_ in self.by_fragment for id_ in fragments)
+        registers = f"{len(fragments)} fragments in registers, of which {with_table} have a table"
         others = f"{shared} operands in shared memory; {bare} instructions that hold nothing in registers"
-        return f"{len(held) + shared + bare} ids: {known}; {others}"
+        return f"{len(fragments) + shared + bare} ids: {registers}; {others}"
 
-    def _shown(self, fragment: Fragment) -> bool:
+    def _is_drawn(self, fragment: Fragment) -> bool:
         """Whether a fragment is drawn for every N, being that of the smallest, or stands for itself."""
-        fact = self.of[fragment.id]
+        fact = self.by_fragment[fragment.id]
         return not fact.sizes or fact.sizes[0].fragment.id == fragment.id
 
     @cached_property
-    def of(self) -> dict[str, Fact]:
+    def by_fragment(self) -> dict[str, Fact]:
         """The fact of each fragment by its id."""
         return {cell.fragment.id: fact for fact in self.facts.values() for cell in fact.each}
 
     def name(self, instruction: Instruction) -> str:
         """What the page of an instruction is called: of every N with that letter."""
-        every = all(self.of[fragment.id].sizes for fragment in instruction.fragments)
+        every = all(self.by_fragment[fragment.id].sizes for fragment in instruction.fragments)
         return for_every_n(instruction.id, instruction.shape) if every else instruction.id
 
     @cached_property
@@ -188,10 +194,10 @@ class Facts:
         by_layout: dict[str, list[tuple[Fact, Cell, list[str]]]] = {}
         for fact in self.facts.values():
             by_table: dict[str, list[Cell]] = {}
-            for one in (*fact.cells.values(), *(fact.sizes[:-1] if fact.grows else ())):
-                by_table.setdefault(one.table.id, []).append(one)
-            for id_, of in by_table.items():
-                by_layout.setdefault(id_, []).append((fact, of[0], [one.arch for one in of]))
+            for cell in (*fact.cells.values(), *(fact.sizes[:-1] if fact.grows else ())):
+                by_table.setdefault(cell.table.id, []).append(cell)
+            for id_, cells in by_table.items():
+                by_layout.setdefault(id_, []).append((fact, cells[0], [cell.arch for cell in cells]))
         return by_layout
 
     @cached_property
@@ -203,34 +209,39 @@ class Facts:
     def emulations(self) -> dict[str, dict[str, str]]:
         """By arch what multiplies become there that its tensor cores do not do in their own type, by id."""
         rows = inventory.instructions()
-        found: dict[str, dict[str, str]] = {}
+        emulated: dict[str, dict[str, str]] = {}
         for arch, bodies in self.lowerings.items():
-            known = {id_: Lowering(**of) for body in reversed(bodies) for id_, of in body["instructions"].items()}
-            multiplies = {id_: row for id_ in known if (row := rows.get(id_)) and row.multiplies}
-            found[arch] = {
+            merged = {id_: plain for body in reversed(bodies) for id_, plain in body["instructions"].items()}
+            lowerings = {id_: Lowering(**plain) for id_, plain in merged.items()}
+            multiplies = {id_: row for id_ in lowerings if (row := rows.get(id_)) and row.multiplies}
+            emulated[arch] = {
                 id_: lowering.words(low, row)
                 for id_, row in multiplies.items()
-                if not ((low := known[id_]).refused or low.native(row))
+                if not ((low := lowerings[id_]).refused or low.native(row))
             }
-        return found
+        return emulated
 
-    def emulated(self, fragment: Fragment, arch: str) -> str:
+    def emulation(self, fragment: Fragment, arch: str) -> str:
         """What the multiplies of a fragment become on an arch, where all of them are emulated; else nothing."""
-        said = [self.emulations[arch].get(id_, "") for id_ in inventory.user_ids(fragment.id)]
-        return said[0] if said and all(said) else ""
+        emulations = [self.emulations[arch].get(id_, "") for id_ in inventory.user_ids(fragment.id)]
+        return emulations[0] if emulations and all(emulations) else ""
 
     @cached_property
     def made_by(self) -> frozenset[str]:
         """Addresses of the pages of devices that measured a table."""
-        found = (one.measured for fact in self.facts.values() for one in self.layers.tables(fact.fragment, self.archs))
-        live = (measured.provenance for measured in found if measured.method == "live")
-        return frozenset({addresses.device(f"{made['device']}, driver {made['driver']}") for made in live})
+        measurements = (
+            saved.measured for fact in self.facts.values() for saved in self.layers.tables(fact.fragment, self.archs)
+        )
+        live = (measured.provenance for measured in measurements if measured.method == "live")
+        return frozenset(
+            {addresses.device(f"{provenance['device']}, driver {provenance['driver']}") for provenance in live}
+        )
 
     @cached_property
     def archs(self) -> list[str]:
         """Archs on which anything is known, ascending."""
-        known = {arch for fact in self.facts.values() for arch in fact.cells}
-        return [row.name for row in ARCHS if row.name in known]
+        on_archs = {arch for fact in self.facts.values() for arch in fact.cells}
+        return [row.name for row in ARCHS if row.name in on_archs]
 
 
 def gather(layers: Layers) -> Facts:
@@ -274,30 +285,30 @@ def _by_n() -> dict[str, list[Fragment]]:
 
 
 def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
-    """One fact of most of them, known in the same way and parts of the largest; each of the others by itself."""
-    cells = [at for fragment in several if (at := find(fragment, None, layers))]
+    """One fact for all that rest on the same evidence and are parts of the largest; each of the others by itself."""
+    cells = [cell for fragment in several if (cell := find(fragment, None, layers))]
     alike: dict[object, list[Cell]] = {}
-    for one in cells:
-        alike.setdefault(_rests_on(one), []).append(one)
+    for cell in cells:
+        alike.setdefault(_rests_on(cell), []).append(cell)
     most = max(alike.values(), key=len, default=[])
-    sizes = tuple(one for one in most if _is_part(one.table, most[-1].table))
-    taken = {one.fragment.id for one in sizes} if len(sizes) > 1 else set()
-    largest = _fact(most[-1].fragment, layers) if taken else None
+    sizes = tuple(cell for cell in most if _is_part(cell.table, most[-1].table))
+    covered = {cell.fragment.id for cell in sizes} if len(sizes) > 1 else set()
+    largest = _fact(most[-1].fragment, layers) if covered else None
     if largest:
         yield replace(largest, sizes=sizes)
-    rest = (_fact(one.fragment, layers) for one in cells if one.fragment.id not in taken)
+    rest = (_fact(cell.fragment, layers) for cell in cells if cell.fragment.id not in covered)
     yield from (fact for fact in rest if fact)
 
 
 def _rests_on(cell: Cell) -> object:
-    """On which arch, by which method, device and compiler, from where; or which reference states it."""
-    measured, stated = cell.measured, cell.stated
-    known = (measured.method, *made_by(measured), cell.source) if measured else stated and stated[0]
-    return cell.arch, known
+    """What a cell rests on: arch, method, device and compiler, folder; or the reference that states it."""
+    measured, documented = cell.measured, cell.stated
+    origin = (measured.method, *made_by(measured), cell.source) if measured else documented and documented[0]
+    return cell.arch, origin
 
 
 def _is_part(small: Table, large: Table) -> bool:
-    """Whether a table is what a larger one says of the elements that it has."""
+    """Whether a table equals a larger one on the elements that it has."""
     if small == large:
         return True
     if small.space.names != large.space.names or len(small.space.axes) > 2 or small.elements > large.elements:

@@ -16,9 +16,9 @@ def views(facts: Facts) -> list[View]:
     example = pages if MMA in facts.instructions else {}
     wmma = addresses.fact(WMMA) if WMMA in facts.facts else ""
     about = "Questions and where they are answered; how layouts are measured"
-    shown = {"example": example, "wmma": wmma, "mma": MMA, "wmma_name": WMMA}
+    context = {"example": example, "wmma": wmma, "mma": MMA, "wmma_name": WMMA}
     helps = "Measure your GPU, report a difference, add a form"
     return [
-        View("method.html", "guide", "Guide and method", about, shown),
+        View("method.html", "guide", "Guide and method", about, context),
         View("contribute.html", "contribute", "Contribute", helps, {"mma": MMA}),
     ]

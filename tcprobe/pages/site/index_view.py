@@ -38,27 +38,27 @@ def view(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
     """The page; `makers` and `beyond` lead to what is not a table."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    shown: Json = {
-        "counted": facts.counted,
-        "families": ", ".join(map(_said, families)),
+    context: Json = {
+        "counted": facts.count_text,
+        "families": ", ".join(map(_family_text, families)),
         "archs": facts.archs,
-        "legend": [(CLASSES.get(letter, letter), letter, said) for letter, said in words.legend()],
+        "legend": [(CLASSES.get(letter, letter), letter, meaning) for letter, meaning in words.legend()],
         "rows": _rows(facts),
         "makers": makers,
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
         "layouts": [_layout(facts, id_) for id_ in sorted(facts.tables)],
     }
-    shown["data"] = markup.data(_live(facts))
-    shown["live"] = _first(facts)
+    context["data"] = markup.data(_live(facts))
+    context["live"] = _first(facts)
     there = [("Bank conflicts: a playground", addresses.PLAYGROUND)]
     there += wgmma_view.links(facts)
-    there += [("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.untold else []
+    there += [("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.without_source else []
     there += beyond
-    there += [(one.title, one.page) for one in number_views.views(facts)]
-    shown["more"] = there
+    there += [(number_view.title, number_view.page) for number_view in number_views.views(facts)]
+    context["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
-    return View("index.html", "index", "Register layouts of tensor-core fragments", about, shown)
+    return View("index.html", "index", "Register layouts of tensor-core fragments", about, context)
 
 
 def _layout(facts: Facts, id_: str) -> tuple[str, str, str]:
@@ -93,7 +93,7 @@ def _live(facts: Facts) -> Json:
     return {"kind": "home", "first": first, "archs": facts.archs, "examples": EXAMPLES}
 
 
-def _said(family: str) -> str:
+def _family_text(family: str) -> str:
     """A family, and whether it has many N."""
     row = next(row for row in inventory.instructions().values() if row.family == family)
     return family + (" (every N)" if row.threads == WARPGROUP else "")
@@ -108,13 +108,13 @@ def shapes(facts: Facts) -> Iterator[View]:
     """A page for each family and shape: its instructions, with their operands."""
     by_shape: dict[tuple[str, str], list[tuple[str, Instruction]]] = {}
     for name, row in facts.instructions.items():
-        by_shape.setdefault((row.family, facts.of[row.fragments[-1].id].shape), []).append((name, row))
+        by_shape.setdefault((row.family, facts.by_fragment[row.fragments[-1].id].shape), []).append((name, row))
     for (family, shape), rows in by_shape.items():
         title = f"{family} {shape}"
         lines = [
             [
                 [(name, addresses.instruction(name))],
-                [(words.name(f), addresses.fact(facts.of[f.id].id)) for f in row.fragments],
+                [(words.name(f), addresses.fact(facts.by_fragment[f.id].id)) for f in row.fragments],
             ]
             for name, row in rows
         ]
@@ -138,16 +138,16 @@ def _row(facts: Facts, members: list[Fact]) -> Json:
     family, shape = first.fragment.family, first.shape
     operands = dict.fromkeys(words.name(fact.fragment) for fact in members)
     types = dict.fromkeys(fact.fragment.type for fact in members)
-    one = len(members) == 1
+    single = len(members) == 1
     return {
         "family": family,
         "types": " ".join(types),
         "archs": " ".join(name.removeprefix("sm_") for name in archs if name in first.cells),
-        "name": first.id if one else f"{family} {shape}",
+        "name": first.id if single else f"{family} {shape}",
         "count": len(members),
         "cells": [(CLASSES.get(text[0], text[0]), text) for text in _cells(facts, first)],
-        "page": addresses.fact(first.id) if one else shape_page(family, shape),
-        "of": "" if one else f"{', '.join(operands)} of {', '.join(types)}",
+        "page": addresses.fact(first.id) if single else shape_page(family, shape),
+        "of": "" if single else f"{', '.join(operands)} of {', '.join(types)}",
     }
 
 
@@ -157,6 +157,6 @@ def _cells(facts: Facts, fact: Fact) -> list[str]:
     badges = []
     for name in facts.archs:
         number = numbers[fact.cells[name].table.id] if name in fact.cells else 1
-        emulated = "e" if name in fact.cells and facts.emulated(fact.fragment, name) else ""
+        emulated = "e" if name in fact.cells and facts.emulation(fact.fragment, name) else ""
         badges.append(BADGES[fact.kind(name)][0] + (str(number) if number > 1 else "") + emulated)
     return badges

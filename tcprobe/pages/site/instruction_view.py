@@ -23,29 +23,29 @@ SHARED_PIECE = 8  # columns of a factor in shared memory that a picture has as o
 def view(facts: Facts, name: str) -> View:
     """The page, with the tables of the arch whose table of D (or what comes last) counts most."""
     row = facts.instructions[name]
-    by_operand = {f.operand: facts.of[f.id] for f in row.fragments}
+    by_operand = {f.operand: facts.by_fragment[f.id] for f in row.fragments}
     arch = next(reversed(by_operand.values())).main.arch
-    at = {operand: _cell(fact, arch) for operand, fact in by_operand.items()}
+    cells = {operand: _cell(fact, arch) for operand, fact in by_operand.items()}
     composed = [o for o in by_operand if not row.multiplies or o != "c"]
     remote = {o.name.removesuffix("_smem"): o for o in row.elsewhere if o.role is Role.FACTOR}
     remote = {name: o for name, o in remote.items() if name not in by_operand}
     every_n = any(fact.sizes for fact in by_operand.values())
     operands = {o: _data(by_operand[o]) for o in by_operand} | {name: _remote(name, o) for name, o in remote.items()}
-    shown = {
+    context = {
         "every_n": every_n,
         "arch": arch,
         "axis": words.axis(row.fragments[0]),
         "what": instruction_words.what(row, every_n),
         "targets": instruction_words.targets(row),
         "strip": [name for name in facts.archs if _there(by_operand, name)],
-        "operands": [_operand(by_operand[o], cell, arch) for o, cell in at.items()],
-        "drawn": [_picture(o, at.get(o)) for o in [*composed, *remote]],
+        "operands": [_operand(by_operand[o], cell, arch) for o, cell in cells.items()],
+        "drawn": [_picture(o, cells.get(o)) for o in [*composed, *remote]],
         "multiplies": row.multiplies,
         "products": range(row.products),
-        "stated": instruction_words.stated(row),
-        "lowered": instruction_words.lowered(facts, row),
-        "ptx": _ptx(row, [cell for cell in at.values() if cell]),
-        "numbers": number_views.of(facts, row),
+        "stated": instruction_words.variants(row),
+        "lowered": instruction_words.lowerings(facts, row),
+        "ptx": _ptx(row, [cell for cell in cells.values() if cell]),
+        "numbers": number_views.numbers(facts, row),
         "data": markup.data(
             {
                 "kind": "instruction",
@@ -58,7 +58,7 @@ def view(facts: Facts, name: str) -> View:
         ),
     }
     title = name if every_n else row.name
-    return View(addresses.instruction(name), "instruction", title, "", shown)
+    return View(addresses.instruction(name), "instruction", title, "", context)
 
 
 def _cell(fact: Fact, arch: str) -> Cell | None:
@@ -79,7 +79,7 @@ def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
         "page": addresses.fact(fact.id),
         "size": f"{fragment.rows} x {'N' if fact.grows else fragment.cols} of {fragment.type}",
         "formula": words.formula(cell.table) if cell else "",
-        "held": words.held(fragment),
+        "held": words.lane_contents(fragment),
         "evidence": words.SHORT[fact.kind(arch)] if there else f"no table on {arch}",
     }
 
@@ -91,9 +91,9 @@ def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
 
 def _data(fact: Fact) -> Json:
     """What the script draws of an operand, and says of it, on each arch."""
-    said = list(dict.fromkeys(words.SHORT[fact.kind(arch)] for arch in fact.cells))
-    given = drawn(fact, {arch: said.index(words.SHORT[fact.kind(arch)]) for arch in fact.cells})
-    return given | {"evidence": said, "formulas": [words.formula(table) for table in fact.tables.values()]}
+    evidences = list(dict.fromkeys(words.SHORT[fact.kind(arch)] for arch in fact.cells))
+    drawing = drawn(fact, {arch: evidences.index(words.SHORT[fact.kind(arch)]) for arch in fact.cells})
+    return drawing | {"evidence": evidences, "formulas": [words.formula(table) for table in fact.tables.values()]}
 
 
 def _remote(name: str, operand: Operand) -> Json:

@@ -29,12 +29,12 @@ def targets(instruction: Instruction) -> str:
     return " or ".join(f"{target}, PTX {ptx}" for target, ptx in instruction.target.options)
 
 
-def stated(instruction: Instruction) -> list[tuple[str, str]]:
+def variants(instruction: Instruction) -> list[tuple[str, str]]:
     """(what varies in the form, its values) as PTX documents them."""
     return [(name.replace("_", " "), ", ".join(map(str, values))) for name, values in instruction.stated.items()]
 
 
-def lowered(facts: Facts, instruction: Instruction) -> list[tuple[str, str, str]]:
+def lowerings(facts: Facts, instruction: Instruction) -> list[tuple[str, str, str]]:
     """(archs in words, words, archs one by one), archs with the same together."""
     by_text: dict[str, list[str]] = {}
     for arch, bodies in facts.lowerings.items():

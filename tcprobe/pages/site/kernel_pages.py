@@ -41,7 +41,7 @@ class KernelPages(NamedTuple):
 
 def multiply(facts: Facts, kernel_pages: KernelPages) -> list[tuple[str, str]]:
     """The page of the multiply of a kernel, on its arch and for its N."""
-    row = kernel_pages.kernel.asked.instruction
-    name = facts.named.get(row.id, "")
+    row = kernel_pages.kernel.gemm.instruction
+    name = facts.page_names.get(row.id, "")
     n = f"&n={row.shape.n}" if name == for_every_n(row.id, row.shape) != row.id else ""
     return [(row.id, f"{addresses.instruction(name)}?arch={kernel_pages.arch}{n}")] if name else []

@@ -22,9 +22,9 @@ KERNELS = {
 
 def kernels(layers: Layers) -> tuple[KernelPages, ...]:
     """Those that the folders have tables for."""
-    found = []
+    pages = []
     for arch, kinds in KERNELS.items():
         for kind in kinds:
             with suppress(UsageError, DataError):
-                found.append(KernelPages(gemm(GemmOptions(arch, kind), layers), arch, kind))
-    return tuple(found)
+                pages.append(KernelPages(gemm(GemmOptions(arch, kind), layers), arch, kind))
+    return tuple(pages)

@@ -27,7 +27,7 @@ def view(facts: Facts, id_: str) -> View:
         by_archs.setdefault(spans(archs), {}).setdefault(prefix, []).append((last, page))
     fragment = sharing[0][1].fragment
     many = len(sharing) > MOST_LINKS
-    shown = {
+    context = {
         "many": many,
         "id": id_,
         "formula": words.formula(table),
@@ -36,16 +36,16 @@ def view(facts: Facts, id_: str) -> View:
             (
                 archs,
                 [
-                    (prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", of[prefix])
-                    for prefix in of
+                    (prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", by_prefix[prefix])
+                    for prefix in by_prefix
                 ],
             )
-            for archs, of in by_archs.items()
+            for archs, by_prefix in by_archs.items()
         ],
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
         "blocks": [_drawn(block, fragment) for block in blocks(table, fragment)],
     }
-    return View(addresses.layout(id_), "layout", f"Layout {id_}", "", shown)
+    return View(addresses.layout(id_), "layout", f"Layout {id_}", "", context)
 
 
 def _drawn(block: Block, fragment: Fragment) -> dict[str, object]:

@@ -36,7 +36,7 @@ def arch(facts: Facts, name: str) -> View:
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     about = f"{row.generation}, compute capability {row.compute_capability}. "
     about += f"{kinds.total()} fragments in registers have a table, every N counted: {counts}."
-    of_all = f"Of {facts.counted}."
+    of_all = f"Of {facts.count_text}."
     return View(addresses.arch(name), "list", name, about, {"paragraphs": [about, of_all], "parts": parts})
 
 
@@ -74,37 +74,38 @@ def makers(facts: Facts) -> tuple[list[View], LinkList]:
     runs: dict[tuple[str, str], list[tuple[Fact, Found]]] = {}
     for fact in facts.facts.values():
         for fragment in (cell.fragment for cell in fact.each):
-            for one in fact.layers.tables(fragment, facts.archs):
-                runs.setdefault(_maker(one), []).append((fact, one))
+            for saved in fact.layers.tables(fragment, facts.archs):
+                runs.setdefault(_maker(saved), []).append((fact, saved))
     views = [_run(maker, measured) for maker, measured in sorted(runs.items())]
     return views, [(view.title, view.page) for view in views]
 
 
-def _maker(one: Found) -> tuple[str, str]:
+def _maker(saved: Found) -> tuple[str, str]:
     """(words, address)."""
-    p = one.measured.provenance
-    if one.measured.method == "live":
+    p = saved.measured.provenance
+    if saved.measured.method == "live":
         said_ = f"{p['device']}, driver {p['driver']}"
         return said_, addresses.device(said_)
     return p["compiler"], addresses.compiler(p["compiler"])
 
 
-def _run(maker: tuple[str, str], measured: list[tuple[Fact, Found]]) -> View:
+def _run(maker: tuple[str, str], measured_facts: list[tuple[Fact, Found]]) -> View:
     title, page = maker
     lines: dict[tuple[str, str], list[Fact]] = {}
-    for fact, one in measured:
-        lines.setdefault((one.measured.arch, one.measured.method), []).append(fact)
+    for fact, saved in measured_facts:
+        lines.setdefault((saved.measured.arch, saved.measured.method), []).append(fact)
     rows = [
         [
             [(arch, addresses.arch(arch))],
             [(words.SHORT.get(method, method), "")],
-            [(str(len(of)), "")],
-            links({fact.id: fact for fact in of}.values()),
+            [(str(len(line_facts)), "")],
+            links({fact.id: fact for fact in line_facts}.values()),
         ]
-        for (arch, method), of in lines.items()
+        for (arch, method), line_facts in lines.items()
     ]
     provenance = {
-        key: sorted({one.measured.provenance[key] for _, one in measured}) for key in ("cuda", "compiler", "tcprobe")
+        key: sorted({saved.measured.provenance[key] for _, saved in measured_facts})
+        for key in ("cuda", "compiler", "tcprobe")
     }
     parts = [
         ListPart("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
@@ -124,15 +125,15 @@ def errata(facts: Facts) -> View:
     said_ = [_plain(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.ERRATA]
     claims = [_plain(c.source, c.words, c.verdict) for c in CLAIMS]
     parts = [
-        ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_stated(facts))),
-        *([packages] if (packages := package_views.stated_otherwise(facts)).rows else []),
+        ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_erratum_rows(facts))),
+        *([packages] if (packages := package_views.differences_part(facts)).rows else []),
         ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=said_),
         ListPart("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=claims),
         ListPart("Sources", "sources", heads=["Name", "What"], rows=[_plain(r.NAME, r.SOURCE) for r in references()]),
     ]
     text = "Each layout that a source states is compared slot by slot, or by its structure tensor. Where one errs:"
-    shown = {"paragraphs": [text], "parts": parts}
-    return View("errata.html", "list", "Errata", "Known errors of manuals and libraries", shown)
+    context = {"paragraphs": [text], "parts": parts}
+    return View("errata.html", "list", "Errata", "Known errors of manuals and libraries", context)
 
 
 def _plain(*texts: str) -> Row:
@@ -140,12 +141,12 @@ def _plain(*texts: str) -> Row:
     return [[(text, "")] for text in texts]
 
 
-def _stated(facts: Facts) -> Iterable[Row]:
+def _erratum_rows(facts: Facts) -> Iterable[Row]:
     by_claim: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts.facts.values():
         for reference in references():
             claim = claim_of(reference, fact.fragment, arch_row(fact.main.arch))
             if not isinstance(claim, str) and claim.erratum:
                 by_claim.setdefault((reference.NAME, claim.where, claim.erratum), []).append(fact)
-    for key, of in by_claim.items():
-        yield [*([(text, "")] for text in key), links(of)]
+    for key, claim_facts in by_claim.items():
+        yield [*([(text, "")] for text in key), links(claim_facts)]

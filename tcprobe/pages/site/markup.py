@@ -42,17 +42,17 @@ def matrix(block: Block, most: int = MOST_MATRIX) -> Drawn:
     return _table(heads, rows, most)
 
 
-def _table(heads: str, rows: Iterable[str], most: int) -> Drawn:
+def _table(heads: str, row_texts: Iterable[str], most: int) -> Drawn:
     """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
     from markupsafe import Markup
 
-    sizes, shown = 0, list[str]()
-    for row in rows:
+    sizes, kept = 0, list[str]()
+    for row in row_texts:
         sizes += len(row)
-        if shown and sizes > most:
+        if kept and sizes > most:
             break
-        shown.append(row)
-    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(shown)}</tbody>"), len(shown))
+        kept.append(row)
+    return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(kept)}</tbody>"), len(kept))
 
 
 def _cell(piece: Stretch) -> str:
@@ -78,8 +78,8 @@ def text(words: str) -> Markup:
     """Text between tags, where > and quotes stand for themselves, and & before a blank too."""
     from markupsafe import Markup
 
-    shown = "\n".join(map(escaped, words.split("\n")))
-    return Markup(_MARKS.sub(lambda mark: "&lt;" if mark[0] == "<" else "&amp;", shown))  # nothing begins a tag
+    escaped_text = "\n".join(map(escaped, words.split("\n")))
+    return Markup(_MARKS.sub(lambda mark: "&lt;" if mark[0] == "<" else "&amp;", escaped_text))  # nothing begins a tag
 
 
 def data(value: object) -> Markup:
@@ -91,8 +91,8 @@ def data(value: object) -> Markup:
 
 def plain(value: object) -> str:
     """JSON on one line, with <, > and & escaped."""
-    shown = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
-    return shown.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

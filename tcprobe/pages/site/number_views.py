@@ -45,31 +45,31 @@ class Curve(NamedTuple):
     most: str
 
 
-def of(facts: Facts, instruction: Instruction) -> Json:
+def numbers(facts: Facts, instruction: Instruction) -> Json:
     """What an instruction's page says of cost and arithmetic, an arch at a time; where nobody measured, that."""
-    shown = [*_costs(facts, instruction)]
+    costs = [*_costs(facts, instruction)]
     arithmetic = [*_arithmetic(facts, instruction)] if instruction.multiplies else []
     return {
-        "costs": shown,
-        "timed": " ".join(one["arch"] for one in shown),
+        "costs": costs,
+        "timed": " ".join(entry["arch"] for entry in costs),
         "arithmetic": arithmetic,
-        "computed": " ".join(one["arch"] for one in arithmetic),
+        "computed": " ".join(entry["arch"] for entry in arithmetic),
         "multiplies": instruction.multiplies,
     }
 
 
 def _costs(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in archs(facts.layers):
-        found = costs_of.find_cost(instruction.id, arch, facts.layers)
-        if found:
-            lines = [line.strip() for line in list(costs_of.words(found))[1:]]
+        cost = costs_of.find_cost(instruction.id, arch, facts.layers)
+        if cost:
+            lines = [line.strip() for line in list(costs_of.words(cost))[1:]]
             by_n = _by_n(facts, instruction, arch) if instruction.threads == WARPGROUP else []
             yield {
                 "arch": arch,
                 "lines": [line for line in lines if not by_n or "one every" not in line],
                 "by_n": by_n,
-                "curve": _curve(found.body.curve),
-                "maker": _maker(facts, found),
+                "curve": _curve(cost.body.curve),
+                "maker": _maker(facts, cost),
             }
 
 
@@ -84,9 +84,9 @@ def _by_n(facts: Facts, instruction: Instruction, arch: str) -> list[list[str]]:
     """(N, interval with A shared, with A in registers) for every N that was timed."""
     lines = []
     for other in _every_n(instruction):
-        if found := costs_of.find_cost(other.id, arch, facts.layers):
-            each = [number_of(found.body, f"{place} interval") for place in PLACES]
-            lines.append([str(other.shape.n), *("-" if one is None else f"{one:g}" for one in each)])
+        if cost := costs_of.find_cost(other.id, arch, facts.layers):
+            each = [number_of(cost.body, f"{place} interval") for place in PLACES]
+            lines.append([str(other.shape.n), *("-" if interval is None else f"{interval:g}" for interval in each)])
     return lines
 
 
@@ -105,20 +105,20 @@ def _curve(points: Sequence[Point]) -> Curve | None:
         return None
     top, counts = max(best.values()), sorted(best)
     step = (WIDE - 60) / (len(counts) - 1)
-    at = [
+    points_drawn = [
         (40 + step * n, 10 + (HIGH - 30) * (1 - best[count] / top), f"{count} warps: {best[count]:g} cycles")
         for n, count in enumerate(counts)
     ]
-    line = " ".join(f"{x:.0f},{y:.0f}" for x, y, _ in at)
-    return Curve(line, [(round(x), round(y), words) for x, y, words in at], f"{top:g}")
+    line = " ".join(f"{x:.0f},{y:.0f}" for x, y, _ in points_drawn)
+    return Curve(line, [(round(x), round(y), words) for x, y, words in points_drawn], f"{top:g}")
 
 
 def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in facts.archs:
         if facts.layers.findings(KIND, arch):
-            found = find(instruction, arch_row(arch), facts.layers)
-            if found and found.sourced:
-                yield {"arch": arch, "lines": list(found.facts)}
+            numerics = find(instruction, arch_row(arch), facts.layers)
+            if numerics and numerics.sourced:
+                yield {"arch": arch, "lines": list(numerics.facts)}
 
 
 # tables
@@ -126,14 +126,14 @@ def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
 
 def views(facts: Facts) -> list[View]:
     """The tables of cost and of arithmetic, as far as somebody measured."""
-    made = [
+    tables = [
         (COST, "What instructions cost", CONDITIONS, _cost_parts(facts)),
         (WMMA, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
         (NUMERICS, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
     ]
     return [
         View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
-        for page, title, words, parts in made
+        for page, title, words, parts in tables
         if parts
     ]
 
@@ -141,22 +141,22 @@ def views(facts: Facts) -> list[View]:
 def _cost_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in archs(facts.layers):
-        found = {one.id: one for one in costs_of.costs([], arch, facts.layers)}
-        plain = [one for one in found.values() if isinstance(one.body.latency, dict) and not _is_wmma(one)]
+        measured = {cost.id: cost for cost in costs_of.costs([], arch, facts.layers)}
+        plain = [cost for cost in measured.values() if isinstance(cost.body.latency, dict) and not _is_wmma(cost)]
         moves = [
-            one
-            for one in found.values()
-            if isinstance(one.body.interval, Point) and not isinstance(one.body.latency, dict)
+            cost
+            for cost in measured.values()
+            if isinstance(cost.body.interval, Point) and not isinstance(cost.body.latency, dict)
         ]
-        copies = [one for one in found.values() if one.body.interval is None and one.body.round_trip]
-        evidence = next(iter(found.values())).evidence
+        copies = [cost for cost in measured.values() if cost.body.interval is None and cost.body.round_trip]
+        evidence = next(iter(measured.values())).evidence
         parts += [
             ListPart(
                 f"{arch}: multiplies of a warp",
                 f"{arch}-warp",
                 f"{arch}, {evidence}.",
                 HEADS,
-                [_multiply(facts, one) for one in plain],
+                [_multiply(facts, cost) for cost in plain],
                 sorts=True,
             ),
             ListPart(
@@ -164,7 +164,7 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
                 f"{arch}-warpgroup",
                 "Cycles between two of them.",
                 ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)],
-                [*_groups(facts, found)],
+                [*_groups(facts, measured)],
                 sorts=True,
             ),
             ListPart(
@@ -172,7 +172,7 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
                 f"{arch}-moves",
                 "",
                 ["Instruction", "Latency", "One warp", "SM"],
-                [_move(facts, one) for one in moves],
+                [_move(facts, cost) for cost in moves],
                 sorts=True,
             ),
             ListPart(
@@ -180,7 +180,7 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
                 f"{arch}-copies",
                 "From issue to the end of waiting.",
                 ["Instruction", "Cycles by bytes"],
-                [_copy(one) for one in copies],
+                [_copy(cost) for cost in copies],
             ),
         ]
     return [part for part in parts if part.rows]
@@ -190,9 +190,9 @@ def _wmma_parts(facts: Facts) -> list[ListPart]:
     """Those of wmma, which are many: a form for each layout of A and B."""
     parts = []
     for arch in archs(facts.layers):
-        found = [one for one in costs_of.costs([], arch, facts.layers) if _is_wmma(one)]
-        rows = [_multiply(facts, one) for one in found]
-        parts += [ListPart(arch, arch, f"{arch}, {found[0].evidence}.", HEADS, rows, sorts=True)] if rows else []
+        measured = [cost for cost in costs_of.costs([], arch, facts.layers) if _is_wmma(cost)]
+        rows = [_multiply(facts, cost) for cost in measured]
+        parts += [ListPart(arch, arch, f"{arch}, {measured[0].evidence}.", HEADS, rows, sorts=True)] if rows else []
     return parts
 
 
@@ -200,9 +200,9 @@ def _is_wmma(cost: InstructionCost) -> bool:
     return cost.row is not None and cost.row.family == "wmma"
 
 
-def _named(facts: Facts, id_: str) -> Links:
+def _instruction_link(facts: Facts, id_: str) -> Links:
     row = inventory.instructions().get(id_)
-    name = facts.name(row) if row and all(f.id in facts.of for f in row.fragments) else id_
+    name = facts.name(row) if row and all(f.id in facts.by_fragment for f in row.fragments) else id_
     return [(id_, addresses.instruction(name) if name in facts.instructions else "")]
 
 
@@ -218,7 +218,7 @@ def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:
     ]
     point = body.interval if isinstance(body.interval, Point) else None
     best = (_number(point.cycles), [(f"{point.warps} x {point.chains}", "")]) if point else ([("-", "")], [("-", "")])
-    name = [*_named(facts, cost.id), *([("emulated", "")] if body.emulated else [])]
+    name = [*_instruction_link(facts, cost.id), *([("emulated", "")] if body.emulated else [])]
     return [name, *each, _number(body.one_warp), *best, _number(body.macs_per_cycle)]
 
 
@@ -238,7 +238,7 @@ def _move(facts: Facts, cost: InstructionCost) -> list[Links]:
     body = cost.body
     cycles = body.interval.cycles if isinstance(body.interval, Point) else None
     latency = body.latency if isinstance(body.latency, float) else None
-    return [_named(facts, cost.id), _number(latency), _number(body.one_warp), _number(cycles)]
+    return [_instruction_link(facts, cost.id), _number(latency), _number(body.one_warp), _number(cycles)]
 
 
 def _copy(cost: InstructionCost) -> list[Links]:
@@ -248,27 +248,31 @@ def _copy(cost: InstructionCost) -> list[Links]:
 def _numeric_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in facts.archs:
-        found = [one.finding for one in facts.layers.findings(KIND, arch).values()]
+        findings = [sourced.finding for sourced in facts.layers.findings(KIND, arch).values()]
         floats = [
             [
-                _named(facts, one.subject),
-                *([(text, "")] for text in parameters(one.body.floats)),
-                [(f"{one.body.wrong} of {one.body.random}", "")],
+                _instruction_link(facts, finding.subject),
+                *([(text, "")] for text in parameters(finding.body.floats)),
+                [(f"{finding.body.wrong} of {finding.body.random}", "")],
             ]
-            for one in found
-            if one.body.floats
+            for finding in findings
+            if finding.body.floats
         ]
         whole = [
             [
-                _named(facts, one.subject),
-                [(one.body.integers.overflow, "")],
-                [(one.body.integers.satfinite or "-", "")],
-                [(f"{one.body.wrong} of {one.body.random}", "")],
+                _instruction_link(facts, finding.subject),
+                [(finding.body.integers.overflow, "")],
+                [(finding.body.integers.satfinite or "-", "")],
+                [(f"{finding.body.wrong} of {finding.body.random}", "")],
             ]
-            for one in found
-            if one.body.integers
+            for finding in findings
+            if finding.body.integers
         ]
-        unfit = [[_named(facts, one.subject), [(one.body.unfit, "")]] for one in found if one.body.unfit]
+        unfit = [
+            [_instruction_link(facts, finding.subject), [(finding.body.unfit, "")]]
+            for finding in findings
+            if finding.body.unfit
+        ]
         parts += [
             ListPart(f"{arch}: floats", f"{arch}-floats", "", HEAD[:-1], floats, sorts=True),
             ListPart(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tcprobe.pages.compilers import Told, differing, exceptions, refused
+from tcprobe.pages.compilers import VersionStatement, differences, exceptions, refusals
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import Links, ListPart, View
@@ -31,7 +31,7 @@ def views(facts: Facts) -> Iterator[View]:
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
-    """What the first page says of them."""
+    """The links to them on the first page."""
     titles = {AUDIT: "What do other packages state?", COMPILERS: "Do compilers agree?"}
     return [(titles[view.page], view.page) for view in views(facts)]
 
@@ -41,10 +41,10 @@ def audits(facts: Facts) -> list[SavedAudit]:
     return next(filter(None, (errata.load(layer.results.root) for layer in facts.layers.layers)), [])
 
 
-def stated_otherwise(facts: Facts) -> ListPart:
+def differences_part(facts: Facts) -> ListPart:
     """What packages state otherwise than it was measured: a row a finding."""
     heads = ["Package", "Layout", "Fragment", "What is wrong", "First slots", "Evidence", "Reported"]
-    rows = [_difference(facts, one, finding) for one in audits(facts) for finding in one.findings]
+    rows = [_difference(facts, audit, finding) for audit in audits(facts) for finding in audit.findings]
     return ListPart("Packages", "packages", HOW if rows else "", heads if rows else (), rows)
 
 
@@ -63,27 +63,33 @@ def _difference(facts: Facts, audit: SavedAudit, saved_finding: SavedFinding) ->
 
 def _page(facts: Facts, id_: str) -> tuple[str, str]:
     """A fragment or an instruction, with its page where it has one."""
-    if fact := facts.of.get(id_):
+    if fact := facts.by_fragment.get(id_):
         return id_, addresses.fact(fact.id)
-    return id_, addresses.instruction(name) if (name := facts.named.get(id_, "")) else ""
+    return id_, addresses.instruction(name) if (name := facts.page_names.get(id_, "")) else ""
 
 
 def _audit(facts: Facts, saved_audits: Sequence[SavedAudit]) -> View:
     heads = ["Package", "Version", "Agree", "Differ", "Not covered"]
     rows = [
-        [[(text, "")] for text in (one.package, one.version, str(one.agree), str(one.differ), str(one.not_covered))]
-        for one in saved_audits
+        [
+            [(text, "")]
+            for text in (audit.package, audit.version, str(audit.agree), str(audit.differ), str(audit.not_covered))
+        ]
+        for audit in saved_audits
     ]
-    sums = f"{sum(one.agree for one in saved_audits)} layouts agree, {sum(one.differ for one in saved_audits)} differ"
-    shell = "\n".join(f"tcprobe audit {one.package}" for one in saved_audits)
-    found = stated_otherwise(facts)
+    agree, differ = (sum(getattr(audit, name) for audit in saved_audits) for name in ("agree", "differ"))
+    sums = f"{agree} layouts agree, {differ} differ"
+    shell = "\n".join(f"tcprobe audit {audit.package}" for audit in saved_audits)
+    differences = differences_part(facts)
     parts = [
         ListPart("By package", "by-package", heads=heads, rows=rows, sorts=True),
-        *([ListPart("What differs", "findings", "", found.heads, found.rows)] if found.rows else []),
+        *([ListPart("What differs", "findings", "", differences.heads, differences.rows)] if differences.rows else []),
         ListPart("In the shell", "shell", "A package that is installed, or layouts of your own as CSV:", code=shell),
     ]
-    shown = {"paragraphs": [HOW, f"Of {len(saved_audits)} packages: {sums}."], "parts": parts}
-    return View(AUDIT, "list", "Audits of packages", "What Python packages state of layouts, against the tables", shown)
+    context = {"paragraphs": [HOW, f"Of {len(saved_audits)} packages: {sums}."], "parts": parts}
+    return View(
+        AUDIT, "list", "Audits of packages", "What Python packages state of layouts, against the tables", context
+    )
 
 
 def _compilers(facts: Facts, survey: SavedSurvey) -> View:
@@ -97,22 +103,24 @@ def _compilers(facts: Facts, survey: SavedSurvey) -> View:
     only = "A version that knows the arch does not show these: it is too old for them, or refuses them."
     parts = [
         ListPart("Versions", "versions", heads=["Version", "Archs"], rows=versions),
-        _told(facts, "What differs", "differs", "" if survey.differing else "Nothing.", differing(survey)),
-        _told(facts, "Shown by some versions only", "some", only, exceptions(survey)),
-        _told(facts, "Refused, or not read", "refused", "", refused(survey)),
+        _statements_part(facts, "What differs", "differs", "" if survey.differing else "Nothing.", differences(survey)),
+        _statements_part(facts, "Shown by some versions only", "some", only, exceptions(survey)),
+        _statements_part(facts, "Refused, or not read", "refused", "", refusals(survey)),
         ListPart("In the shell", "shell", "The toolkits that you have:", code="tcprobe compilers"),
     ]
-    shown = {"paragraphs": [about], "parts": parts}
-    return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree on, and the exceptions", shown)
+    context = {"paragraphs": [about], "parts": parts}
+    return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree on, and the exceptions", context)
 
 
-def _told(facts: Facts, head: str, anchor: str, text: str, told: Iterable[Told]) -> ListPart:
-    lines = list(told)
-    heads = ["What", "Archs", "Forms", "Versions", *(["Words"] if any(one.words for one in lines) else [])]
+def _statements_part(
+    facts: Facts, head: str, anchor: str, text: str, statements: Iterable[VersionStatement]
+) -> ListPart:
+    lines = list(statements)
+    heads = ["What", "Archs", "Forms", "Versions", *(["Words"] if any(statement.words for statement in lines) else [])]
     rows = []
-    for one in lines:
-        ids, more = words.some(one.ids, NAMED)
+    for statement in lines:
+        ids, more = words.some(statement.ids, NAMED)
         forms = [_page(facts, id_) for id_ in ids] + ([(f"{more} more", "")] if more else [])
-        row: list[Links] = [[(one.what, "")], [(one.archs, "")], forms, [(one.versions, "")]]
-        rows.append([*row, [(one.words, "")]] if len(heads) > 4 else row)
+        row: list[Links] = [[(statement.what, "")], [(statement.archs, "")], forms, [(statement.versions, "")]]
+        rows.append([*row, [(statement.words, "")]] if len(heads) > 4 else row)
     return ListPart(head, anchor, text, heads if rows else (), rows)

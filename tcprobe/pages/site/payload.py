@@ -17,28 +17,28 @@ _MADE: dict[str, Json] = {}  # by layout id
 
 
 def payload(fact: Fact) -> Json:
-    """Of a fact: its fragment, the layouts, and by archs that have both in common which of them on what evidence."""
-    by_arch = {arch: known(fact, arch) for arch in fact.cells}
+    """Of a fact: its fragment, its layouts, and for each group of archs that agree their layout and evidence."""
+    by_arch = {arch: evidence_on(fact, arch) for arch in fact.cells}
     different = _once(by_arch.values())
-    said = _once(one["verdicts"] for one in different)
+    verdict_lists = _once(evidence["verdicts"] for evidence in different)
     return {
-        **drawn(fact, {arch: different.index(one) for arch, one in by_arch.items()}),
-        "known": [{**one, "verdicts": said.index(one["verdicts"])} for one in different],
-        "verdicts": said,
+        **drawn(fact, {arch: different.index(evidence) for arch, evidence in by_arch.items()}),
+        "known": [{**evidence, "verdicts": verdict_lists.index(evidence["verdicts"])} for evidence in different],
+        "verdicts": verdict_lists,
     }
 
 
 def _once(repeated: Iterable[Json]) -> list[Json]:
     """Each value once, in order."""
-    found: list[Json] = []
-    for one in repeated:
-        if one not in found:
-            found.append(one)
-    return found
+    unique: list[Json] = []
+    for plain in repeated:
+        if plain not in unique:
+            unique.append(plain)
+    return unique
 
 
 def drawn(fact: Fact, more: Mapping[str, int]) -> Json:
-    """What the script draws of a fact: sizes, layouts, and by archs that have both in common a layout and `more`."""
+    """What the script draws of a fact: sizes, layouts, and for each group of archs that agree layout and `more`."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     alike: dict[tuple[int, int], list[str]] = {}
     for arch, cell in fact.cells.items():
@@ -47,14 +47,14 @@ def drawn(fact: Fact, more: Mapping[str, int]) -> Json:
     return {
         **sizes(fact.fragment),
         "main": fact.main.arch,
-        "archs": {" ".join(of): at for at, of in alike.items()},
+        "archs": {" ".join(archs): pair for pair, archs in alike.items()},
         "layouts": [bare(table) for table in fact.tables.values()],
         **({"sizes": [of_size(cell) for cell in fact.sizes]} if fact.grows else {}),
         **({"picks": picks} if picks else {}),
     }
 
 
-def known(fact: Fact, arch: str) -> Json:
+def evidence_on(fact: Fact, arch: str) -> Json:
     """What the table of an arch rests on: evidence, numbering, what references say, how to obtain it again."""
     cell = fact.cells[arch]
     verdicts = [[v.reference, v.verdict, v.detail, v.erratum or ""] for v in fact.verdicts(arch)]
@@ -64,7 +64,7 @@ def known(fact: Fact, arch: str) -> Json:
         "evidence": words.evidence(cell),
         "verdicts": verdicts,
         "numbering": words.numbering(cell),
-        "made": words.made(cell),
+        "made": words.provenance(cell),
         "command": again,
     }
 

@@ -28,7 +28,7 @@ def view(facts: Facts) -> View:
         for name, row in accesses().items()
         for order in (("",) if row.is_matrix else ("rows",) if row.has_source else ("rows", "cols"))
     ]
-    shown = {
+    context = {
         "evidence": rules.evidence,
         "types": list(types),
         "swizzles": SWIZZLES,
@@ -40,5 +40,5 @@ def view(facts: Facts) -> View:
         "banks",
         "Bank conflicts of a tile",
         "Swizzles and padding tried out, by the measured rule",
-        shown,
+        context,
     )

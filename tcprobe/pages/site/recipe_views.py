@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.kernel_pages import KernelPages, multiply
-from tcprobe.pages.site.recipes import Recipe, answered, recipes
+from tcprobe.pages.site.recipes import Recipe, answers, recipes
 from tcprobe.pages.site.render import Links, ListPart, View
 from tcprobe.values import Json
 
@@ -25,11 +25,11 @@ def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
     if pages:
         yield _index(pages, kernels)
     yield from pages
-    yield from (_kernel(facts, one) for one in kernels)
+    yield from (_kernel(facts, kernel_pages) for kernel_pages in kernels)
 
 
 def links(facts: Facts) -> list[tuple[str, str]]:
-    """What the first page says of them."""
+    """The links to them on the first page."""
     return [("Recipes with code", PAGE)] if facts.layers.with_published else []
 
 
@@ -39,37 +39,37 @@ def _index(recipe_pages: Sequence[View], kernels: Sequence[KernelPages]) -> View
         "command prints it."
     )
     listed: Links = [(page.title, page.page) for page in recipe_pages]
-    codes: Links = [(one.head, one.code) for one in kernels]
+    codes: Links = [(kernel_pages.head, kernel_pages.code) for kernel_pages in kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
     parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
-    shown = {"paragraphs": [about], "parts": parts}
-    return View(PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", shown)
+    context = {"paragraphs": [about], "parts": parts}
+    return View(PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", context)
 
 
 def _recipe(facts: Facts, recipe: Recipe) -> View | None:
     cases = [
         {
-            "head": asked.head,
-            "anchor": addresses.slug(asked.head),
-            "command": asked.command,
+            "head": recipe_command.head,
+            "anchor": addresses.slug(recipe_command.head),
+            "command": recipe_command.command,
             "lines": answer.lines,
-            "links": _named(facts, asked.command, asked.arch),
+            "links": _fragment_links(facts, recipe_command.command, recipe_command.arch),
             "code": answer.code,
         }
-        for asked, answer in answered(recipe.asked, facts.layers)
+        for recipe_command, answer in answers(recipe.commands, facts.layers)
     ]
-    shown = {"words": recipe.words, "cases": cases}
-    return View(f"recipes/{recipe.name}.html", "recipe", recipe.title, recipe.words, shown) if cases else None
+    context = {"words": recipe.words, "cases": cases}
+    return View(f"recipes/{recipe.name}.html", "recipe", recipe.title, recipe.words, context) if cases else None
 
 
-def _named(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]:
+def _fragment_links(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]:
     """The pages of what a command names, on its arch."""
-    found = []
+    links = []
     for id_ in dict.fromkeys(_NAME.findall(typed_command)):
-        if fact := facts.of.get(id_):
+        if fact := facts.by_fragment.get(id_):
             n = f"&n={fact.of_n(id_)}" if fact.grows else ""
-            found.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
-    return found
+            links.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
+    return links
 
 
 def _kernels(kernels: Sequence[KernelPages]) -> View:
@@ -80,16 +80,16 @@ def _kernels(kernels: Sequence[KernelPages]) -> View:
     heads = ["Kernel", "Multiply", "Tile", "Threads", "Shared memory", "One element's path"]
     rows = [
         [
-            [(one.head, one.code)],
-            [(one.kernel.asked.instruction.id, "")],
-            [("x".join(map(str, one.kernel.asked.tile)), "")],
-            [(str(one.kernel.block[0]), "")],
-            [(f"{one.kernel.shared_bytes} bytes", "")],
-            [("step by step", one.way)],
+            [(kernel_pages.head, kernel_pages.code)],
+            [(kernel_pages.kernel.gemm.instruction.id, "")],
+            [("x".join(map(str, kernel_pages.kernel.gemm.tile)), "")],
+            [(str(kernel_pages.kernel.block[0]), "")],
+            [(f"{kernel_pages.kernel.shared_bytes} bytes", "")],
+            [("step by step", kernel_pages.way)],
         ]
-        for one in kernels
+        for kernel_pages in kernels
     ]
-    shell = "\n".join(one.command for one in kernels)
+    shell = "\n".join(kernel_pages.command for kernel_pages in kernels)
     parts = [
         ListPart("Kernels", "kernels", heads=heads, rows=rows, sorts=True),
         ListPart("In the shell", "shell", code=shell),
@@ -98,29 +98,20 @@ def _kernels(kernels: Sequence[KernelPages]) -> View:
 
 
 def _kernel(facts: Facts, kernel_pages: KernelPages) -> View:
-    one = kernel_pages.kernel
-    said = one.to_json(None)
-    words = f"{one.name}: {said['multiply']}, {one.block[0]} threads, {one.shared_bytes} bytes of shared memory."
-    lines = [
-        f"grid: {said['grid'][0]}, {said['grid'][1]}",
-        "registers: " + ", ".join(f"{count} of {name}" for name, count in said["registers"].items()),
-        *(
-            f"{name}: {step['instruction']}, {step['wavefronts']} wavefronts for a warp's part, ideal {step['ideal']}"
-            for name, step in said["wavefronts"].items()
-        ),
-        *said["evidence"],
-    ]
+    kernel = kernel_pages.kernel
+    head, *lines = kernel.launch_lines()
+    words = f"{head}."
     case: Json = {
         "head": kernel_pages.head,
         "anchor": "code",
         "command": kernel_pages.command,
-        "lines": lines,
+        "lines": [*lines, *kernel.gemm.evidence],
         "links": [
             *multiply(facts, kernel_pages),
             ("One element's path, step by step", kernel_pages.way),
             ("All kernels", KERNEL),
         ],
-        "code": one.source,
+        "code": kernel.source,
     }
     title = f"GEMM kernel: {kernel_pages.head}"
     return View(kernel_pages.code, "recipe", title, words, {"words": words, "cases": [case]})

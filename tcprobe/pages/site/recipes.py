@@ -49,7 +49,7 @@ class RecipeAnswer:
 
 
 class RecipeCommand(NamedTuple):
-    """A command on one arch, as a shell takes it, and what answers it."""
+    """A command on one arch, as a shell takes it, and the function that answers it."""
 
     head: str
     arch: str
@@ -58,74 +58,74 @@ class RecipeCommand(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A page: its name, title and words; what is asked for each type and arch."""
+    """A page: its name, title and words, and its commands for each type and arch."""
 
     name: str
     title: str
     words: str
-    asked: tuple[RecipeCommand, ...]
+    commands: tuple[RecipeCommand, ...]
 
 
-def answered(recipe_commands: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
-    """What folders can answer; what they have no tables for is left out."""
-    for one in recipe_commands:
+def answers(recipe_commands: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
+    """The commands that these folders can answer, each with its answer; the others are left out."""
+    for recipe_command in recipe_commands:
         with suppress(UsageError, DataError):
-            yield one, one.answer(layers)
+            yield recipe_command, recipe_command.answer(layers)
 
 
 def _cell(name: str, arch: str, layers: Layers) -> Cell:
     return meant(name, arch, layers).cell
 
 
-def _converted(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
+def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
     source, target = (_cell(name, arch, layers) for name in pair)
-    found = convert(with_register_type(source, None), target, permute_k=permuted)
-    tiles = found.tiling
+    conversion = convert(with_register_type(source, None), target, permute_k=permuted)
+    tiles = conversion.tiling
     lines = [
         f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
     ]
-    return RecipeAnswer([*lines, *moves(found), *_origins(tiles.source, tiles.target)], header([found]))
+    return RecipeAnswer([*lines, *moves(conversion), *_origins(tiles.source, tiles.target)], header([conversion]))
 
 
 def _origins(*cells: Cell) -> list[str]:
     return list(dict.fromkeys(map(origin, cells)))
 
 
-def _reduced(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
+def _reduction_answer(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    found = reduce(cell, "row", op, "softmax" if op == "softmax" else "reduce")
-    return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
+    reduction = reduce(cell, "row", op, "softmax" if op == "softmax" else "reduce")
+    return RecipeAnswer([*reduction.words(), *_origins(cell)], reduction.code)
 
 
-def _masked(name: str, arch: str, layers: Layers) -> RecipeAnswer:
+def _mask_answer(name: str, arch: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    found = mask_fragment(cell, MASK, FILL, "mask")
-    return RecipeAnswer([*found.words(), *_origins(cell)], found.code)
+    masking = mask_fragment(cell, MASK, FILL, "mask")
+    return RecipeAnswer([*masking.words(), *_origins(cell)], masking.code)
 
 
-def _stored(name: str, arch: str, kind: str, placed: str, layers: Layers) -> RecipeAnswer:
-    found = plan_store_code(
+def _store_answer(name: str, arch: str, kind: str, placed: str, layers: Layers) -> RecipeAnswer:
+    store = plan_store_code(
         with_register_type(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert"
     )
-    tile = found.tile
+    tile = store.tile
     lines = [
-        f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {found.shared}: "
-        f"{found.shared.bytes(tile)} bytes, start aligned to {found.alignment}",
-        f"{found.conversion.summary}; per lane: {found.conversion.words}",
-        f"{len(found.addresses)} x {found.ptx}: {found.wavefronts} wavefronts for all warps, ideal {found.ideal}",
+        f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {store.shared}: "
+        f"{store.shared.bytes(tile)} bytes, start aligned to {store.alignment}",
+        f"{store.conversion.summary}; per lane: {store.conversion.words}",
+        f"{len(store.addresses)} x {store.ptx}: {store.wavefronts} wavefronts for all warps, ideal {store.ideal}",
     ]
-    return RecipeAnswer([*lines, *found.evidence], header([found.conversion]))
+    return RecipeAnswer([*lines, *store.evidence], header([store.conversion]))
 
 
-def _repacked(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
+def _weights_answer(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
     weights = repack(_cell(name, arch, layers), kind, None, None, layers)
     code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
     return RecipeAnswer(summary_lines(weights), code)
 
 
-def _loaded(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
+def _load_answer(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    plan = path(request(cell, PathOptions("64x64", contiguous, _placed(cell), fill=_fill(arch))))
+    plan = path(request(cell, PathOptions("64x64", contiguous, _swizzle_of(cell), fill=_fill(arch))))
     return RecipeAnswer([*steps_of(plan), *plan.evidence], path_code.source(plan))
 
 
@@ -133,7 +133,7 @@ def _fill(arch: str) -> str | None:
     return "plain" if int(arch[3:]) < 80 else None
 
 
-def _placed(cell: Cell) -> str:
+def _swizzle_of(cell: Cell) -> str:
     """The swizzle under which 8 lines of 64 elements take every bank once."""
     return "sw:2,4,3" if cell.fragment.slot_bits == 8 else "sw:3,4,4" if cell.fragment.slot_bits == 32 else LINE
 
@@ -142,9 +142,9 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
     """A line for each step of a path, with its addresses, then what is proven."""
     for step in plan.steps:
         counted = f"{step.wavefronts} wavefronts, at best {step.ideal}" if step.wavefronts is not None else ""
-        said = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues per warp", counted]
+        head = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues per warp", counted]
         places = [f"{place} address {text}" for place, text in formulas(plan.request, step).items() if text]
-        yield "; ".join(filter(None, [*said, *places]))
+        yield "; ".join(filter(None, [*head, *places]))
     yield f"proven: all {plan.fragments * plan.request.cell.table.points} slots' elements arrive at their places"
 
 
@@ -156,9 +156,9 @@ def _p_as_a() -> Iterator[RecipeCommand]:
     ways += [(f"{kind}, wgmma", "sm_90", WGMMA.format(kind), WGMMA.format(kind), False) for kind in ("f16", "bf16")]
     for kind, arch, d, a, permuted in ways:
         how = " --permute-k" if permuted else ""
-        answer = partial(_converted, (f"{d}.d", f"{a}.a"), arch, permuted)
-        said = f"{kind} on {arch}{', k permuted' if permuted else ''}"
-        yield RecipeCommand(said, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
+        answer = partial(_conversion_answer, (f"{d}.d", f"{a}.a"), arch, permuted)
+        title = f"{kind} on {arch}{', k permuted' if permuted else ''}"
+        yield RecipeCommand(title, arch, f"tcprobe convert {d}.d {a}.a --arch {arch}{how}", answer)
 
 
 ACCUMULATORS = (
@@ -171,51 +171,59 @@ ACCUMULATORS = (
 
 
 def _softmax() -> Iterator[RecipeCommand]:
-    ways = [(said, name, arch, "softmax") for said, name, arch in ACCUMULATORS]
+    ways = [(title, name, arch, "softmax") for title, name, arch in ACCUMULATORS]
     ways += [("m16n8k16", f"{F16}.d", "sm_80", op) for op in ("max", "sum")]
-    for said, name, arch, op in ways:
+    for title, name, arch, op in ways:
         command = f"tcprobe reduce {name} --over row --op {op} --arch {arch}"
-        yield RecipeCommand(f"{op}, {said} on {arch}", arch, command, partial(_reduced, name, arch, op))
+        yield RecipeCommand(f"{op}, {title} on {arch}", arch, command, partial(_reduction_answer, name, arch, op))
 
 
 def _causal() -> Iterator[RecipeCommand]:
-    for said, name, arch in ACCUMULATORS:
+    for title, name, arch in ACCUMULATORS:
         command = f"tcprobe reduce {name} --mask '{MASK}' --fill {FILL} --arch {arch}"
-        yield RecipeCommand(f"{said} on {arch}", arch, command, partial(_masked, name, arch))
+        yield RecipeCommand(f"{title} on {arch}", arch, command, partial(_mask_answer, name, arch))
 
 
 def _epilogue() -> Iterator[RecipeCommand]:
     names = [("m16n8k16", f"{F16}.d", "plain"), ("wgmma m64n64k16", f"{WGMMA.format('f16')}.d", LINE)]
-    ways = [(*one, kind, "sm_90") for one in names for kind in ("f16", "bf16")]
+    ways = [(*accumulator, kind, "sm_90") for accumulator in names for kind in ("f16", "bf16")]
     ways += [("m16n8k16", f"{F16}.d", "plain", "bf16", arch) for arch in ("sm_100", "sm_120")]
-    for said, name, placed, kind, arch in ways:
+    for title, name, placed, kind, arch in ways:
         shared = "" if placed == "plain" else f" --shared {placed}"
         command = f"tcprobe convert {name} stmatrix --type {kind}{shared} --arch {arch}"
-        yield RecipeCommand(f"{said} to {kind} on {arch}", arch, command, partial(_stored, name, arch, kind, placed))
+        yield RecipeCommand(
+            f"{title} to {kind} on {arch}", arch, command, partial(_store_answer, name, arch, kind, placed)
+        )
 
 
 def _weights() -> Iterator[RecipeCommand]:
     ways = [(F16, kind, arch) for arch in ("sm_80", "sm_90") for kind in ("s4", "u4", "s8")]
     ways += [(BF16, "s4", "sm_80"), (F16, "e4m3", "sm_89"), (F16, "e2m1", "sm_120"), (S8, "s4", "sm_80")]
     for name, kind, arch in ways:
-        wanted = name.split(".")[5]
+        element_type = name.split(".")[5]
         command = f"tcprobe load {name}.b --repack --type {kind} --code --arch {arch}"
-        yield RecipeCommand(
-            f"{kind} for {wanted} on {arch}", arch, command, partial(_repacked, f"{name}.b", arch, kind, "cuda")
-        )
+        answer = partial(_weights_answer, f"{name}.b", arch, kind, "cuda")
+        yield RecipeCommand(f"{kind} for {element_type} on {arch}", arch, command, answer)
     for language in ("numpy", "torch"):
         command = f"tcprobe load {F16}.b --repack --type s4 --packer {language} --arch sm_80"
-        yield RecipeCommand(
-            f"s4: repacked by {language}", "sm_80", command, partial(_repacked, f"{F16}.b", "sm_80", "s4", language)
-        )
+        answer = partial(_weights_answer, f"{F16}.b", "sm_80", "s4", language)
+        yield RecipeCommand(f"s4: repacked by {language}", "sm_80", command, answer)
 
 
 WHOLE = (("a", "row"), ("b", "col"))  # operands with k contiguous
 HALVES = (
     *((F16, operand, lines, "sm_80") for operand in "ab" for lines in ("row", "col")),
-    *((name, *one, arch) for name, arch in ((F16, "sm_90"), (BF16, "sm_80"), (K8, "sm_75")) for one in WHOLE),
+    *(
+        (name, *operand_lines, arch)
+        for name, arch in ((F16, "sm_90"), (BF16, "sm_80"), (K8, "sm_75"))
+        for operand_lines in WHOLE
+    ),
 )
-OTHERS = tuple((name, *one, arch) for name, arch in ((TF32, "sm_80"), (S8, "sm_80"), (E4M3, "sm_89")) for one in WHOLE)
+OTHERS = tuple(
+    (name, *operand_lines, arch)
+    for name, arch in ((TF32, "sm_80"), (S8, "sm_80"), (E4M3, "sm_89"))
+    for operand_lines in WHOLE
+)
 
 
 def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeCommand]:
@@ -223,9 +231,11 @@ def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeComma
         kind = name.split(".")[5]
         shared = {"s8": "sw:2,4,3", "e4m3": "sw:2,4,3", "tf32": "sw:3,4,4"}.get(kind, LINE)
         fill = " --fill plain" if _fill(arch) else ""
-        shown = f"tcprobe path {name}.{operand} --tile 64x64 --global {lines} --shared {shared}{fill} --code cuda"
-        said = f"{operand.upper()} of {kind}, {lines}s contiguous, on {arch}"
-        yield RecipeCommand(said, arch, f"{shown} --arch {arch}", partial(_loaded, f"{name}.{operand}", arch, lines))
+        command = f"tcprobe path {name}.{operand} --tile 64x64 --global {lines} --shared {shared}{fill} --code cuda"
+        title = f"{operand.upper()} of {kind}, {lines}s contiguous, on {arch}"
+        yield RecipeCommand(
+            title, arch, f"{command} --arch {arch}", partial(_load_answer, f"{name}.{operand}", arch, lines)
+        )
 
 
 def recipes() -> tuple[Recipe, ...]:

@@ -56,7 +56,7 @@ def _environment() -> Environment:
         loader=PackageLoader("tcprobe.pages.site"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -64,7 +64,7 @@ def _environment() -> Environment:
     return environment
 
 
-def _shown(value: object) -> object:
+def _finalize(value: object) -> object:
     """Text without characters that cannot be printed; markup made here has none."""
     if type(value) is str and not value.isprintable():
         return "\n".join(map(escaped, value.split("\n")))

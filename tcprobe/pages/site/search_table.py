@@ -34,12 +34,12 @@ def table(facts: Facts, pages: Mapping[str, str]) -> Json:
         "meant": MEANT,
         "noise": sorted(NOISE),
         "apart": {part: sorted(also) for part, also in APART.items()},
-        "gpus": [[f"sm_{number}", said, pattern] for number, said, pattern in GPUS],
+        "gpus": [[f"sm_{number}", gpu_words, pattern] for number, gpu_words, pattern in GPUS],
         "ids": list(_ids(facts, ordinal)),
         "instructions": _instructions(facts),
         "opcodes": _opcodes(facts),
         "others": _others(facts, ordinal),
-        "layouts": [payload.with_formula(one) for one in facts.tables.values()],
+        "layouts": [payload.with_formula(layout) for layout in facts.tables.values()],
         "archs": facts.archs,
         "modes": {bits: width for width, bits in SWIZZLES.items()},
         "pages": list(_pages(facts, pages)),
@@ -62,12 +62,12 @@ def _ids(facts: Facts, ordinal: Mapping[str, int]) -> Iterator[list[Any]]:
     for id_, fact in facts.facts.items():
         prefix, _, last = id_.rpartition(".")
         number, on = ordinal[fact.main.table.id], sum(1 << facts.archs.index(arch) for arch in fact.cells)
-        known = [on, facts.archs.index(fact.main.arch)]
-        if runs and runs[-1][0] == prefix and runs[-1][3:] == known:
+        archs_and_main = [on, facts.archs.index(fact.main.arch)]
+        if runs and runs[-1][0] == prefix and runs[-1][3:] == archs_and_main:
             runs[-1][1] += f" {last}"
             runs[-1][2].append(number)
         else:
-            runs.append([prefix, last, [number], *known])
+            runs.append([prefix, last, [number], *archs_and_main])
     yield from runs
 
 
@@ -79,15 +79,15 @@ def _instructions(facts: Facts) -> list[str]:
 
 def _opcodes(facts: Facts) -> dict[str, list[str]]:
     """By opcode the forms that become it natively; those of a warpgroup tell their form themselves."""
-    rows, found = inventory.instructions(), dict[str, dict[str, None]]()
+    rows, forms = inventory.instructions(), dict[str, dict[str, None]]()
     for bodies in facts.lowerings.values():
         for body in bodies:
-            for id_, of in body["instructions"].items():
-                low = Lowering(**of)
-                if id_ in facts.named and not rows[id_].described and not low.refused and low.native(rows[id_]):
+            for id_, plain in body["instructions"].items():
+                low = Lowering(**plain)
+                if id_ in facts.page_names and not rows[id_].described and not low.refused and low.native(rows[id_]):
                     for opcode in low.opcodes:
-                        found.setdefault(opcode, {})[id_] = None
-    return {opcode: [*ids][:MOST_FORMS] for opcode, ids in sorted(found.items())}
+                        forms.setdefault(opcode, {})[id_] = None
+    return {opcode: [*ids][:MOST_FORMS] for opcode, ids in sorted(forms.items())}
 
 
 def _others(facts: Facts, ordinal: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -108,11 +108,11 @@ def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
         if address.startswith(("f/", "m/", "l/")) or not address.endswith(".html"):
             continue
         title = _TITLE.search(text)
-        shown = unescape(title[1]) if title else address
-        yield [shown, address, SUBJECTS.get(address, "") or _generation(address)]
+        page_title = unescape(title[1]) if title else address
+        yield [page_title, address, SUBJECTS.get(address, "") or _generation(address)]
         for anchor, head in _HEAD.findall(text) if not address.startswith(ALIKE) else ():
-            at = f"{address}#{anchor}"
-            yield [f"{shown}: {unescape(_TAG.sub('', head))}", at, SUBJECTS.get(at, "")]
+            anchor_address = f"{address}#{anchor}"
+            yield [f"{page_title}: {unescape(_TAG.sub('', head))}", anchor_address, SUBJECTS.get(anchor_address, "")]
 
 
 def _generation(address: str) -> str:

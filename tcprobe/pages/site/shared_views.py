@@ -101,28 +101,28 @@ def _links(drawn: list[View]) -> LinkList:
     return [(view.title, view.page) for view in drawn]
 
 
-def _swizzle(mode: str) -> View:
-    b, m, s = TMA[mode]
+def _swizzle(mode_name: str) -> View:
+    b, m, s = TMA[mode_name]
     starts = range(0, LINE, PIECE)
-    offsets = [[int(swizzle_offset(line * LINE + byte, TMA[mode])) for byte in starts] for line in range(LINES)]
+    offsets = [[int(swizzle_offset(line * LINE + byte, TMA[mode_name])) for byte in starts] for line in range(LINES)]
     passes = max(Counter(row[0] // PIECE % 8 for row in offsets).values())
-    shown = {
+    context = {
         "words": f"Where the 16-byte pieces of each 128-byte line are in shared memory, over {LINES} lines.",
         "formula": f"Swizzle<{b},{m},{s}>: offset ^ ((offset >> {s}) & {((1 << b) - 1) << m:#x})",
         "grid": _banks(offsets),
         "passes": "once" if passes == 1 else f"{passes} times",
-        "command": f"tcprobe swizzle draw {mode} --extent 64,8 --bits 16",
+        "command": f"tcprobe swizzle draw {mode_name} --extent 64,8 --bits 16",
     }
-    return View(addresses.shared(f"swizzle {mode}"), "swizzle", mode, f"{mode} drawn by bank", shown)
+    return View(addresses.shared(f"swizzle {mode_name}"), "swizzle", mode_name, f"{mode_name} drawn by bank", context)
 
 
-def _banks(offsets: list[list[int]]) -> Markup:
+def _banks(offset_lines: list[list[int]]) -> Markup:
     from markupsafe import Markup
 
-    heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offsets[0])))
+    heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offset_lines[0])))
     rows = "".join(
         f"<tr><th>{number}</th>" + "".join(_bank(offset) for offset in row) + "</tr>"
-        for number, row in enumerate(offsets)
+        for number, row in enumerate(offset_lines)
     )
     return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
 
@@ -138,13 +138,15 @@ def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:
     walked = walk(parsed, tile, slots)
     cases = [_case(cost(walked, tile, parse_shared(how), rules), how) for how in shown_access.shared]
     size, type_, lines = shown_access.tile
-    of = f"{shown_access.fragment} " if shown_access.fragment else ""
-    given = f"--type {type_} " if not shown_access.fragment else ""
-    command = f"tcprobe banks {of}--tile {size} {given}--global {lines} --shared {shown_access.shared[0]}"
+    fragment_text = f"{shown_access.fragment} " if shown_access.fragment else ""
+    type_text = f"--type {type_} " if not shown_access.fragment else ""
+    command = (
+        f"tcprobe banks {fragment_text}--tile {size} {type_text}--global {lines} --shared {shown_access.shared[0]}"
+    )
     command += f" --with {shown_access.access}"
-    shown = {"words": shown_access.words, "evidence": rules.evidence, "cases": cases, "command": command}
+    context = {"words": shown_access.words, "evidence": rules.evidence, "cases": cases, "command": command}
     title = f"{shown_access.access}: {shown_access.name}"
-    return View(addresses.shared(shown_access.name), "access", title, shown_access.words, shown)
+    return View(addresses.shared(shown_access.name), "access", title, shown_access.words, context)
 
 
 def _case(cost: TileCost, how: str) -> Json:
@@ -160,9 +162,11 @@ def _case(cost: TileCost, how: str) -> Json:
 def _phase(phase: Phase) -> Json:
     lanes = f"lanes {phase.lanes[0]} to {phase.lanes[-1]}"
     passes = f"{phase.passes} pass{'es' if phase.passes != 1 else ''}"
-    met = [str(collision) for collision in phase.collisions]
+    meetings = [str(collision) for collision in phase.collisions]
     words = (
-        f"{lanes[:1].upper()}{lanes[1:]}: {passes}" + (f"; {met[0]}" if met else "; no two lanes meet in a bank") + "."
+        f"{lanes[:1].upper()}{lanes[1:]}: {passes}"
+        + (f"; {meetings[0]}" if meetings else "; no two lanes meet in a bank")
+        + "."
     )
     return {"words": words, "grid": _meetings(phase)}
 
@@ -174,9 +178,9 @@ def _meetings(phase: Phase) -> Markup:
     if not phase.collisions:
         cells = "".join(f"<td class=c{colour(lane)}>{lane}</td>" for lane in phase.lanes)
         return Markup(f"<tbody><tr><th>pass 0</th>{cells}</tr></tbody>")
-    shown = sorted(phase.collisions, key=lambda c: c.banks)[:16]
-    heads = "".join(f"<th>{c.banks[0]}{f'-{c.banks[-1]}' if len(c.banks) > 1 else ''}</th>" for c in shown)
-    rows = "".join(_pass(number, [c.parties for c in shown]) for number in range(phase.passes))
+    collisions = sorted(phase.collisions, key=lambda c: c.banks)[:16]
+    heads = "".join(f"<th>{c.banks[0]}{f'-{c.banks[-1]}' if len(c.banks) > 1 else ''}</th>" for c in collisions)
+    rows = "".join(_pass(number, [c.parties for c in collisions]) for number in range(phase.passes))
     return Markup(f"<thead><tr><th>banks</th>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
 
 
@@ -185,6 +189,6 @@ def _pass(number: int, by_banks: Sequence[Sequence[tuple[int, ...]]]) -> str:
     return f"<tr><th>pass {number}</th>{cells}</tr>"
 
 
-def _party(lanes: tuple[int, ...]) -> str:
-    of = f" class=c{colour(lanes[0])}" if lanes else ""
-    return f"<td{of}>{' '.join(map(str, lanes))}</td>"
+def _party(party_lanes: tuple[int, ...]) -> str:
+    css_class = f" class=c{colour(party_lanes[0])}" if party_lanes else ""
+    return f"<td{css_class}>{' '.join(map(str, party_lanes))}</td>"

@@ -22,13 +22,13 @@ def files(facts: Facts) -> Iterator[tuple[str, str]]:
 def drawn(table: Table) -> str:
     """An SVG: a path for each colour, of runs of elements in a row."""
     holder = _holders(table)
-    rows, cols = (min(SIDE, 1 + max(at[axis] for at in holder)) for axis in (0, 1))
+    rows, cols = (min(SIDE, 1 + max(element[axis] for element in holder)) for axis in (0, 1))
     paths: dict[int, list[str]] = {}
     for row in range(rows):
-        held = [holder.get((row, col)) for col in range(cols)]
-        for col, count, of in _runs([-1 if thread is None else colour(thread) for thread in held]):
-            paths.setdefault(of, []).append(f"M{col} {row}h{count}")
-    parts = "".join(f'<path class="c{of}" d="{"".join(runs)}"/>' for of, runs in sorted(paths.items()))
+        holders = [holder.get((row, col)) for col in range(cols)]
+        for col, count, number in _runs([-1 if thread is None else colour(thread) for thread in holders]):
+            paths.setdefault(number, []).append(f"M{col} {row}h{count}")
+    parts = "".join(f'<path class="c{number}" d="{"".join(runs)}"/>' for number, runs in sorted(paths.items()))
     scale = PIXELS / max(rows, cols)
     size = f'viewBox="0 0 {cols} {rows}" width="{cols * scale:g}" height="{rows * scale:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} shape-rendering="crispEdges">'
@@ -49,11 +49,11 @@ def _holders(table: Table) -> dict[tuple[int, int], int]:
 def _runs(colours: list[int]) -> Iterator[tuple[int, int, int]]:
     """(first, how many, colour) of neighbours of one colour; what nobody holds is left out."""
     first = 0
-    for at in range(1, len(colours) + 1):
-        if at == len(colours) or colours[at] != colours[first]:
+    for end in range(1, len(colours) + 1):
+        if end == len(colours) or colours[end] != colours[first]:
             if colours[first] >= 0:
-                yield first, at - first, colours[first]
-            first = at
+                yield first, end - first, colours[first]
+            first = end
 
 
 def _style() -> str:

@@ -33,7 +33,7 @@ MOST_N = 128  # columns of D, so that all operands stand side by side
 
 
 class Region(NamedTuple):
-    """Lanes next to each other of one CTA that hold lines next to each other, over columns from the operand's first.
+    """Adjacent lanes of one CTA that hold adjacent lines, over columns that count from the operand's first.
 
     A line is a row, of scales of B a column; `row` is the first.
     """
@@ -60,14 +60,16 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
     ctas = 1
     for operand in operands(instruction):
         scales = vector if operand.name.startswith("scale") else 0
-        found = _placed(operand, OperandVariant(m, n, 0, scales, layers=layers))
-        if found is None:
+        placement = _place(operand, OperandVariant(m, n, 0, scales, layers=layers))
+        if placement is None:
             continue
-        regions = list(_regions(found))
-        width = 1 + max(one.column + one.columns - 1 for one in regions)
-        ctas = max(ctas, 1 + max(one.cta for one in regions))
-        drawn += [_drawn(operand.name, one, start) for one in regions]
-        drawn[-1]["key"] = f"{words.name_of(operand.name)}: columns {start} to {start + width - 1}, {_said(found)}"
+        regions = list(_regions(placement))
+        width = 1 + max(region.column + region.columns - 1 for region in regions)
+        ctas = max(ctas, 1 + max(region.cta for region in regions))
+        drawn += [_drawn(operand.name, region, start) for region in regions]
+        drawn[-1]["key"] = (
+            f"{words.name_of(operand.name)}: columns {start} to {start + width - 1}, {_placement_text(placement)}"
+        )
         start += -(-width // 4) * 4
     high = ctas * LANES * Y + (ctas - 1) * GAP
     return {
@@ -78,35 +80,35 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
         "width": COLUMNS * X,
         "height": high,
         "rects": drawn,
-        "legend": [one["key"] for one in drawn if "key" in one],
+        "legend": [region["key"] for region in drawn if "key" in region],
         "warps": [(cta * (LANES * Y + GAP) + warp * 32 * Y, cta, warp) for cta in range(ctas) for warp in range(4)],
         "command": f"tcprobe show {instruction.id} --m {m} --n {n}",
     }
 
 
-def _placed(in_memory: MemoryOperand, wanted_sizes: OperandVariant) -> Placement | None:
+def _place(in_memory: MemoryOperand, wanted_sizes: OperandVariant) -> Placement | None:
     """Where an operand is; None where nobody states it for this M and N."""
     has = answered(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
     return answered(lambda: placement(in_memory, wanted_sizes)) if has else None
 
 
-def _said(held_there: Placement) -> str:
-    said = held_there.statement
-    times = f", each held {held_there.copies} times" if held_there.copies > 1 else ""
-    letter = f", layout {held_there.letter}" if held_there.letter and held_there.operand.name == "d" else ""
-    return f"{said.rows} x {said.cols} of {said.bits} bits{letter}{times}; {said.source}"
+def _placement_text(placement: Placement) -> str:
+    statement = placement.statement
+    times = f", each held {placement.copies} times" if placement.copies > 1 else ""
+    letter = f", layout {placement.letter}" if placement.letter and placement.operand.name == "d" else ""
+    return f"{statement.rows} x {statement.cols} of {statement.bits} bits{letter}{times}; {statement.source}"
 
 
-def _regions(held_there: Placement) -> Iterator[Region]:
+def _regions(placement: Placement) -> Iterator[Region]:
     """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
-    said, across = held_there.statement, held_there.operand.name == "scale_b"
+    statement, across = placement.statement, placement.operand.name == "scale_b"
     cells: dict[tuple[int, int], dict[int, int]] = {}
-    for row, col in product(range(said.rows), range(said.cols)):
+    for row, col in product(range(statement.rows), range(statement.cols)):
         line = col if across else row
-        for place in held_there.places(row, col):
-            of = cells.setdefault((place.cta, place.lane), {})
-            of[place.column] = min(line, of.get(place.column, line))
-    runs = sorted(run for (cta, lane), of in cells.items() for run in _runs(cta, lane, of))
+        for place in placement.places(row, col):
+            lines = cells.setdefault((place.cta, place.lane), {})
+            lines[place.column] = min(line, lines.get(place.column, line))
+    runs = sorted(run for (cta, lane), lines in cells.items() for run in _runs(cta, lane, lines))
     region: Region | None = None
     for cta, column, columns, lane, line in runs:
         like = region and (region.cta, region.column, region.columns) == (cta, column, columns)
@@ -122,13 +124,13 @@ def _regions(held_there: Placement) -> Iterator[Region]:
 
 def _runs(cta: int, lane: int, line_of: Mapping[int, int]) -> Iterator[tuple[int, int, int, int, int]]:
     """(cta, first column, columns, lane, line) of the columns next to each other of a lane that have one line."""
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     for column, line in sorted(line_of.items()):
-        if found and found[-1][1:] == [column - found[-1][0], line]:
-            found[-1][1] += 1
+        if runs and runs[-1][1:] == [column - runs[-1][0], line]:
+            runs[-1][1] += 1
         else:
-            found.append([column, 1, line])
-    for first, count, line in found:
+            runs.append([column, 1, line])
+    for first, count, line in runs:
         yield cta, first, count, lane, line
 
 

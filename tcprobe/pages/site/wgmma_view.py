@@ -33,32 +33,33 @@ def links(facts: Facts) -> list[tuple[str, str]]:
 
 def _form(facts: Facts, kind: str) -> Instruction | None:
     """The dense multiply of N that takes A and B of a type, the one with the widest D."""
-    rows = [row for row in inventory.executed_by(WARPGROUP) if row.shape.n == N and row.id in facts.named]
-    fits = [row for row in rows if {one.held.type for one in row.described} == {kind} and not row.metadata]
+    rows = [row for row in inventory.executed_by(WARPGROUP) if row.shape.n == N and row.id in facts.page_names]
+    fits = [row for row in rows if {operand.held.type for operand in row.described} == {kind} and not row.metadata]
     return max(fits, key=lambda row: dtype(row.fragment("d").type).bits, default=None)
 
 
 def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
-    shown = tile(*SHOWN)
+    shared_tile = tile(*SHOWN)
     types: dict[str, Any] = {
         kind: {
             "bits": dtype(kind).bits,
             "map": DATA_TYPE_OF.get(kind, "UINT8"),
             "form": for_every_n(row.id, row.shape).replace("nNk", "n{n}k"),
-            "page": addresses.instruction(facts.named[row.id]),
+            "page": addresses.instruction(facts.page_names[row.id]),
         }
         for kind, row in by_type.items()
     }
-    said = to_json(shown)
+    tile_json = to_json(shared_tile)
     lines = [
-        f"LBO {said['fields']['lbo']}: {shown.reasons['lbo']}",
-        f"SBO {said['fields']['sbo']}: {shown.reasons['sbo']}",
-        f"{shown.bytes} bytes; the start address is a multiple of {shown.alignment}",
-        f"tensor map: {shown.boxes} x box {' x '.join(map(str, shown.box))}, {said['tma']['data_type']}, "
-        f"{said['tma']['swizzle']}",
+        f"LBO {tile_json['fields']['lbo']}: {shared_tile.reasons['lbo']}",
+        f"SBO {tile_json['fields']['sbo']}: {shared_tile.reasons['sbo']}",
+        f"{shared_tile.bytes} bytes; the start address is a multiple of {shared_tile.alignment}",
+        f"tensor map: {shared_tile.boxes} x box {' x '.join(map(str, shared_tile.box))}, "
+        f"{tile_json['tma']['data_type']}, {tile_json['tma']['swizzle']}",
     ]
     row = by_type[SHOWN[1]]
-    command = f"tcprobe descriptor --tile {shown.lines}x{shown.k} --instruction {row.id}.a_smem --major k --swizzle 128"
+    size = f"{shared_tile.lines}x{shared_tile.k}"
+    command = f"tcprobe descriptor --tile {size} --instruction {row.id}.a_smem --major k --swizzle 128"
     return View(
         PAGE,
         "wgmma",
@@ -67,10 +68,10 @@ def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
         {
             "types": list(types),
             "widths": [width or "none" for width in sorted(SWIZZLES, reverse=True)],
-            "descriptor": said["descriptor"],
+            "descriptor": tile_json["descriptor"],
             "lines": lines,
-            "fields": field_lines(shown.descriptor),
-            "cuda": cuda(shown),
+            "fields": field_lines(shared_tile.descriptor),
+            "cuda": cuda(shared_tile),
             "command": command,
             "page": f"{types[SHOWN[1]]['page']}?n={N}",
             "n": N,

@@ -47,11 +47,11 @@ def size(fragment: Fragment, any_n: bool = False) -> str:
     products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
     unit = f"{fragment.slot_bits} bits each"
     matrix = f"{fragment.rows} x {'N' if any_n else fragment.cols} of {fragment.type}{products}"
-    of = f"; of N = {fragment.cols}" if any_n else ";"
-    return f"{matrix}{of} a {axis(fragment)} holds {held(fragment)}, {unit}"
+    of_n = f"; of N = {fragment.cols}" if any_n else ";"
+    return f"{matrix}{of_n} a {axis(fragment)} holds {lane_contents(fragment)}, {unit}"
 
 
-def held(fragment: Fragment) -> str:
+def lane_contents(fragment: Fragment) -> str:
     """What a lane holds: 8 elements in 4 registers."""
     return (
         f"{_count(fragment.elements, UNITS.get(fragment.role, 'element'))} in {_count(fragment.registers, 'register')}"
@@ -67,7 +67,7 @@ def formula(table: Table) -> str:
     return "\n".join(f"{n} = {f or 'no closed form'}" for n, f in fitted(table).formulas.items())
 
 
-def agreed(fact: Fact, arch: str) -> str:
+def witnesses(fact: Fact, arch: str) -> str:
     """How many devices and compilers found an arch's table: "2 devices, 3 compilers"."""
     measured = fact.evidence(arch)
     devices = {made_by(f.measured)[:2] for f in measured if f.measured.method == "live"}
@@ -79,7 +79,7 @@ def agreed(fact: Fact, arch: str) -> str:
 def badge(fact: Fact, arch: str) -> str:
     """What stands under an arch's name in the strip."""
     kind = fact.kind(arch)
-    return ", ".join(filter(None, (SHORT[kind], agreed(fact, arch) if arch in fact.cells else "")))
+    return ", ".join(filter(None, (SHORT[kind], witnesses(fact, arch) if arch in fact.cells else "")))
 
 
 def evidence(cell: Cell) -> str:
@@ -96,7 +96,7 @@ def numbering(cell: Cell) -> str:
     return f"Row and column numbers from {cell.numbering}." if cell.numbering else ""
 
 
-def made(cell: Cell) -> list[tuple[str, str]]:
+def provenance(cell: Cell) -> list[tuple[str, str]]:
     """(what, which) of a table's provenance, beyond what its evidence says."""
     if not cell.measured:
         return [("documented", evidence(cell))]

@@ -32,7 +32,7 @@ def require_ours(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is something else of that name.")
-    listed = _listed(folder)
+    listed = _written_names(folder)
     foreign = next((name for name in _names(folder) if name not in listed), None)
     if foreign is not None:
         raise UsageError(
@@ -40,7 +40,7 @@ def require_ours(folder: Path) -> None:
         )
 
 
-def _listed(folder: Path) -> set[str]:
+def _written_names(folder: Path) -> set[str]:
     try:
         listed = files.read(folder / MARK, MOST_LISTED)
     except DataError:
@@ -51,56 +51,56 @@ def _listed(folder: Path) -> set[str]:
 def _names(folder: Path) -> Iterator[str]:
     """Relative names of all that is not a folder, one folder after the other."""
     for path, folders, names in os.walk(folder):
-        at = Path(path).relative_to(folder)
+        relative = Path(path).relative_to(folder)
         folders.sort()
         links = [name for name in folders if Path(path, name).is_symlink()]
-        yield from ((at / name).as_posix() for name in sorted([*names, *links]))
+        yield from ((relative / name).as_posix() for name in sorted([*names, *links]))
 
 
 def write(folder: Path, pages: Mapping[str, str]) -> None:
     """Write a site into a folder that is missing, empty, or holds a site; EnvironmentUnfitError if it cannot be."""
     require_ours(folder)
-    target = Path(os.path.realpath(folder))
-    _sweep(target.parent)
-    with _part(target, folder) as part:
-        _fill(part, {**pages, MARK: "".join(f"{name}\n" for name in sorted(pages))})
-        _exchange(part, target)
+    destination = Path(os.path.realpath(folder))
+    _sweep(destination.parent)
+    with _part(destination, folder) as draft:
+        _fill(draft, {**pages, MARK: "".join(f"{name}\n" for name in sorted(pages))})
+        _exchange(draft, destination)
 
 
 @contextmanager
-def _part(target: Path, folder: Path) -> Iterator[Path]:
+def _part(destination: Path, folder: Path) -> Iterator[Path]:
     """A name beside the target, where nothing is left in the end; EnvironmentUnfitError where there can be none."""
-    part = target.parent / f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part"
+    draft = destination.parent / f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part"
     try:
-        yield part
+        yield draft
     except OSError as error:
         raise EnvironmentUnfitError(
             f"cannot write {folder}: {error.strerror}. Free space, or choose another place."
         ) from None
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
 
 
-def _fill(part: Path, pages: Mapping[str, str]) -> None:
-    part.mkdir(parents=True)
-    for folder in {(part / name).parent for name in pages}:
+def _fill(draft: Path, pages: Mapping[str, str]) -> None:
+    draft.mkdir(parents=True)
+    for folder in {(draft / name).parent for name in pages}:
         folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
-        (part / name).write_bytes(text.encode())
+        (draft / name).write_bytes(text.encode())
 
 
-def _exchange(part: Path, target: Path) -> None:
+def _exchange(draft: Path, destination: Path) -> None:
     """The new folder in the place of the old one, which comes back where that fails."""
-    if not target.exists():
-        part.rename(target)
+    if not destination.exists():
+        draft.rename(destination)
         return
-    part.chmod(target.stat().st_mode & 0o777)
-    old = part.with_name(f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part")
-    target.rename(old)
+    draft.chmod(destination.stat().st_mode & 0o777)
+    old = draft.with_name(f".tcprobe-site-{os.getpid()}-{os.urandom(8).hex()}.part")
+    destination.rename(old)
     try:
-        part.rename(target)
+        draft.rename(destination)
     except BaseException:
-        old.rename(target)
+        old.rename(destination)
         raise
     shutil.rmtree(old, ignore_errors=True)
 

@@ -61,13 +61,13 @@ def fragment(
     [(0, 1), (8, 0), (0, 8)]
     """
     cell = names.meant(name, arch, layers(results, only)).cell
-    return FragmentAnswer.of(cell if selector is None else selection(cell, selector))
+    return FragmentAnswer.from_cell(cell if selector is None else selection(cell, selector))
 
 
 def instruction(name: str, arch: str | None = None, results: Path | None = None, only: bool = False) -> MultiplyAnswer:
     """The multiply that `name` means, with the tables of its operands."""
     row, cells, _ = names.multiply(name, arch, layers(results, only))
-    return MultiplyAnswer(row, {operand: FragmentAnswer.of(cell) for operand, cell in cells.items()})
+    return MultiplyAnswer(row, {operand: FragmentAnswer.from_cell(cell) for operand, cell in cells.items()})
 
 
 def arch(name: str) -> Arch:
@@ -96,15 +96,15 @@ def banks(
     from tcprobe.ask.bank_rules import rules_for
 
     rules = rules_for(arch, layers(None))
-    wanted = [access] if isinstance(access, str) else list(access)
+    accesses = [access] if isinstance(access, str) else list(access)
     if tile is None:
         from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
         from tcprobe.isa.shared_memory import access as access_row
 
-        if lane_addresses is None or len(wanted) != 1:
+        if lane_addresses is None or len(accesses) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
         lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else list(lane_addresses)
-        [(cost, _)] = judge_patterns([check_pattern(access_row(wanted[0]), lanes)], lambda _: rules)
+        [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes)], lambda _: rules)
         return cost
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
     from tcprobe.ask.tile import parse_shared, parse_tile
@@ -113,9 +113,9 @@ def banks(
     cell = _cell(name, arch) if name is not None else None
     if cell is None and kind is None:
         raise UsageError("a tile needs the type of its elements: kind='f16', or a fragment.")
-    made = parse_tile(_by(tile), kind or (cell.fragment.type if cell else ""), contiguous)
-    walks = [walk(parse_access(text), made, slots_of(cell) if cell else None) for text in wanted]
-    return answer(made, parse_shared(_spelled(placed)), walks, rules, propose)
+    parsed_tile = parse_tile(_by(tile), kind or (cell.fragment.type if cell else ""), contiguous)
+    walks = [walk(parse_access(text), parsed_tile, slots_of(cell) if cell else None) for text in accesses]
+    return answer(parsed_tile, parse_shared(_spelled(placed)), walks, rules, propose)
 
 
 def path(
@@ -163,8 +163,8 @@ def descriptor(
     )
 
 
-def tensormap(kind: str, *, arch: str | None = None, **asked: Any) -> MapPlan:
-    """The arguments of cuTensorMapEncodeTiled; `asked` as the fields of `tcprobe.ask.tensor_map.MapOptions`.
+def tensormap(kind: str, *, arch: str | None = None, **options: Any) -> MapPlan:
+    """The arguments of cuTensorMapEncodeTiled; `options` are the fields of `tcprobe.ask.tensor_map.MapOptions`.
 
     UsageError where the driver would refuse it, by every rule that is broken.
 
@@ -176,9 +176,9 @@ def tensormap(kind: str, *, arch: str | None = None, **asked: Any) -> MapPlan:
     from tcprobe.store import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
-    on, found = ask.check_arch(arch), layers(None)
-    known = tensor_maps.newest(found, on) or tensor_maps.newest(found, tensor_maps.BORROWED)
-    return ask.plan(ask.MapOptions(kind, **asked), known.get(ENCODINGS), named(on).number)
+    arch_name, folders = ask.check_arch(arch), layers(None)
+    findings = tensor_maps.newest(folders, arch_name) or tensor_maps.newest(folders, tensor_maps.BORROWED)
+    return ask.plan(ask.MapOptions(kind, **options), findings.get(ENCODINGS), named(arch_name).number)
 
 
 def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle | Answer:
@@ -273,12 +273,12 @@ def numerics(name: str, arch: str | None = None) -> FormNumerics:
     """
     from tcprobe.ask.numerics import answer
 
-    found = layers(None)
-    return answer(names.resolve(name, found).instruction, arch, found)
+    folders = layers(None)
+    return answer(names.resolve(name, folders).instruction, arch, folders)
 
 
-def kernel(arch: str, kind: str, **asked: Any) -> GemmKernel:
-    """A whole GEMM in one file of CUDA; `asked` as the fields of `tcprobe.kernel.gemm.GemmOptions`.
+def kernel(arch: str, kind: str, **options: Any) -> GemmKernel:
+    """A whole GEMM in one file of CUDA; `options` are the fields of `tcprobe.kernel.gemm.GemmOptions`.
 
     >>> import tcprobe
     >>> made = tcprobe.kernel("sm_80", "f16", tile=(128, 128, 64))
@@ -287,7 +287,7 @@ def kernel(arch: str, kind: str, **asked: Any) -> GemmKernel:
     """
     from tcprobe.kernel.gemm import GemmOptions, gemm
 
-    return gemm(GemmOptions(named(arch).name, kind, **asked), layers(None))
+    return gemm(GemmOptions(named(arch).name, kind, **options), layers(None))
 
 
 def _cell(name: str | Cell, arch: str | None) -> Cell:
