@@ -24,7 +24,7 @@ from tcprobe.probes.proof import working_opcodes
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.run import driver
-from tcprobe.sass.cubin import assemble, printed
+from tcprobe.sass.cubin import assemble, listing
 from tcprobe.sass.elf import code_by_kernel
 from tcprobe.sass.toolchain import disassembler
 from tcprobe.system.children import Scratch
@@ -51,7 +51,7 @@ def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -
     names = [f"%v{j}" for j in range(move.registers)]
     used = names[-1 if last else 0]
     body = [
-        line for _ in range(COPIES) for line in (move.written(names, used), *(s.replace("{v}", used) for s in lines))
+        line for _ in range(COPIES) for line in (move.ptx_text(names, used), *(s.replace("{v}", used) for s in lines))
     ]
     return _prepared(move._loop(_variant(step, last), body, names, names))
 
@@ -59,7 +59,7 @@ def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -
 def generic(move: TimedMove) -> Loop:
     """The same through a generic address of 64 bits, as C++ has it: a pointer and an offset that was loaded."""
     names = [f"%v{j}" for j in range(move.registers)]
-    load = move.written(names, "%generic").replace(".shared", "").replace(f"+{BASE}", "")
+    load = move.ptx_text(names, "%generic").replace(".shared", "").replace(f"+{BASE}", "")
     step = [f"cvt.u64.u32 %generic, {names[-1]};", "add.u64 %generic, %generic, %pointer;"]
     loop = _prepared(move._loop(_variant(GENERIC, True), [load, *step] * COPIES, names, names))
     registers = [*loop.registers, ".reg .u64 %generic, %pointer;"]
@@ -104,13 +104,13 @@ def stalled(raw: bytes, lines: Sequence[str], stall: int) -> bytes:
 def printed_lines(raw: bytes) -> list[str]:
     """The text of machine code."""
     with Scratch() as scratch:
-        return [text for _, text in printed(disassembler(), arch("sm_90"), scratch, raw)]
+        return [text for _, text in listing(disassembler(), arch("sm_90"), scratch, raw)]
 
 
 def by_stall(gpu: Gpu, move: TimedMove) -> list[float]:
     """Cycles of the chain of an exclusive or, for each of STALLS."""
     kernel, found = chain(move, "exclusive or", STEPS["exclusive or"]).kernel(), []
-    cubin, _ = driver.assembled(module([kernel], arch("sm_90")).encode(), driver.BEST)
+    cubin, _ = driver.assemble(module([kernel], arch("sm_90")).encode(), driver.BEST)
     raw = code_by_kernel(cubin)[kernel.name]
     for stall in STALLS:
         changed = stalled(raw, printed_lines(raw), stall)
@@ -132,7 +132,7 @@ def timed_cycles(gpu: Gpu, move: TimedMove, kernel: Kernel) -> float:
 def check() -> None:
     """Every loop holds as many loads as were written."""
     from tcprobe.sass import toolchain
-    from tcprobe.sass.loops import timed
+    from tcprobe.sass.loops import timed_code
 
     for name in MOVES:
         move = dialogues("cost")[name].move
@@ -140,7 +140,7 @@ def check() -> None:
             codes, refused = assemble(toolchain.find(), [loop.kernel()], arch("sm_90"))
             if refused:
                 raise SystemExit(f"{name}, {step}: {refused}")
-            code = timed([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
+            code = timed_code([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
             counts = working_opcodes(Counter(code.loop))
             loads = sum(n for opcode, n in counts.items() if opcode.split(".")[0] in (move.opcode, "LD"))
             if loads != COPIES:

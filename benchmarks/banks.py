@@ -27,7 +27,7 @@ from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.probes.bank_cases import costly
-from tcprobe.probes.bank_experiments import Timed, fit, predicted
+from tcprobe.probes.bank_experiments import Timed, cycles_by_rule, fit
 from tcprobe.store.results import published
 
 TCPROBE = [sys.executable, "-c", "from tcprobe.cli import main; main()", "banks"]
@@ -83,7 +83,7 @@ def timings() -> list[Timing]:
         cases, rule = costly(row, 2000), rules_for(None, published()).rule(row)
         size = min(rule.phase, row.lanes)
         phases = [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
-        timed = Timed(cases, predicted(row, rule, cases).astype(float), np.ones(2000, np.bool_))
+        timed = Timed(cases, cycles_by_rule(row, rule, cases).astype(float), np.ones(2000, np.bool_))
         found.append((row, phases, timed))
     return found
 

@@ -150,13 +150,13 @@ def check() -> None:
     """Every loop holds the copies that were written."""
     from tcprobe.sass import toolchain
     from tcprobe.sass.cubin import assemble
-    from tcprobe.sass.loops import timed
+    from tcprobe.sass.loops import timed_code
 
     for name, loop in ways().items():
         codes, refused = assemble(toolchain.find(), [loop.kernel()], arch("sm_90"))
         if refused:
             raise SystemExit(f"{name}: {refused}")
-        code = timed([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
+        code = timed_code([(16 * at, text) for at, text in enumerate(codes[loop.name].lines)])
         counts = Counter(opcode.split(".")[0] for opcode in code.loop)
         if counts[BULK.opcode] != COPIES:
             raise SystemExit(f"{name}: {counts}")

@@ -44,7 +44,7 @@ def seconds(modules: list[bytes], threads: int, level: int, linked: bool) -> flo
 
     def compiled(text: bytes) -> bool:
         cuda.cuCtxSetCurrent(context)
-        return bool(driver.assembled(text, level)[0]) if linked else loaded(cuda, text, level)
+        return bool(driver.assemble(text, level)[0]) if linked else loaded(cuda, text, level)
 
     start = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:

@@ -74,9 +74,9 @@ def compiled(gpu: Any, texts: list[str], threads: int) -> list[bytes]:
 
     def one(text: str) -> bytes:
         if tools:
-            return tools.assembled(arch("sm_90"), text, True)[0]
+            return tools.assemble(arch("sm_90"), text, True)[0]
         gpu.cupy.cuda.Device(0).use()
-        return driver.assembled(text.encode(), driver.BEST)[0]
+        return driver.assemble(text.encode(), driver.BEST)[0]
 
     with ThreadPoolExecutor(threads) as pool:
         return [cubin for cubin in pool.map(one, texts) if cubin]

@@ -27,7 +27,7 @@ from on_gpu import DTYPES, Clock, Matrix, Module, cubin, launch, multiply_adds, 
 
 from tcprobe.isa.arch import arch
 from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
-from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 
 # what a kernel does without: a pattern in its text, and what stands there instead
@@ -67,8 +67,10 @@ class Loaded:
         found = []
         for matrix, box in zip(matrices, self.kernel.maps.values(), strict=False):
             kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
-            made = packed(kind, (matrix.length, matrix.lines), tuple(box["box"]), mode)._replace(strides=(matrix.ld,))
-            code, raw = driver.encoded(made, matrix.start)
+            made = packed_map(kind, (matrix.length, matrix.lines), tuple(box["box"]), mode)._replace(
+                strides=(matrix.ld,)
+            )
+            code, raw = driver.encode_map(made, matrix.start)
             ok(code)
             held = (ctypes.c_byte * 192)()
             at = -ctypes.addressof(held) % 64

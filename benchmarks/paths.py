@@ -140,7 +140,7 @@ def timed(device, found):
         address = np.concatenate([found[n][2] for n in chosen])
         if accesses()[name].is_matrix:  # lanes that do not count may give any address
             address = np.where(address < 0, 0, address)
-        cycles, _ = BankExperiment(accesses()[name]).timed(desk, Cases(address, np.zeros_like(address)))
+        cycles, _ = BankExperiment(accesses()[name]).time_cases(desk, Cases(address, np.zeros_like(address)))
         ends = np.cumsum([len(found[n][2]) for n in chosen])
         for n, part in zip(chosen, np.split(cycles.round().astype(int), ends[:-1]), strict=True):
             rows[n] = int(part.sum())
@@ -206,7 +206,7 @@ def issues_loop(name, count):
     held = [[f"%v{j * move.registers + r}" for r in range(move.registers)] for j in range(FLIGHT)]
     body = []
     for j in range(count):
-        body.append(move.written(held[j % FLIGHT], f"%at{j}"))
+        body.append(move.ptx_text(held[j % FLIGHT], f"%at{j}"))
         if move.loads and (j % FLIGHT == FLIGHT - 1 or j == count - 1):
             body += [f"xor.b32 %joined, %joined, {v};" for names in held[: j % FLIGHT + 1] for v in names]
     addresses = [f"%at{j}" for j in range(count)]

@@ -17,7 +17,7 @@ from attention import Attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tcprobe.ask import descriptor
-from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import CXX, Gpu
 
@@ -53,7 +53,7 @@ def launcher(asked: Attention, *given: torch.Tensor):
     gpu.open(0)
     shared, q = attention.shared_bytes(asked), given[0]
     target = "sm_90a" if asked.arch == "sm_90" else f"sm_{''.join(map(str, torch.cuda.get_device_capability()))}"
-    function = gpu.compiled(attention.source(asked), asked.name, target, shared, FLAGS)
+    function = gpu.compile(attention.source(asked), asked.name, target, shared, FLAGS)
     batch, heads, length, head = q.shape
     held = [np.uint64(one.data_ptr()) for one in given]
     if asked.arch == "sm_90":
@@ -73,7 +73,7 @@ def tensor_map(tile: descriptor.SharedTile, matrix: torch.Tensor):
     box = descriptor.tma(tile)
     kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
     sizes = (matrix.shape[-1], matrix.numel() // matrix.shape[-1])
-    code, raw = driver.encoded(packed(kind, sizes, tuple(box["box"]), mode), matrix.data_ptr())
+    code, raw = driver.encode_map(packed_map(kind, sizes, tuple(box["box"]), mode), matrix.data_ptr())
     if code:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
     return cupy.asarray(np.frombuffer(raw, np.uint8))

@@ -51,8 +51,8 @@ class OnGpu:
         gpu.open(0)
         self.processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
         text, at, self.shared_bytes = w4a16.source(self.asked), self.asked.arch, w4a16.shared_bytes(self.asked)
-        self.function = gpu.compiled(text, "w4a16", at, self.shared_bytes)
-        self.sum = gpu.compiled(text, "w4a16_sum", at, 0)
+        self.function = gpu.compile(text, "w4a16", at, self.shared_bytes)
+        self.sum = gpu.compile(text, "w4a16_sum", at, 0)
         self.module = w4a16.packer(self.asked)
 
     def splits(self, size: tuple[int, int, int]) -> int:

@@ -20,7 +20,7 @@ from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.isa.names import resolve
-from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.multiplicands import matrix, patterns
 from tcprobe.store.cell import load
@@ -209,7 +209,7 @@ def tensor_map(tile: descriptor.SharedTile, memory, lines: int, k: int):
 
     box = descriptor.tma(tile)
     kind, mode = box["data_type"].rpartition("_TYPE_")[2], box["swizzle"].rpartition("_SWIZZLE_")[2]
-    code, raw = driver.encoded(packed(kind, (k, lines), tuple(box["box"]), mode), memory.data.ptr)
+    code, raw = driver.encode_map(packed_map(kind, (k, lines), tuple(box["box"]), mode), memory.data.ptr)
     if code:
         raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
     return cupy.asarray(np.frombuffer(raw, np.uint8))
@@ -221,7 +221,7 @@ def compiled(kind: str):
 
     gpu = Gpu()
     gpu.open(0)
-    return gpu.compiled(source(kind), f"gemm_{kind}", "sm_90a", shared_bytes(kind))
+    return gpu.compile(source(kind), f"gemm_{kind}", "sm_90a", shared_bytes(kind))
 
 
 def differing(kind: str, function, size: tuple[int, int, int], seed: int) -> int:

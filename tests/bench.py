@@ -39,7 +39,7 @@ OURS = {0: BoxRule(None, Swizzle(0, 4, 3))} | {n: BoxRule(span, Swizzle(n, 4, 3)
 def concluded(dialogue, machine, known=None):
     """The body that a dialogue with a machine ends in; `known` has the tables, by default what is published."""
     desk = bench(dialogue, machine)
-    return dialogue.conclude(dialogue.measure(desk), Context(desk.device, known or desk.known))
+    return dialogue.conclude(dialogue.measure(desk), Context(desk.device, known or desk.known_table))
 
 
 def bench(dialogue, machine):
@@ -53,7 +53,7 @@ def found(dialogue, machine):
     """The finding, checked as a saved one is."""
     desk, device = bench(dialogue, machine), machine.devices()[0]
     origin = provenance(device, ptx_hash(kernels(dialogue)))
-    return conclude(dialogue, dialogue.measure(desk), Context(desk.device, desk.known), device.method, origin)
+    return conclude(dialogue, dialogue.measure(desk), Context(desk.device, desk.known_table), device.method, origin)
 
 
 def save(folder, kind, bodies, arch="sm_90", **provenance):
@@ -92,7 +92,7 @@ class Machine:
     def shared_bytes(self):
         return 228 << 10
 
-    def encoded(self, made):
+    def map_result(self, made):
         return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(made) else "CUDA_SUCCESS"
 
     def load(self, kernels):

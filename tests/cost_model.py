@@ -9,7 +9,7 @@ from tcprobe.probes.experiment import Context
 from tcprobe.probes.timing import ROUNDS
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
-from tcprobe.sass.loops import timed
+from tcprobe.sass.loops import timed_code
 
 HOPPER = arch("sm_90")
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -35,7 +35,7 @@ def codes():
 
 
 def code_of(code):
-    return timed([(code.start + 16 * j, text) for j, text in enumerate(code.lines)])
+    return timed_code([(code.start + 16 * j, text) for j, text in enumerate(code.lines)])
 
 
 class Clock:

@@ -129,7 +129,7 @@ class Reader:
                 raise EnvironmentUnfitError("for another arch, or without a kernel")
             cubin.attempt, before = tool, cubin.attempt
             try:
-                return cubin.disassembled(TOOLS, self.row, {name: found[name] for name in self.names})
+                return cubin.disassemble(TOOLS, self.row, {name: found[name] for name in self.names})
             finally:
                 cubin.attempt = before
 

@@ -5,11 +5,11 @@ Kernels with the same bytes share their code, as in a run, so what is changed fo
 
 import dataclasses
 import random
-import re
 from collections import Counter
 from functools import cache, cached_property
 
 from machine_code import TOOLS, codes
+from mutants import mutants
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -25,31 +25,6 @@ from tcprobe.sass.opcodes import OPCODES
 # how a change is taken: the reader refuses the code; a probe or a multiply is found incomplete; the multiplies
 # contradict it; nothing changes; something wrong is published
 OUTCOMES = ("refused", "incomplete", "contradicted", "unchanged", "wrong")
-
-
-def mutants(step, rng):
-    """The instruction with another register, immediate, opcode, modifier, guard, sign or order of operands: texts."""
-    for match in re.finditer(r"\b(?:R|UR|P)\d+\b|0x[0-9a-f]+", step.text):
-        token = match[0]
-        if token.startswith("0x"):
-            new = hex(int(token, 16) ^ 1 << rng.randrange(max(1, int(token, 16).bit_length())))
-        else:
-            kind = token.rstrip("0123456789")
-            new = f"{kind}{(int(token[len(kind) :]) + rng.choice([1, 2])) % (7 if kind == 'P' else 60)}"
-        yield step.text[: match.start()] + new + step.text[match.end() :]
-    yield step.text.replace(step.opcode, rng.choice(sorted(OPCODES)), 1)
-    yield step.text.replace(step.opcode, "MOV" if step.opcode != "MOV" else "MOVM.16.MT88", 1)
-    yield step.text.replace(step.opcode, f"{step.opcode}.X2", 1)
-    plain = step.text.split(" ", 1)[1] if step.guard else step.text
-    yield f"@!PT {plain}"
-    yield f"@{rng.choice(['P0', '!P0', 'P1', '!UP0'])} {plain}"
-    opcode, _, rest = plain.partition(" ")
-    operands = rest.split(", ")
-    j = rng.randrange(len(operands))
-    yield f"{opcode} {', '.join([*operands[:j], f'-{operands[j]}', *operands[j + 1 :]])}"
-    order = operands[:]
-    rng.shuffle(order)
-    yield f"{opcode} {', '.join(order)}"
 
 
 class Run:
@@ -74,8 +49,8 @@ class Run:
         self.before = self.conclude(self.tables, self.traces)
         self.layouts = {opcode: found.tables for opcode, found in self.before.opcodes.items()}
         codes_of_mma = {i: code for i, code in self.multiplies.values() if i.family == "mma"}
-        shown = derive.show(codes_of_mma, row, self.before, {})
-        self.emulated = {i.id: (i, code) for i, code in codes_of_mma.items() if i.id in shown.made}
+        shown = derive.conclude_forms(codes_of_mma, row, self.before, {})
+        self.emulated = {i.id: (i, code) for i, code in codes_of_mma.items() if i.id in shown.contents}
 
     def read(self, experiment, code):
         """The table of an experiment; what changed is run first."""
@@ -340,7 +315,7 @@ KINDS = {
 def states(conclusion):
     """What a conclusion states, by (subject, operand): layouts, and elements that are not read."""
     layouts = {(o, operand): t for o, a in conclusion.opcodes.items() for operand, t in a.tables.items()}
-    for id_, made in conclusion.made.items():
+    for id_, made in conclusion.contents.items():
         layouts |= {(id_, operand): table for operand, table in made["tables"].items()}
         layouts[id_, "unread"] = made.get("unread")
     return layouts

@@ -84,7 +84,7 @@ class Core:
     def run(self, launches):
         return [launch.kernel.op.emulate(launch, self) for launch in launches]
 
-    def known(self, fragment):
+    def known_table(self, fragment):
         if self.documented:
             said = (reference.claim(fragment, self.device) for reference in (ptx_isa, cute))
             return next(claim.meant for claim in said if isinstance(claim, Claim))

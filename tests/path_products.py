@@ -200,7 +200,7 @@ def numbers(product, raw):
     case, (m, n, _) = product.case("d"), product.size
     fragment = resolve(case.fragment).fragment
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[fragment.slot_bits]
-    found = multiplicands.decoded(raw.view(unsigned), fragment)
+    found = multiplicands.decode(raw.view(unsigned), fragment)
     return found.reshape(m, n) if case.major == "row" else found.reshape(n, m).T
 
 

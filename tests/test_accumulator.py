@@ -8,7 +8,7 @@ from warpgroup import tcprobe
 
 from tcprobe.isa import inventory
 from tcprobe.references import cute_tensor_memory
-from tcprobe.references.accumulator import Landing, layout, loaded_slot, place
+from tcprobe.references.accumulator import Landing, layout, place, slot_of_load
 from tcprobe.references.shape_stride import L, apply, modes
 
 ROWS = {r.id: r for r in inventory.instructions().values() if r.id.startswith("tcgen05.mma")}
@@ -55,7 +55,7 @@ def test_every_cell_is_loaded_once(shape):
         table = cute_tensor_memory.table(shape, number)
         slots = set()
         for lane, column in product(range(32, 64), range(table.extent["col"], 2 * table.extent["col"])):
-            slot = loaded_slot(Landing(0, lane, column), shape, number)
+            slot = slot_of_load(Landing(0, lane, column), shape, number)
             assert slot.warp == 1
             assert slot.column_base == table.extent["col"]
             at = table.at(lane=slot.lane, i=slot.register)

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 from tcprobe.audit import ask_package
 from tcprobe.audit.adapters import adapters
-from tcprobe.audit.ask_package import _checked
-from tcprobe.audit.judge import judged
+from tcprobe.audit.ask_package import _decode
+from tcprobe.audit.judge import judge_statements
 from tcprobe.audit.no_form import refusal
 from tcprobe.audit.package_audit import PackageAudit, report, reproduction
-from tcprobe.audit.statement import Statement, stated
+from tcprobe.audit.statement import Statement
+from tcprobe.audit.statement import statement as tabulated_statement
 from tcprobe.cli import main
 from tcprobe.emit import emit
 from tcprobe.errors import DataError
@@ -39,11 +40,11 @@ def statement(operand, change=lambda row, col: (row, col), **more):
     """What the table says of an operand of FORM, changed."""
     table = load(f"{FORM}.{operand}", "sm_90").table
     place = lambda t, i: change(*table.cells[t * table.elements + i])  # noqa: E731
-    return stated(f"their {operand}", f"{FORM}.{operand}", (32, table.elements), place, **more)
+    return tabulated_statement(f"their {operand}", f"{FORM}.{operand}", (32, table.elements), place, **more)
 
 
 def rule(*statements):
-    return [(r.verdict, r.differ) for r in judged(statements, layers(None))]
+    return [(r.verdict, r.differ) for r in judge_statements(statements, layers(None))]
 
 
 def other_k(row, col):
@@ -138,7 +139,7 @@ GOOD = {"name": "x", "fragment": f"{FORM}.a"}
 )
 def test_an_answer_that_is_none_is_refused(answer):
     with pytest.raises(DataError):
-        _checked("x", json.dumps(answer).encode())
+        _decode("x", json.dumps(answer).encode())
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_an_answer_that_is_none_is_refused(answer):
     ],
 )
 def test_a_statement_that_lies_is_not_covered(lies):
-    (one,) = _checked("x", json.dumps([GOOD | {"threads": 32, "elements": 8, "cells": [[0, 0]] * 256} | lies]).encode())
+    (one,) = _decode("x", json.dumps([GOOD | {"threads": 32, "elements": 8, "cells": [[0, 0]] * 256} | lies]).encode())
     assert rule(one)[0][0] == "not covered"
 
 
@@ -225,13 +226,13 @@ def test_tensor_layouts(tmp_path):
 
 def run_reproductions(package):
     """Each report's program, in a Python of its own, counts what the audit counts."""
-    given = ask_package.asked(package, 300)[1]
-    rulings = judged(given, layers(None))
+    given = ask_package.ask(package, 300)[1]
+    rulings = judge_statements(given, layers(None))
     for ruling in [r for r in rulings if r.verdict == "differs" and not r.refused]:
         text = report(PackageAudit(package, "1", tuple(rulings)), ruling)
         program = text.partition("```python\n")[2].partition("```")[0]
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert done.stdout.startswith(f"{ruling.differ} of {ruling.of} slots differ")
+        assert done.stdout.startswith(f"{ruling.differ} of {ruling.compared} slots differ")
         yield ruling
 
 
@@ -259,7 +260,7 @@ def test_packages(name, tmp_path):
     assert found["agree"] > 4
     assert len(list(run_reproductions(name))) <= found["differ"]
     of_each = {}
-    for ruling in judged(ask_package.asked(name, 300)[1], layers(None)):
+    for ruling in judge_statements(ask_package.ask(name, 300)[1], layers(None)):
         if ruling.verdict == "confirmed":
             of_each[ruling.statement.code.split("{")[0][:200], ruling.statement.fragment[-1]] = ruling
     for ruling in list(of_each.values())[:6]:

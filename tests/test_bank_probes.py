@@ -87,7 +87,7 @@ def test_no_clock_is_emulated():
 def test_phases_are_found_by_exchanging_lanes(name):
     row = accesses()[name]
     experiment = BankExperiment(row)
-    timed, steady = experiment.timed(bench(experiment, Clock(noise=20)), banks.swaps(row))
+    timed, steady = experiment.time_cases(bench(experiment, Clock(noise=20)), banks.swaps(row))
     assert steady.all()
     size = designed_rules()[name].phase
     assert banks.phases(row, timed) == [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
@@ -119,7 +119,7 @@ def test_what_is_no_partition_is_refused():
 
 
 def meaning(row, rule, cases):
-    return live.predicted(row, rule, cases).tolist()
+    return live.cycles_by_rule(row, rule, cases).tolist()
 
 
 @pytest.mark.sampled(5)
@@ -177,7 +177,7 @@ def test_every_rule_that_is_tried_is_told_apart():
 def test_misfits_and_ambiguous_timings_are_counted():
     row = access("st.shared.b32")
     cases = costly(row, 300)
-    timed = live.predicted(row, designed_rules()[row.name], cases).astype(float)
+    timed = live.cycles_by_rule(row, designed_rules()[row.name], cases).astype(float)
     timed[7] += 1
     timed[9] += 0.4
     steady = np.ones(len(timed), bool)

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import bank_reference as reference
 import pytest
+from bank_commands import GOOD, KEYS, lines, tcprobe, tile
 from bench import document, save
-from test_banks import GOOD, KEYS, lines, tcprobe, tile
 
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.errors import DataError

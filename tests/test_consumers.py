@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import cute_dsl
 import numpy as np
 import pytest
+from emit_tables import distinct, number, run_python, warpgroup
 from stand_ins import shared_out
-from test_emit import distinct, number, run_python, triton_linear, warpgroup
+from test_emit_layouts import triton_linear
 from test_python_formats import every_n, slots
 
 from tcprobe import emit

@@ -141,6 +141,6 @@ def test_a_move_does_not_stay_when_the_loads_that_it_rests_on_are_withheld(tmp_p
         report, drafts = Report(device, [], 0, [], contradictions=contradictions), Drafts(tmp_path)
         _derive_moves(ArchReading(report, TOOLS, drafts), [form])
         drafts.settle()
-        assert [m.status for m in report.found] == ["failed"] * bool(contradictions)
+        assert [m.status for m in report.measurements] == ["failed"] * bool(contradictions)
         assert Results(tmp_path).measurement("sm_80", "derived", form.id).status == status
     assert Results(tmp_path).measurement("sm_80", "derived", form.id).words == "withheld: wmma.x: withheld"

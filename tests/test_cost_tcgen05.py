@@ -63,7 +63,7 @@ def test_every_loop_holds_what_was_written(id_):
     experiment = EVERY[id_]
     codes = assembled(experiment, experiment.kernels())
     for kernel in experiment.kernels():
-        seen = Seen.of(codes[kernel.name])
+        seen = Seen.from_code(codes[kernel.name])
         ours = {o: n for o, n in working_opcodes(seen.loop).items() if stem(o).startswith(("UTC", "LDTM", "STTM"))}
         ours = {o: n for o, n in ours.items() if stem(o) != "UTCBAR"}
         assert ours

@@ -20,13 +20,13 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
-from tcprobe.probes.cost_warpgroups import COPIES, loops_of
+from tcprobe.probes.cost_warpgroups import COPIES, flown_loops
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.conclude import conclude
-from tcprobe.sass.loops import timed
+from tcprobe.sass.loops import timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.kinds.cost import FULL_LOAD
@@ -71,7 +71,7 @@ def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
 def test_a_round_has_few_copies_where_compilers_take_long():
     """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
     for row in inventory.executed_by(WARPGROUP):
-        for one in loops_of(row) if row.described else ():
+        for one in flown_loops(row) if row.described else ():
             assert one.copies == COPIES or row.shape.n >= 96
             assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 
@@ -242,9 +242,9 @@ def test_a_loop_is_found_between_the_clocks():
         (48, "CS2R R2, SR_CLOCKLO"),
         (64, "@P1 BRA 0x0"),
     ]
-    assert timed(lines) == TimedCode(("HMMA.16816.F32", "BRA"), ())
-    assert timed(lines[1:3]) == TimedCode((), ())
-    assert Counter(timed([lines[0], lines[1], lines[3]]).beside) == {"HMMA.16816.F32": 1}
+    assert timed_code(lines) == TimedCode(("HMMA.16816.F32", "BRA"), ())
+    assert timed_code(lines[1:3]) == TimedCode((), ())
+    assert Counter(timed_code([lines[0], lines[1], lines[3]]).beside) == {"HMMA.16816.F32": 1}
 
 
 def test_the_difference_of_counts_is_the_loop():

@@ -38,7 +38,7 @@ class Library:
 )
 def test_a_module_is_refused_in_the_compilers_words(library, words, monkeypatch):
     monkeypatch.setattr(driver, "_library", lambda *names: library)
-    assert driver.assembled(b"") == (b"", words)
+    assert driver.assemble(b"") == (b"", words)
     assert library.destroyed == (not library.create)
 
 
@@ -46,5 +46,5 @@ def test_a_module_is_refused_in_the_compilers_words(library, words, monkeypatch)
 def test_what_cannot_compile_blames_no_kernel(library, monkeypatch):
     monkeypatch.setattr(driver, "_library", lambda *names: library)
     with pytest.raises(EnvironmentUnfitError, match="the driver cannot compile: the driver's words"):
-        driver.assembled(b"")
+        driver.assemble(b"")
     assert library.destroyed == (not library.create)

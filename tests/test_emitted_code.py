@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import emitted
 import emitted_layouts
+import emitted_reductions
 import pytest
 from machine_code import TOOLS, needs_tools
 
@@ -41,25 +42,30 @@ def test_every_family_is_there():
 
 
 def test_reductions(tmp_path, sample):
-    check(tmp_path, "reduce --over", emitted.reductions(sample(emitted.cells(), 53, emitted.spread)), 60)
+    check(tmp_path, "reduce --over", emitted_reductions.reductions(sample(emitted.cells(), 53, emitted.spread)), 60)
 
 
 def test_reductions_of_tiles(tmp_path, sample):
     cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
     tiles = ((1, 3), (4, 1), (2, 2))
-    check(tmp_path, "reduce --over --tile", emitted.reductions(sample(cells, 59, emitted.spread), tiles_=tiles), 30)
+    check(
+        tmp_path,
+        "reduce --over --tile",
+        emitted_reductions.reductions(sample(cells, 59, emitted.spread), tiles_=tiles),
+        30,
+    )
 
 
 def test_softmax(tmp_path, sample):
     cells = [cell for cell in emitted.cells() if cell.table.elements <= 64 and cell.fragment.operand == "d"]
-    check(tmp_path, "reduce --op softmax", emitted.softmaxes(sample(cells, 31, emitted.spread)), 10)
+    check(tmp_path, "reduce --op softmax", emitted_reductions.softmaxes(sample(cells, 31, emitted.spread)), 10)
 
 
 def test_masks_and_fills(tmp_path, sample):
     kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
     cells = sample(kinds.values(), 11, emitted.spread)
-    ways = sample(itertools.product(emitted.MASKS, emitted.FILLS), 16)
-    cases = (case for mask, fill in ways for case in emitted.masks(cells, [mask], [fill]))
+    ways = sample(itertools.product(emitted_reductions.MASKS, emitted_reductions.FILLS), 16)
+    cases = (case for mask, fill in ways for case in emitted_reductions.masks(cells, [mask], [fill]))
     check(tmp_path, "reduce --mask, --fill", cases, 100)
 
 
@@ -71,7 +77,7 @@ def test_loads(tmp_path, sample):
 def test_a_warp_s_lane_in_place_of_the_thread_is_noticed(tmp_path):
     """As masks of a warpgroup were once."""
     d = next(c for c in emitted.cells() if c.fragment.family == "wgmma" and c.fragment.operand == "d")
-    [case] = emitted.masks([d], ["row >= col"], [None])
+    [case] = emitted_reductions.masks([d], ["row >= col"], [None])
     wrong = case._replace(code=case.code.replace("threadIdx.x % 128", "threadIdx.x % 32"))
     assert wrong.code != case.code
     assert emitted.tried(tmp_path, [case, wrong]).wrong == [wrong.of]

@@ -40,7 +40,7 @@ def text():
 def test_it_is_assembled_for_sm_100a():
     """By NVRTC and ptxas of the wheels, with the opcodes that the page is about."""
     ptx = nvrtc.ptx(nvrtc.library(), text(), "-arch=compute_100a")
-    made, log = Ptxas(TOOLS.ptxas, 60.0).assembled(arch("sm_100"), ptx, True)
+    made, log = Ptxas(TOOLS.ptxas, 60.0).assemble(arch("sm_100"), ptx, True)
     assert made, log
     for name in ("tcgen05.ld", "stmatrix", "cp.async.bulk.tensor"):
         assert name in ptx

@@ -96,7 +96,7 @@ def test_the_trials_pin_every_slot(i):
                 changed = (apart & meet).any(axis=0)
                 assert (changed.sum(axis=1) == k - 1).all()
     assert distinct(added)
-    assert distinct(product_run.expected(i, numbers, tables)[:, d])
+    assert distinct(product_run.predicted_d(i, numbers, tables)[:, d])
 
 
 def distinct(numbers):
@@ -113,11 +113,11 @@ def test_the_code_gives_the_product_and_with_two_slots_exchanged_it_does_not(id_
     given, tables = product_run.trials(i), stated(i, name)
     made = product_run.run(code, i, given.images, layouts(name))
     d = i.fragment("d")
-    assert product_run.misfit(d, made, product_run.expected(i, given.numbers, tables)) is None
+    assert product_run.misfit(d, made, product_run.predicted_d(i, given.numbers, tables)) is None
     for f in i.fragments:
         for _ in range(12):
             spoilt = tables | {f.operand: exchanged(tables[f.operand], *rng.sample(range(f.slots), 2))}
-            words = product_run.misfit(d, made, product_run.expected(i, given.numbers, spoilt))
+            words = product_run.misfit(d, made, product_run.predicted_d(i, given.numbers, spoilt))
             assert words.startswith("D lane "), (f.id, words)
 
 
@@ -245,23 +245,23 @@ def test_what_another_arch_knows_counts_where_the_encoding_is_the_same(monkeypat
     id_, name, opcode = "mma.m16n8k8.row.col.f32.f16.f16.f32", "sm_80", "HMMA.1688.F32"
     form, row, layers = pending(id_, name, opcode), arch("sm_80"), alone(published())
     (found,) = same_opcode.conclude([form], row, {}, encoded(name), layers)
-    assert found.made["tables"] == published().measurement("sm_90", "live", id_).tables
-    assert found.made["numbering"] == "PTX ISA; HMMA.1688.F32 as measured live on sm_90, encoded alike"
+    assert found.contents["tables"] == published().measurement("sm_90", "live", id_).tables
+    assert found.contents["numbering"] == "PTX ISA; HMMA.1688.F32 as measured live on sm_90, encoded alike"
     other = encoded(name) | {opcode: derive.Encoded(("1",), ())}
     (found,) = same_opcode.conclude([form], row, {}, other, layers)
-    assert (found.made, found.contradicted) == (None, False)
+    assert (found.contents, found.contradicted) == (None, False)
     assert found.words == f"no layout is known of a tensor-core opcode: {opcode}"
 
-    before = same_opcode._anchored
+    before = same_opcode._anchored_layouts
 
     def spoilt(layers, arch_name, wanted):
         for bits, layout in before(layers, arch_name, wanted):
             tables = dict(layout.tables) | {"a": exchanged(layout.tables["a"], 0, 9)}
             yield bits, layout._replace(tables=tables) if arch_name == "sm_75" else layout
 
-    monkeypatch.setattr(same_opcode, "_anchored", spoilt)
+    monkeypatch.setattr(same_opcode, "_anchored_layouts", spoilt)
     (found,) = same_opcode.conclude([form], row, {}, encoded(name), layers)
-    assert (found.made, found.contradicted) == (None, True)
+    assert (found.contents, found.contradicted) == (None, True)
     assert found.words.startswith(
         "one encoding, two layouts: as measured live on sm_90, encoded alike, and as anchored"
     )
@@ -274,8 +274,8 @@ def test_emulated_code_takes_opcodes_of_other_archs():
         [pending(id_, name, "")], arch(name), layouts(name), encoded(name), alone(published())
     )
     i = inventory.instructions()[id_]
-    assert found.made["tables"] == {f.operand: ptx_isa.claim(f, arch(name)).meant for f in i.fragments}
-    assert found.made["numbering"].endswith("HMMA.1688.F16; HMMA.1688.F16 as measured live on sm_90, encoded alike")
+    assert found.contents["tables"] == {f.operand: ptx_isa.claim(f, arch(name)).meant for f in i.fragments}
+    assert found.contents["numbering"].endswith("HMMA.1688.F16; HMMA.1688.F16 as measured live on sm_90, encoded alike")
 
 
 # what is published

@@ -47,7 +47,7 @@ def test_its_product_is_numpys(text):
     if int(gpu.devices()[0].arch[3:]) < 80:
         pytest.skip("the kernel is of sm_80 and later")
     gpu.open(0)
-    function = gpu.compiled("#define TCPROBE_ANY_ARCH\n" + text, "gemm", gpu.devices()[0].arch, 33792)
+    function = gpu.compile("#define TCPROBE_ANY_ARCH\n" + text, "gemm", gpu.devices()[0].arch, 33792)
     m, n, k = 256, 384, 192
     a, b = (np.random.default_rng(3).integers(-3, 4, size) for size in ((m, k), (n, k)))
     held = [gpu.cupy.asarray(one.astype(np.float32).view(np.uint32) >> 16, np.uint16) for one in (a, b)]

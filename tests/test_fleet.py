@@ -17,7 +17,7 @@ from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.run import fleet_worker, merge, report
 from tcprobe.run.campaign import Request
 from tcprobe.run.fleet import Fleet, LostMachineError
-from tcprobe.run.fleet_jobs import decoded
+from tcprobe.run.fleet_jobs import decode
 from tcprobe.run.fleet_worker import RunAnswer, offer, single_run
 from tcprobe.store import documents
 from tcprobe.store.results import Results, published
@@ -101,7 +101,7 @@ def fleet(tmp_path, request=None, patience=0.0, **machines):
     crew = Machines(tmp_path, **machines)
     made = Fleet(crew, request or Request((MMA,), method="live"), [""], said.append, patience)
     outcomes, conflicts = made.run(Results(tmp_path / "ours"))
-    return {outcome.key.of: outcome for outcome in outcomes}, conflicts, "\n".join(said)
+    return {outcome.key.maker: outcome for outcome in outcomes}, conflicts, "\n".join(said)
 
 
 def single(tmp_path, *found):
@@ -125,13 +125,13 @@ def test_each_kind_of_gpu_is_measured_once(tmp_path):
 def test_what_is_known_is_no_mistake(tmp_path):
     for known in (0, 1):
         outcomes, _, _ = fleet(tmp_path, a=Machine("NVIDIA H100"))
-        assert outcomes["NVIDIA H100"].known == known
+        assert outcomes["NVIDIA H100"].kept == known
 
 
 def opened(path, text):
     """The findings of a report."""
     path.write_text(text)
-    with report.opened(path) as source:
+    with report.open_report(path) as source:
         return merge.own(source)
 
 
@@ -159,7 +159,7 @@ def test_a_machine_continues_what_goes_along(tmp_path, monkeypatch):
 
     def run(*patterns, before=""):
         words = ["--method", "live", "--", *patterns]
-        done = decoded(single_run(words, before), RunAnswer)
+        done = decode(single_run(words, before), RunAnswer)
         assert done.code == 0, done.words
         return {one.experiment: one for one in opened(tmp_path / "answer", done.report)}
 
@@ -280,7 +280,7 @@ def test_random_answers_end_in_words(tmp_path, sample):
         damaged = true[:at] + chr(rng.randrange(32, 127)) + true[at + 1 :]
         outcomes, _, _ = fleet(tmp_path, a=Broken("NVIDIA H100", answer=damaged))
         (outcome,) = outcomes.values()
-        assert damaged == true or outcome.words or outcome.found == [measured(MMA, "NVIDIA H100")]
+        assert damaged == true or outcome.words or outcome.findings == [measured(MMA, "NVIDIA H100")]
 
 
 def tcprobe(*words, code=0):

@@ -77,7 +77,7 @@ def run(root, worker=Worker(), patterns=()):  # noqa: B008
     with runner.Session(worker) as session:
         device = runner.choose(session.devices)
         items = list(runner.measure(session, device, tables(patterns), results))
-    return device, {m.experiment: m for m in items if not isinstance(m, runner.Done)}
+    return device, {m.experiment: m for m in items if not isinstance(m, runner.JobEnd)}
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def measured(tmp_path_factory):
         device = runner.choose(session.devices)
         chosen = [e for e in select((), "banks") if e.target.on(arch(device.arch))]
         items = list(runner.measure(session, device, chosen, Results(folder)))
-    return arch(device.arch), folder, {one.subject: one for one in items if not isinstance(one, runner.Done)}
+    return arch(device.arch), folder, {one.subject: one for one in items if not isinstance(one, runner.JobEnd)}
 
 
 def test_every_access_of_the_arch_is_fitted(measured):

@@ -35,7 +35,7 @@ def whole(tmp_path_factory):
         device = runner.choose(session.devices)
         chosen = [experiment for experiment in select(["mma.sp*"]) if experiment.id in SPARSE]
         items = list(runner.measure(session, device, chosen, results))
-    return device, {m.experiment: m for m in items if not isinstance(m, runner.Done)}
+    return device, {m.experiment: m for m in items if not isinstance(m, runner.JobEnd)}
 
 
 def matrix(fragment, table, slots):

@@ -20,7 +20,7 @@ def run(folder):
         if not TARGET.on(arch(device.arch)):
             pytest.skip(f"{device.arch} has no tensor maps")
         items = list(runner.measure(session, device, select((), "tma"), Results(folder)))
-    return device.arch, {one.subject: one for one in items if not isinstance(one, runner.Done)}
+    return device.arch, {one.subject: one for one in items if not isinstance(one, runner.JobEnd)}
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def test_forms_give_the_published_tables(gpu, tmp_path):
     with runner.Session(Worker()) as session:
         device = runner.choose(session.devices)
         items = list(runner.measure(session, device, select(PATTERNS), Results(tmp_path)))
-    measured = [m for m in items if not isinstance(m, runner.Done)]
+    measured = [m for m in items if not isinstance(m, runner.JobEnd)]
     assert len(measured) > 30
     for found in measured:
         assert found.status == "measured", (found.experiment, found.words)

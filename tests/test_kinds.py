@@ -40,7 +40,7 @@ def run(folder, kind, mode="fine", part="", compiler="", limit=30.0, force=False
         todo = select(subjects, kind)
         todo = todo if force else runner.missing(todo, device, Results(folder))[0]
         items = list(runner.measure(session, device, todo, Results(folder)))
-    return {one.subject: one for one in items if not isinstance(one, runner.Done)}
+    return {one.subject: one for one in items if not isinstance(one, runner.JobEnd)}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from machine_code import TOOLS, needs_tools
-from mutations import mutants
+from mutants import mutants
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch

@@ -163,9 +163,9 @@ def store(change):
     experiment = experiments()["stmatrix.m8n8.x1.shared.b16"]
     (launch,) = experiment.launches()
     raw = Emulator(documented(experiment)).run([launch])[0]
-    bits = move_kernels.unpacked(raw.reshape(launch.grid[1], launch.grid[0], -1))
+    bits = move_kernels.unpack_bits(raw.reshape(launch.grid[1], launch.grid[0], -1))
     change(bits)
-    return experiment.decode([launch], [move_kernels.packed(bits)])
+    return experiment.decode([launch], [move_kernels.pack_bits(bits)])
 
 
 def stray(bits):

@@ -14,7 +14,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
-from tcprobe.run.origin import known, provenance, same, up_to_date
+from tcprobe.run.origin import provenance, same, saved_tables, up_to_date
 from tcprobe.run.process import Worker
 from tcprobe.store.results import Results
 
@@ -69,7 +69,7 @@ def test_conclusions_do_not_rest_on_another_compiler_s_tables(tmp_path):
     assert found[WMMA].status == "failed"
     assert "nothing to compare with, since wmma.m8n8k4.a.row.f64 was not measured" in found[WMMA].words
     device = replace(H200, name="emulated tensor core", driver="none", cuda="none", compiler="B")
-    table = known(Results(tmp_path), device)
+    table = saved_tables(Results(tmp_path), device)
     fragments = {f.operand: f for f in experiments()[WMMA].fragments}
     assert table(fragments["a"]) is None
     assert table(fragments["b"]) is not None

@@ -8,7 +8,7 @@ from cost_model import LOAD, MMA
 
 from tcprobe.errors import ProbeError
 from tcprobe.probes import dialogues
-from tcprobe.run.plans import planned
+from tcprobe.run.plans import plan_of
 from tcprobe.run.worker import CHUNKS_KEPT, Job
 
 KIND = "cost"
@@ -51,7 +51,7 @@ class Sink:
 def test_texts_of_a_dialogue_go_with_its_plan():
     shared = dialogues(KIND)[MMA]
     before = set(vars(shared))
-    plan = planned(KIND, MMA)
+    plan = plan_of(KIND, MMA)
     assert plan.kernels
     assert set(vars(shared)) == before
     gone = weakref.ref(plan.experiment)
@@ -62,7 +62,7 @@ def test_texts_of_a_dialogue_go_with_its_plan():
 
 def test_what_ran_is_unloaded_and_few_chunks_are_held():
     backend = Loaded()
-    waiting = deque([[planned(KIND, id_)] for id_ in MOVES])
+    waiting = deque([[plan_of(KIND, id_)] for id_ in MOVES])
     each = max(len(chunk[0].kernels) for chunk in waiting)
     Job(backend, Sink()).work(waiting, backend, careful=False)
     assert not waiting
@@ -73,14 +73,14 @@ def test_what_ran_is_unloaded_and_few_chunks_are_held():
 def test_a_kernel_stays_while_another_chunk_wants_it():
     """Every run finds its kernels, though chunks before it had the same ones."""
     backend = Loaded()
-    waiting = deque([[planned(KIND, LOAD)] for _ in range(20)])
+    waiting = deque([[plan_of(KIND, LOAD)] for _ in range(20)])
     Job(backend, Sink()).work(waiting, backend, careful=False)
     assert not backend.kernels
 
 
 def test_a_careful_job_compiles_everything_first():
     backend = Loaded()
-    waiting = deque([[planned(KIND, id_)] for id_ in MOVES])
+    waiting = deque([[plan_of(KIND, id_)] for id_ in MOVES])
     every = sum(len(chunk[0].kernels) for chunk in waiting)
     Job(backend, Sink()).work(waiting, backend, careful=True)
     assert backend.most == every

@@ -12,7 +12,7 @@ from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.run.backend import Device
-from tcprobe.run.products import ProductRun, product, stored
+from tcprobe.run.products import ProductRun, product, rounded_bits
 
 
 def test_a_run_without_a_gpu_says_so(monkeypatch):
@@ -68,7 +68,7 @@ def test_what_a_run_says(monkeypatch, outcome, code, words):
 def test_whole_numbers_are_stored_as_their_type_has_them(out):
     values = np.arange(-300, 300)
     kinds = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "s32": np.int32}
-    assert (stored(values, out).view(kinds[out]) == values.astype(kinds[out])).all()
+    assert (rounded_bits(values, out).view(kinds[out]) == values.astype(kinds[out])).all()
 
 
 @pytest.mark.gpu

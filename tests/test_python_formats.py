@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import stand_ins
+from emit_tables import distinct as of_warps
+from emit_tables import nonlinear, number, scrambled, warpgroup
 from hypothesis import given
 from hypothesis import strategies as st
-from test_emit import distinct as of_warps
-from test_emit import nonlinear, number, scrambled, warpgroup
 from test_metadata import CELLS, drawn, expected, spread
 from test_odd_tables import with_table
 

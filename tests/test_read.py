@@ -1,32 +1,24 @@
 """`tcprobe read`: the matrix instructions of anybody's code, from files of any kind; hostile ones are bounded."""
 
-import contextlib
 import json
-import random
 import re
 import shutil
 import struct
 import subprocess
 import sys
 
-import damage
 import fatbins
 import nvrtc
 import pytest
 from click.testing import CliRunner
 from fatbins import FP8, MULTIPLY, entry, fatbin
-from hypothesis import given
-from hypothesis import strategies as st
 from machine_code import TOOLS, needs_tools
 
 from tcprobe.cli import main
-from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.sass import lowering, matrix_code
 from tcprobe.sass.cubin import assemble
-from tcprobe.sass.fatbin import images, lz4
-from tcprobe.sass.image import cubin
 from tcprobe.sass.matrix_code import is_matrix
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
@@ -262,111 +254,3 @@ def test_a_stripped_cubin(made, tmp_path):
     path = tmp_path / "stripped.cubin"
     path.write_bytes(raw)
     assert [counts(f) for f in functions(path)] == [counts(f) for f in functions(made)]
-
-
-# bad input
-
-
-def test_what_is_no_code_is_refused(tmp_path):
-    for content in (b"", b"text", bytes(5000), b"\x7fELF" + bytes(200), b"MZ" * 300):
-        path = tmp_path / "no"
-        path.write_bytes(content)
-        assert "no cubin, no PTX, and no fatbin in it" in read(path, code=4).stderr
-
-
-def test_a_bad_file_among_good_ones_does_not_hide_them(made, tmp_path):
-    (tmp_path / "no").write_bytes(b"text")
-    done = read(tmp_path / "no", made, code=4)
-    assert "HMMA.16816.F32 x 1" in done.stdout
-    assert "no cubin" in done.stderr
-
-
-def test_ptx_that_does_not_assemble_is_refused(tmp_path):
-    path = tmp_path / "k.ptx"
-    path.write_text(fatbins.ptx().replace("mma.sync", "nma.sync"))
-    assert "does not assemble this PTX for sm_80" in read(path, code=4).stderr
-
-
-def test_names_are_escaped(made, tmp_path):
-    path = tmp_path / "k.cubin"
-    path.write_bytes(made.read_bytes().replace(b"mma_m16n8k16", b"\x1b[2J\n\xe2\x80\xae\xffk16"))
-    done = read(path)
-    assert "\\x1b[2J\\n\\u202e" in done.stdout
-    assert all(line.isprintable() for line in done.stdout.splitlines())
-
-
-BOMBS = {
-    "states more than there is": lambda: entry(b"abc", flags=0x8011, full=1 << 60),
-    "a copy of a copy": lambda: entry(b"\x1fa\1\0" + b"\xff" * 60000 + b"\0\0", flags=0x2011, full=127 << 20),
-    "a frame that is larger": lambda: entry(ZSTD.compress(bytes(1 << 28)), flags=0x8011, full=100),
-    "an entry of 2^63 bytes": lambda: entry(b"").replace(struct.pack("<IQ", 64, 0), struct.pack("<IQ", 64, 1 << 63)),
-    "a header of nothing": lambda: entry(b"x" * 64, header=64).replace(struct.pack("<I", 64), bytes(4), 1),
-}
-
-
-@pytest.mark.parametrize("kind", BOMBS)
-def test_bombs_are_not_unpacked(tmp_path, kind):
-    if ZSTD is None:
-        pytest.skip("no Zstandard")
-    path = tmp_path / "bomb"
-    path.write_bytes(fatbin(BOMBS[kind]()))
-    assert read(path, code=4).stderr.count("\n") == 1
-
-
-def test_more_than_any_file_has_is_refused():
-    many = fatbin(*[entry(b"", kind=2)] * 100_001)
-    with pytest.raises(DataError, match="more than 100000 entries"):
-        sum(1 for _ in images(many))
-
-
-@given(st.binary(max_size=400), st.integers(0, 2000))
-def test_lz4_of_anything_ends(data, size):
-    """What is stated comes out, or a refusal; and whatever is packed comes out as it was."""
-    with contextlib.suppress(DataError):
-        assert len(lz4(data, size)) == size
-    assert lz4(fatbins.packed_lz4(data * 5), 5 * len(data)) == data * 5
-
-
-def outcome(raw):
-    """Whether a file is read."""
-    try:
-        for image in images(raw):
-            if image.kind == "cubin" and image.data:
-                cubin(image.data)
-    except DataError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize("many", [300, pytest.param(10_000, marks=pytest.mark.full)])
-def test_a_damaged_file_is_read_or_refused(made, many):
-    """Cubins and fatbins with bytes changed, cut, doubled or exchanged, and header fields set to anything."""
-    rng = random.Random(25)
-    raw = made.read_bytes()
-    whole = fatbin(entry(raw), compressed(raw, "lz4"), *([compressed(raw, "zstd")] if ZSTD else []))
-    came = [outcome(damage.damaged_bytes(raw, rng)) for _ in range(many)]
-    for _ in range(many):
-        at = rng.randrange(len(whole))
-        field = rng.choice((b"\0", b"\xff", b"\xff" * 8, rng.randbytes(4)))
-        came.append(outcome(whole[:at] + field + whole[at + len(field) :]))
-    assert {True, False} == set(came)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_damaged_code_is_answered(made, tmp_path, seed):
-    """The whole command: code that nvdisasm does not take is counted, the rest is read."""
-    path = tmp_path / "k.cubin"
-    path.write_bytes(damage.damaged_bytes(made.read_bytes(), random.Random(seed)))
-    done = CliRunner().invoke(main, ["read", str(path)])
-    assert done.exit_code in (0, 4), (done.output, done.exception)
-    assert "internal error" not in done.output
-
-
-@pytest.mark.full
-def test_words_that_are_no_code_are_counted(made):
-    (function, *_) = cubin(made.read_bytes()).functions
-    code = bytearray(function.code)
-    code[32:48], code[80:96] = b"\xff" * 16, bytes(16)
-    before, after = (matrix_code.find(TOOLS, "sm_80", [bytes(c)])[0] for c in (function.code, code))
-    assert after.unread == 2
-    assert before.unread == 0

@@ -34,7 +34,7 @@ def run(root, spec, patterns=FEW, force=False):
         todo = select(patterns)
         todo = todo if force else runner.missing(todo, device, results)[0]
         items = list(runner.measure(session, device, todo, results))
-    return {m.experiment: m for m in items if not isinstance(m, runner.Done)}
+    return {m.experiment: m for m in items if not isinstance(m, runner.JobEnd)}
 
 
 def test_a_run_measures_everything_and_saves_it(tmp_path):

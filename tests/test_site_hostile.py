@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from test_hostile_text import CONTROL, FIELDS, HOSTILE, make, put
+from hostile_texts import CONTROL, FIELDS, HOSTILE, make, put
 
 from tcprobe.cli import main
 

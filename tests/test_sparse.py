@@ -1,27 +1,24 @@
 """Sparse multiplies on an emulated tensor core with any layouts and any metadata map; their rows and references."""
 
-import json
 import random
 from collections import Counter
 
 import machine_code
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from emulation import SM_90, shuffled, table_of
+from emulation import SM_90, shuffled
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 from sampling import examples
+from sparse_layouts import CONTEXT, KINDS, SPARSE, documented, layouts, metadata_map, outputs
 
-from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.sparsity import emulated, sparsity
-from tcprobe.layout.predicted import predict_hash
-from tcprobe.layout.table import Table, selected
+from tcprobe.layout.table import Table
 from tcprobe.probes import experiments
-from tcprobe.probes.experiment import OWN_RULE, Context
+from tcprobe.probes.experiment import OWN_RULE
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse import kernel, product_kernel
@@ -35,51 +32,6 @@ from tcprobe.store import findings
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.finding import Key
 from tcprobe.store.results import Results, published
-
-SPARSE = {row.id: row for row in inventory.instructions().values() if row.family == "mma.sp"}
-# one of each shape and width, the small ones first
-KINDS = {
-    "tf32": "mma.sp.m16n8k8.row.col.f32.tf32.tf32.f32",
-    "f16": "mma.sp.m16n8k16.row.col.f16.f16.f16.f16",
-    "f32": "mma.sp::ordered_metadata.m16n8k16.row.col.f32.bf16.bf16.f32",
-    "wide tf32": "mma.sp.m16n8k16.row.col.f32.tf32.tf32.f32",
-    "bytes": "mma.sp.m16n8k32.row.col.s32.u8.s8.s32",
-    "wide f16": "mma.sp.m16n8k32.row.col.f32.f16.f16.f32",
-    "nibbles": "mma.sp.m16n8k64.row.col.s32.s4.u4.s32",
-    "fp8": "mma.sp::ordered_metadata.m16n8k64.row.col.kind::f8f6f4.f16.e2m1.e3m2.f16",
-    "wide nibbles": "mma.sp.m16n8k128.row.col.s32.s4.s4.s32",
-}
-CONTEXT = Context(SM_90, lambda _: None)
-
-
-def metadata_map(e, rng: random.Random) -> Table:
-    """By selector any field for each unit of A, at most one each."""
-    units = [row * e.cols + col for row in range(e.rows) for col in range(0, e.cols, e.span)]
-    tables = []
-    for _ in e.selectors:
-        held = [*units, *[None] * (e.slots - len(units))]
-        rng.shuffle(held)
-        tables.append(table_of(e, held))
-    return selected(tables)
-
-
-def layouts(row, seed: int) -> dict[str, Table]:
-    rng = random.Random(seed)
-    return {f.id: metadata_map(f, rng) if f.operand == "e" else shuffled(f, rng) for f in row.fragments}
-
-
-def documented(row, seed: int) -> dict[str, Table]:
-    """As PTX states it; where it shows figures only, at random."""
-    claims = {f.id: ptx_isa.claim(f, SM_90) for f in row.fragments}
-    return {
-        id_: claim.meant if isinstance(claim, Claim) else table
-        for (id_, table), claim in zip(layouts(row, seed).items(), claims.values(), strict=True)
-    }
-
-
-def outputs(experiment, tables):
-    launches = experiment.launches()
-    return launches, Emulator(tables, name="sm_120").run(launches)
 
 
 def measured(row, tables):
@@ -242,102 +194,6 @@ def test_a_measurement_is_stored_and_read_again(tmp_path):
     Results(tmp_path).write(found)
     assert Results(tmp_path).measurement("sm_90", "emulated", row.id) == found
     assert set(Results(tmp_path).named_layouts("sm_90", "emulated", row.id)) == set("abcde")
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A folder with one form of each index width, measured on the emulator by the layouts that PTX states."""
-    root = tmp_path_factory.mktemp("saved")
-    for kind in ("tf32", "f16", "nibbles"):
-        row = SPARSE[KINDS[kind]]
-        experiment = experiments()[row.id]
-        reading = experiment.decode(*outputs(experiment, documented(row, 3)))
-        origin = dict.fromkeys(("device", "driver", "cuda", "compiler", "ptx", "tcprobe"), "x")
-        Results(root).write(conclude(experiment, reading, CONTEXT, "emulated", origin))
-    return root
-
-
-def said(saved, *words, code=0):
-    done = CliRunner().invoke(main, [*words, "--results", str(saved), "--only"])
-    assert done.exit_code == code, done.output
-    return done.output
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("kind", "bits", "count", "selectors"), [("tf32", 4, 8, 4), ("f16", 2, 16, 4), ("nibbles", 2, 16, 2)]
-)
-def test_show_prints_metadata_by_selector(saved, kind, bits, count, selectors):
-    row = SPARSE[KINDS[kind]]
-    e = row.fragment("e")
-    found = [json.loads(line) for line in said(saved, "show", e.id, "--json").splitlines()]
-    assert [(x["operand"], x["selector"], x["index_bits"], x["elements"]) for x in found] == [
-        ("e", n, bits, count) for n in range(selectors)
-    ]
-    table = documented(row, 3)[e.id]
-    for x in found:
-        chosen = table.selection(x["selector"])
-        for lane, fields in enumerate(x["table"]):
-            held = [chosen.at(lane=lane, i=i) for i in range(count)]
-            assert fields == ([h and [h["row"], h["col"]] for h in held] if any(held) else None)
-    assert json.loads(said(saved, "show", e.id, "--json", "--selector", "1")) == found[1]
-    assert "no selector 7: it has 0, 1" in said(saved, "show", e.id, "--selector", "7", code=2)
-    assert "it has none" in said(saved, "show", row.fragment("d").id, "--selector", "0", code=2)
-    assert "selector 1: index fields" in said(saved, "show", e.id, "--selector", "1")
-
-
-def test_list_has_metadata_with_its_selectors():
-    found = json.loads(CliRunner().invoke(main, ["list", "--family", "mma.sp", "--json"]).output)
-    assert len(found) == 5 * 110
-    e = next(x for x in found if x["id"] == SPARSE[KINDS["tf32"]].fragment("e").id)
-    assert (e["selectors"], e["index_bits"], e["role"]) == ([0, 1, 2, 3], 4, "metadata")
-
-
-@pytest.mark.full
-def test_trace_leads_through_the_metadata(saved):
-    row = SPARSE[KINDS["f16"]]
-    tables = documented(row, 3)
-    found = json.loads(said(saved, "trace", row.id, "--row", "3", "--col", "2", "--selector", "2", "--json"))
-    assert found["selector"] == 2
-    e = tables[row.fragment("e").id].selection(2)
-    for stored, meeting in enumerate(found["meetings"]):
-        assert meeting["k"] == [stored // 2 * 4 + index for index in range(4)]
-        assert [(h["lane"], h["i"]) for h in meeting["e"]] == e.holders(row=3, col=stored)
-        assert [h["row"] for h in meeting["b"]] == meeting["k"]
-    field = found["meetings"][5]["e"][0]
-    words = ["--operand", "e", "--lane", str(field["lane"]), "--i", str(field["i"]), "--selector", "2", "--json"]
-    fed = json.loads(said(saved, "trace", row.id, *words))
-    assert {(m["a"][0]["row"], m["a"][0]["col"]) for m in fed["meetings"]} == {(3, 5)}
-    text = said(saved, "trace", row.id, "--row", "3", "--col", "2", "--selector", "2")
-    assert "by E" in text
-    every = said(saved, "trace", row.id, "--row", "3", "--col", "2", "--json").splitlines()
-    assert [json.loads(line)["selector"] for line in every] == list(row.metadata.selectors)
-    dense = ["trace", "mma.m16n8k8.row.col.f32.f16.f16.f32", "--operand", "e", "--lane", "0", "--i", "0"]
-    assert "has no operand E" in CliRunner().invoke(main, dense).output
-
-
-@pytest.mark.full
-def test_where_and_emit_take_a_selector(saved):
-    row = SPARSE[KINDS["tf32"]]
-    e = row.fragment("e")
-    held = json.loads(said(saved, "where", e.id, "--row", "3", "--col", "1", "--selector", "3", "--json"))["holders"]
-    table = documented(row, 3)[e.id].selection(3)
-    assert [(h["lane"], h["i"]) for h in held] == table.holders(row=3, col=1)
-    assert held[0]["bits"] == 4
-    text = said(saved, "emit", row.id, "--to", "ptx", "--selector", "3", "--arch", "sm_90")
-    assert ".reg .b32 %e0;" in text
-    assert "{%c0, %c1, %c2, %c3}, %e0, 3;" in text
-    assert "choose one with --selector" in said(saved, "emit", row.id, "--to", "ptx", "--arch", "sm_90", code=2)
-    assert "cannot express the metadata" in said(
-        saved, "emit", row.id, "--to", "tinygrad", "--selector", "0", "--arch", "sm_90", code=2
-    )
-    assert "no other fragment" in said(saved, "convert", row.fragment("a").id, row.fragment("d").id, code=2)
-
-
-def test_the_tables_predict_the_structure_that_is_saved(saved):
-    for kind in ("tf32", "f16", "nibbles"):
-        found = Results(saved).measurement("sm_90", "emulated", KINDS[kind])
-        assert predict_hash(SPARSE[KINDS[kind]], found.tables) == found.structure
 
 
 def test_what_is_said_to_be_emulated_is_what_machine_code_shows():

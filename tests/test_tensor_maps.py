@@ -16,7 +16,7 @@ from tcprobe.probes import tensor_maps as probe
 from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
 from tcprobe.probes.tensor_map_experiments import MisalignedExperiment, ModeExperiment, _boxes_of
 from tcprobe.references.shared_memory import tma
-from tcprobe.references.shared_memory.tensor_map import broken_rules, packed, refusing_rules, rules_on
+from tcprobe.references.shared_memory.tensor_map import broken_rules, packed_map, refusing_rules, rules_on
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
@@ -198,7 +198,7 @@ def test_rules_agree_with_the_boxes_of_swizzle_table():
             for r in (0, 1, 256, 257)
             for k in (("UINT8", 8), ("UINT32", 32))
         ):
-            made = packed(kind, (512, 512), (width, rows), name)
+            made = packed_map(kind, (512, 512), (width, rows), name)
             if mode.atoms:
                 assert number > 3
                 assert broken_rules(made)  # on sm_90
@@ -213,7 +213,7 @@ def test_what_the_driver_says_of_maps_stands_beside_the_rules():
     assert all(call.fits for call in calls)
 
     class Lenient(Copier):
-        def encoded(self, made):
+        def map_result(self, made):
             return "CUDA_SUCCESS"
 
     calls = concluded(dialogues("tensor_maps")["encodings"], Lenient()).calls

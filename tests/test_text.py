@@ -6,9 +6,9 @@ import stat
 
 import pytest
 from click.testing import CliRunner
+from hostile_texts import MMA, REFUSED, readable, stripped
 from hypothesis import given
 from hypothesis import strategies as st
-from test_hostile_text import MMA, REFUSED, readable, stripped
 
 from tcprobe.cli import main
 from tcprobe.sass.lowering import Lowering

@@ -6,8 +6,8 @@ It brings PyTorch, so it has an extra of its own: python3 tools/dev.py test --ti
 from importlib.util import find_spec
 
 import pytest
+from emit_tables import distinct, warpgroup
 from test_consumers import WGMMA, emitted, on_sm_90
-from test_emit import distinct, warpgroup
 from test_python_formats import slots
 
 from tcprobe.emit.common import cell_identifier

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from bench import TensorCore, concluded, document, save
 from click.testing import CliRunner
-from test_sparse import KINDS, SPARSE, layouts
+from sparse_layouts import KINDS, SPARSE, layouts
 
 from tcprobe.ask import undocumented as asked
 from tcprobe.cli import main

@@ -165,8 +165,8 @@ class Warp:
         """By the model, or another than the results say."""
         kinds = [multiplicands.matrix(row, o).type for o in "abc"]
         bits = (found[o].astype(np.uint64).astype(FORMATS[kind].word) for o, kind in zip("abc", kinds, strict=True))
-        rule = self.rule or verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
-        return verify_floats.modelled_bits(row, rule, verify_floats.RandomFloats(*bits, index))
+        rule = self.rule or verify_floats.model_of(row, "sm_90", alone(RESULTS))
+        return verify_floats.bits_by_model(row, rule, verify_floats.RandomFloats(*bits, index))
 
 
 def mistaken(cell):
@@ -247,7 +247,7 @@ def test_a_warp_with_the_published_layouts_is_verified(name):
         assert one.good, one
         assert one.unread == ({} if not row.id.startswith("wmma") else one.unread)
         assert one.noticed
-        rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
+        rule = verify_floats.model_of(row, "sm_90", alone(RESULTS))
         size = row.shape.m * row.shape.n * row.products * len(one.case.swizzles)
         assert one.floats == (verify.FloatResults(size, 0, "") if rule else None)
 
@@ -256,7 +256,7 @@ def test_an_arithmetic_other_than_the_model_is_found_out():
     """One that rounds to nearest even in place of toward zero: whole numbers are exact all the same."""
     row = resolve("mma.m16n8k8.row.col.f32.f16.f16.f32").instruction
     todo = [(row, operands(row, "sm_90", RESULTS))]
-    rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
+    rule = verify_floats.model_of(row, "sm_90", alone(RESULTS))
     other = msgspec.structs.replace(rule, rounding="nearest even")
     (found,) = verify.verify(Warp(todo, other), todo, seed=3)
     assert found.exact
@@ -273,8 +273,8 @@ def test_random_floats_of_a_sparse_multiply_meet_the_rows_that_the_metadata_pick
         np.random.default_rng(n).integers(1, 4, x.shape).astype(np.float16) for n, x in enumerate((given.a, given.b))
     ]
     given = verify_floats.RandomFloats(*(x.view(np.uint16) for x in whole), np.zeros_like(given.c), given.index)
-    rule = verify_floats.modelled_by(row, "sm_90", alone(RESULTS))
-    d = verify_floats.modelled_bits(row, rule, given).view(np.float32)
+    rule = verify_floats.model_of(row, "sm_90", alone(RESULTS))
+    d = verify_floats.bits_by_model(row, rule, given).view(np.float32)
     a, b = (x.astype(np.int64) for x in whole)
     assert (d == multiplicands.dense(sparsity(row.metadata), a, given.index) @ b).all()
 

@@ -106,7 +106,7 @@ def test_by_the_tables_alone():
 
 
 def test_it_is_assembled():
-    made, log = ptxas().assembled(arch("sm_90"), newer(nvrtc.ptx(nvrtc.library(), text(), "-arch=compute_90a")), True)
+    made, log = ptxas().assemble(arch("sm_90"), newer(nvrtc.ptx(nvrtc.library(), text(), "-arch=compute_90a")), True)
     assert made, log
 
 
@@ -121,7 +121,7 @@ def test_the_product_is_numpys(seed):
     program = cupy.cuda.nvrtc.createProgram(text(), "w4a8.cu", (), ())
     cupy.cuda.nvrtc.compileProgram(program, ("-arch=compute_90a",))
     ptx = cupy.cuda.nvrtc.getPTX(program)
-    made, log = compiler.assembled(arch("sm_90"), newer(ptx.decode() if isinstance(ptx, bytes) else ptx), True)
+    made, log = compiler.assemble(arch("sm_90"), newer(ptx.decode() if isinstance(ptx, bytes) else ptx), True)
     assert made, log
     module = cupy.cuda.function.Module()
     module.load(made)

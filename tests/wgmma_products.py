@@ -229,5 +229,5 @@ def image(product, operand, matrix):
 def numbers(product, raw):
     """The numbers of D that bytes in memory mean."""
     fragment, (m, n, _) = product.row.fragment("d"), product.size
-    found = verify.decoded(raw.view({16: np.uint16, 32: np.uint32}[fragment.slot_bits]), fragment)
+    found = verify.decode(raw.view({16: np.uint16, 32: np.uint32}[fragment.slot_bits]), fragment)
     return found.reshape(m, n) if product.d[0] == "row" else found.reshape(n, m).T

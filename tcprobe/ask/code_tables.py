@@ -22,8 +22,8 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, copied, lanes_of
-from tcprobe.sass.cubin import disassembled
+from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, follow_copies, lanes_of
+from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.elf import Content
 from tcprobe.sass.image import FunctionCode
@@ -77,12 +77,12 @@ def tables(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], laye
     """What each function holds, or why its code does not show it."""
     simple = [f for f in functions if f.parameters and len(f.code) <= MOST_CODE]
     kernels = {str(number): Content(f.code, 0, 0) for number, f in enumerate(simple)}
-    codes = disassembled(tools, arch, kernels) if kernels else {}
+    codes = disassemble(tools, arch, kernels) if kernels else {}
     answers: dict[int, CodeTable | str] = {}
     for number, function in enumerate(simple):
         try:
             assert function.parameters is not None
-            seen = copied(codes[str(number)], function.parameters, arch.number)
+            seen = follow_copies(codes[str(number)], function.parameters, arch.number)
             answers[id(function)] = _answer(_offsets(seen), arch, layers)
         except UnreadError as error:
             answers[id(function)] = str(error)

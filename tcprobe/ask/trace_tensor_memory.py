@@ -20,7 +20,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
-from tcprobe.references.accumulator import Landing, Slot, loaded_slot
+from tcprobe.references.accumulator import Landing, Slot, slot_of_load
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
@@ -147,7 +147,7 @@ def trace_element(instruction: Instruction, trace_request: TensorTraceRequest, r
         tuple(meetings),
         operands.sources,
         trace_request.majors,
-        loaded_slot(landing, *trace_request.load) if trace_request.load else None,
+        slot_of_load(landing, *trace_request.load) if trace_request.load else None,
         all(operand.measured_places for operand in operands.in_tensor_memory),
     )
 

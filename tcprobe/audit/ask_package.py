@@ -1,4 +1,4 @@
-"""What an installed package states, asked in a process of its own; its answer is checked as a stranger's file."""
+"""Asks an installed package for its layouts, in a process of its own; the answer is not trusted."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ runpy.run_module("tcprobe.audit.child", run_name="__main__", alter_sys=True)
 """
 
 
-def known(package: str) -> str:
-    """The package's name as the index has it; UsageError where nobody here knows it."""
+def index_name(package: str) -> str:
+    """The package's name as the index has it; UsageError if there is no adapter for it."""
     name = package.lower().replace("_", "-")
     for other in (name, f"apache-{name}", f"nvidia-{name}"):
         if other in adapters():
@@ -37,55 +37,55 @@ def known(package: str) -> str:
 
 
 def version(package: str) -> str | None:
-    """The installed version, None where it is not installed."""
+    """The installed version, None if it is not installed."""
     try:
         return escaped(metadata.version(package))[:MOST_NAME]
     except metadata.PackageNotFoundError:
         return None
 
 
-def asked(package: str, limit: float, python: Path | None = None) -> tuple[str, list[Statement]]:
-    """The version of a package and all that it states, as this Python imports it, or another, `python`.
+def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, list[Statement]]:
+    """(version, all statements) of a package, as this Python or another one, `python`, imports it.
 
-    EnvironmentUnfitError where it does not run within `limit` seconds and the bounds of `audit.child`; DataError where
-    what it gives is not a list of statements.
+    EnvironmentUnfitError if it does not run within `limit` seconds and the bounds of `audit.child`; DataError if the
+    answer is not a list of statements.
     """
     module, _ = adapters()[package]
     with Scratch() as scratch:
-        answer, named = scratch.folder / "answer.json", scratch.folder / "version"
-        words = (module, str(int(limit) + 1), str(answer), str(named))
+        answer_file, version_file = scratch.folder / "answer.json", scratch.folder / "version"
+        words = (module, str(int(limit) + 1), str(answer_file), str(version_file))
         try:
-            done = scratch.call(_command(python, *words), limit)
+            completed = scratch.call(_command(python, *words), limit)
         except HungError as error:
             raise EnvironmentUnfitError(f"{package} {error}; raise `limit`.") from None
-        if lived(done.returncode):
-            last = one_line(done.stderr.strip().rpartition("\n")[2]) or f"exit {done.returncode}"
+        if lived(completed.returncode):
+            last = one_line(completed.stderr.strip().rpartition("\n")[2]) or f"exit {completed.returncode}"
             lacks = f" It needs: {python} -m pip install {package} msgspec." if python and ABSENT in last else ""
             raise EnvironmentUnfitError(f"{package} cannot be read: {last}.{lacks}")
-        raw, version_text = files.read(answer, MOST_BYTES), files.read(named, MOST_NAME)
+        raw, version_text = files.read(answer_file, MOST_BYTES), files.read(version_file, MOST_NAME)
     if raw is None or version_text is None:
         raise DataError(f"{package} gave no answer.")
-    return escaped(version_text.decode(errors="replace")), _checked(package, raw)
+    return escaped(version_text.decode(errors="replace")), _decode(package, raw)
 
 
 def _command(python: Path | None, *arguments: str) -> tuple[str, ...]:
-    """What asks; another Python takes this tcprobe, and all else from its own environment."""
+    """The command that asks; another Python uses this tcprobe, and all else from its own environment."""
     if python is None:
         return worker.command("tcprobe.audit.child", *arguments)
     return (str(python.absolute()), "-c", ELSEWHERE, str(Path(tcprobe.__file__)), *arguments)
 
 
-def _checked(package: str, raw: bytes) -> list[Statement]:
+def _decode(package: str, raw: bytes) -> list[Statement]:
     try:
-        given = msgspec.json.decode(raw, type=list[Statement])
+        statements = msgspec.json.decode(raw, type=list[Statement])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise DataError(f"{package} gives something other than layouts: {one_line(str(error))}.") from None
-    if len(given) > MOST_STATEMENTS:
+    if len(statements) > MOST_STATEMENTS:
         raise DataError(f"{package} states more than {MOST_STATEMENTS} layouts.")
-    for one in given:
-        texts = (one.name, one.fragment, one.atom, one.reason)
-        if not one.name or not all(text.isprintable() and len(text) <= MOST_NAME for text in texts):
-            raise DataError(f"{package} gives a layout an invalid name: {one_line(one.name[:MOST_NAME])!r}.")
-        if len(one.code) > MOST_CODE or not all(line.isprintable() for line in one.code.split("\n")):
-            raise DataError(f"{package}: the code that reproduces {one_line(one.name)} cannot be printed.")
-    return given
+    for statement in statements:
+        texts = (statement.name, statement.fragment, statement.atom, statement.reason)
+        if not statement.name or not all(text.isprintable() and len(text) <= MOST_NAME for text in texts):
+            raise DataError(f"{package} gives a layout an invalid name: {one_line(statement.name[:MOST_NAME])!r}.")
+        if len(statement.code) > MOST_CODE or not all(line.isprintable() for line in statement.code.split("\n")):
+            raise DataError(f"{package}: the code that reproduces {one_line(statement.name)} cannot be printed.")
+    return statements

@@ -1,6 +1,6 @@
 """The process that imports a package and writes down what it states: `child ADAPTER SECONDS FILE VERSION_FILE`.
 
-The package is outside code: its time and memory are bounded, its home is a folder that goes away, and it sees no GPU.
+The package is outside code: its time and memory are bounded, its home is a temporary folder, and it sees no GPU.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def main() -> None:
     from tcprobe.plugins import load
 
     adapter = load("tcprobe.audit.adapters", name, NAMES)
-    statements = list(itertools.islice(adapter.stated(), MOST_STATEMENTS + 1))
+    statements = list(itertools.islice(adapter.statements(), MOST_STATEMENTS + 1))
     Path(path).write_bytes(msgspec.json.encode(statements))
     Path(named).write_text(_version(adapter.PACKAGE), encoding="utf-8")
 
 
 def _version(package: str) -> str:
-    """The version that the index names, "?" where nobody says."""
+    """The package's version, "?" if unknown."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""Whether a form of mma that a package names exists: ptxas is asked, for every arch that might have it.
+"""Asks ptxas whether a form of mma that a package names exists on any arch.
 
-A form is said not to exist only where ptxas refuses it for its shape or types on all of them, with registers as many
-as the shape and the types need, and takes another form of the same types written the same way.
+A form does not exist if ptxas refuses its shape or types on all archs that might have it, with the right number of
+registers, and accepts another form of the same types written the same way.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ TEXT = """\
 
 @cache
 def refusal(form: str) -> str | None:
-    """ptxas's words for a form that no arch has; None where it may exist, or nobody can tell."""
+    """ptxas's words for a form that no arch has; None if it may exist, or ptxas cannot be asked."""
     match = _FORM.fullmatch(form)
     if not match or inventory.instructions().get(form):
         return None
     try:
-        return _asked(toolchain.find(), match)
+        return _ask_ptxas(toolchain.find(), match)
     except TcprobeError:
         return None
 
 
 def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> str:
-    """A kernel with the one instruction."""
+    """A kernel with this instruction alone."""
     sparse, k, out, _ = match.groups()
     bits = 8 * int(k) // 32 // 4  # registers of B: 8 columns of k bytes, over 32 lanes
     a, b, d = (bits if sparse else 2 * bits), bits, 4 if out == "f32" else 2
@@ -67,26 +67,28 @@ def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> 
 
 
 def example(form: str) -> str:
-    """A kernel for sm_120a with a form that `refusal` is of."""
+    """A kernel for sm_120a with a form that `refusal` refuses."""
     match = _FORM.fullmatch(form)
     assert match is not None
     return text(match, "sm_120a", KIND)
 
 
-def _asked(tools: Toolchain, match: re.Match[str]) -> str | None:
+def _ask_ptxas(tools: Toolchain, match: re.Match[str]) -> str | None:
     targets = [own(row, f"{row.name}{'a' if row.number >= 90 else ''}") for row in tools.archs if row.number >= 89]
-    words = {_refused(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
+    words = {_first_error(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
     if not targets or "" in words or not all(_NEVER.search(line) for line in words):
         return None
     return f"ptxas {tools.ptxas_version} refuses it for {', '.join(targets)}: {min(words)}"
 
 
-def _refused(tools: Toolchain, source: str, target: str) -> str:
-    """ptxas's first error, "" where it takes the text."""
+def _first_error(tools: Toolchain, source: str, target: str) -> str:
+    """ptxas's first error, "" if it accepts the text."""
     with Scratch() as scratch:
         path = scratch.folder / "form.ptx"
         path.write_text(source)
-        done = attempt(scratch, [tools.ptxas, "-arch", target, str(path), "-o", str(scratch.folder / "o")], tools.limit)
-    if done.returncode == 0:
+        completed = attempt(
+            scratch, [tools.ptxas, "-arch", target, str(path), "-o", str(scratch.folder / "o")], tools.limit
+        )
+    if completed.returncode == 0:
         return ""
-    return done.stderr.partition("error")[2].partition("\n")[0].strip(" :") or "no reason"
+    return completed.stderr.partition("error")[2].partition("\n")[0].strip(" :") or "no reason"

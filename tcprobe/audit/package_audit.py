@@ -10,7 +10,7 @@ from pathlib import Path
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, verdicts
 from tcprobe.audit import ask_package
 from tcprobe.audit.adapters import adapters
-from tcprobe.audit.judge import Ruling, findings, judged
+from tcprobe.audit.judge import Ruling, findings, judge_statements
 from tcprobe.audit.statement import Statement
 from tcprobe.errors import DataError
 from tcprobe.fit import fitted
@@ -34,7 +34,7 @@ class PackageAudit:
     earlier: tuple[EarlierAudit, ...] = ()
 
     def count(self, verdict: str) -> int:
-        """How many layouts a verdict is on."""
+        """The number of layouts with a verdict."""
         return sum(ruling.verdict == verdict for ruling in self.rulings)
 
     @property
@@ -58,15 +58,19 @@ class PackageAudit:
 
     def since(self, ruling: Ruling) -> Since:
         """Since which version a layout differs."""
-        one = ruling.statement
-        return since(StatedOtherwise(one.name, one.fragment, ruling.differ, ruling.of), self.version, self.earlier)
+        statement = ruling.statement
+        return since(
+            StatedOtherwise(statement.name, statement.fragment, ruling.differ, ruling.compared),
+            self.version,
+            self.earlier,
+        )
 
     def _finding(self, ruling: Ruling) -> Json:
         return {
             **ruling.to_json(),
             "since": self.since(ruling).version,
             "before": self.since(ruling).before,
-            "reported": reported(self.package, ruling),
+            "reported": known_report(self.package, ruling),
             "report": report(self, ruling),
         }
 
@@ -77,51 +81,60 @@ class PackageAudit:
 
 
 def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
-    """What an installed package states against the tables; errors as `ask_package.asked`."""
-    version, given = ask_package.asked(package, limit, python)
-    known = next((found for layer in layers.layers if (found := errata.load(layer.results.root))), [])
-    return PackageAudit(package, version, tuple(judged(given, layers)), tuple(errata.before(known, package, version)))
+    """Judge the layouts of an installed package; errors as `ask_package.ask`."""
+    version, statements = ask_package.ask(package, limit, python)
+    known_errata = next(
+        (layer_errata for layer in layers.layers if (layer_errata := errata.load(layer.results.root))), []
+    )
+    return PackageAudit(
+        package,
+        version,
+        tuple(judge_statements(statements, layers)),
+        tuple(errata.before(known_errata, package, version)),
+    )
 
 
-def of_files(path: Path, layers: Layers) -> PackageAudit:
-    """The CSV tables of a folder, or one, against the tables: FRAGMENT.csv, or FRAGMENT,sm_XX.csv."""
+def audit_files(path: Path, layers: Layers) -> PackageAudit:
+    """Judge CSV tables, of a folder or a single one: FRAGMENT.csv, or FRAGMENT,sm_XX.csv."""
     paths = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not paths:
         raise DataError(f"{path} has no .csv files.")
-    return PackageAudit(escaped(path.name), "files", tuple(judged([_of_file(file) for file in paths], layers)))
+    return PackageAudit(
+        escaped(path.name), "files", tuple(judge_statements([_statement_of_file(file) for file in paths], layers))
+    )
 
 
-def _of_file(path: Path) -> Statement:
-    """A table of lane, i, row, col; a product, where there is one, is the one that the slot has."""
+def _statement_of_file(path: Path) -> Statement:
+    """The statement of a table of lane, i, row and col; a column product is ignored."""
     table = read_csv(path)
     if not {"row", "col"} <= set(table.outputs):
         raise DataError(f"{path} has no row and col.")
     fragment, _, arch = path.stem.partition(",")
-    cells = [None if at is None else (at[0], at[1]) for at in table.cells]
+    cells = [None if place is None else (place[0], place[1]) for place in table.cells]
     return Statement(escaped(path.name), fragment, table.threads, table.elements, cells, arch=arch)
 
 
-def reported(package: str, ruling: Ruling) -> str:
-    """Whether a finding is known to its maintainers."""
-    known = adapters()[package][1].REPORTED if package in adapters() else {}
-    return next((words for name, words in known.items() if ruling.statement.name.startswith(name)), UNREPORTED)
+def known_report(package: str, ruling: Ruling) -> str:
+    """What is known of a finding's report to the package's maintainers, in words."""
+    reports = adapters()[package][1].REPORTED if package in adapters() else {}
+    return next((words for name, words in reports.items() if ruling.statement.name.startswith(name)), UNREPORTED)
 
 
 def report(audited: PackageAudit, ruling: Ruling) -> str:
-    """What a maintainer needs of a finding: what, evidence, and a reproduction without tcprobe, as Markdown."""
+    """A finding for the package's maintainers, as Markdown: what, evidence, and a reproduction without tcprobe."""
     return "\n".join(_report(audited, ruling)) + "\n"
 
 
 def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
-    one = ruling.statement
-    form, _, operand = one.fragment.rpartition(".")
-    yield f"## {audited.package} {audited.version}: {one.name}"
+    statement = ruling.statement
+    form, _, operand = statement.fragment.rpartition(".")
+    yield f"## {audited.package} {audited.version}: {statement.name}"
     yield ""
     if ruling.refused:
         yield f"It is the layout of `{form}`, and there is no such instruction in PTX."
         yield f"Evidence: {ruling.refused}."
         yield from _since(audited, ruling)
-        yield from ("", "Reproduction: assemble this with ptxas.", "", "```", *_refused_text(form), "```")
+        yield from ("", "Reproduction: assemble this with ptxas.", "", "```", *_refused_source(form), "```")
         return
     yield f"It is not the layout of operand {operand.upper()} of `{form}`: {ruling.words}."
     yield from (f"- {line}" for line in ruling.first)
@@ -135,7 +148,7 @@ def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
 
 
 def _since(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
-    """Since which version it is so, where others were audited."""
+    """Since which version it is so, if other versions were audited."""
     if audited.earlier:
         yield f"In the package: {audited.since(ruling)}."
 
@@ -154,35 +167,35 @@ def _evidence(ruling: Ruling) -> Iterator[str]:
             yield f"The same table: {verdict.reference}, {verdict.detail}."
 
 
-def _refused_text(form: str) -> list[str]:
+def _refused_source(form: str) -> list[str]:
     from tcprobe.audit.no_form import example
 
     return example(form).rstrip("\n").split("\n")
 
 
 def reproduction(ruling: Ruling) -> str:
-    """A Python program that needs the package alone, and prints the slots that differ; "" where there is none.
+    """A Python program that needs the package alone, and prints the slots that differ; "" if none can be made.
 
     The measured side is the closed form, which is proven over every slot.
     """
-    one, cell = ruling.statement, ruling.cell
-    if cell is None or not one.code:
+    statement, cell = ruling.statement, ruling.cell
+    if cell is None or not statement.code:
         return ""
     formulas = {name: formula for name, formula in fitted(cell.table).formulas.items() if name in ("row", "col")}
     if None in formulas.values() or len(formulas) < 2:
         return ""
     rows, cols = cell.table.extent["row"], cell.table.extent["col"]
-    step = 0 if one.fragment.endswith(".b") else rows
+    step = 0 if statement.fragment.endswith(".b") else rows
     return PROGRAM.format(
-        code=one.code.rstrip("\n"),
+        code=statement.code.rstrip("\n"),
         row=formulas["row"],
         col=formulas["col"],
         warp=cell.table.threads,
         step=step,
         elements=cell.table.elements,
         cols=cols,
-        threads=one.threads,
-        count=one.elements,
+        threads=statement.threads,
+        count=statement.elements,
     )
 
 

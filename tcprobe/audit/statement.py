@@ -18,11 +18,11 @@ Place = tuple[int, int] | None  # (row, col), None of a slot of which nothing is
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`name` is the package's own, `fragment` the id of what it is a layout of.
 
-    `cells[thread * elements + i]` is [row, col], or None where nothing is stated: of `bands` warps, of whom each holds
-    the next rows (of B all the same), and `across` multiplies side by side in n, which the high part of i counts.
-    `arch` is the one that it is stated for, "" where for any. `code` is Python that defines `stated(thread, i)` by the
+    `cells[thread * elements + i]` is [row, col], or None if nothing is stated, for `bands` warps, each with the next
+    rows (of B all the same), and `across` multiplies side by side in n, which the high part of i counts.
+    `arch` is the one that it is stated for, "" for any. `code` is Python that defines `stated(thread, i)` by the
     package alone. Statements of the same `atom` are operands of one multiply. `reason` says why a layout is not
-    compared, and where it is set there are no cells.
+    compared; then there are no cells.
     """
 
     name: str
@@ -40,30 +40,30 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def table(self) -> Table:
-        """What it states; DataError where that is not a table of slots."""
+        """The stated table; DataError if it is not a table of slots."""
         columns = {
-            name: tuple(None if at is None else at[axis] for at in self.cells)
+            name: tuple(None if place is None else place[axis] for place in self.cells)
             for axis, name in enumerate(("row", "col"))
         }
         return slot_table(self.threads, self.elements, columns)
 
 
-def stated(
+def statement(
     name: str, fragment: str, thread_slots: Slot, placed: Callable[[int, int], Place], **more: object
 ) -> Statement:
-    """What `placed(thread, i)` says of all slots of a `thread_slots`, (threads, elements): plain numbers."""
+    """The statement of `placed(thread, i)` for all slots; `thread_slots` is (threads, elements)."""
     threads, elements = thread_slots
     cells = [_plain(placed(thread, i)) for thread in range(threads) for i in range(elements)]
     return Statement(name, fragment, threads, elements, cells, **more)  # type: ignore[arg-type]
 
 
-def inverted(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
-    """The map from slots to places of one that leads from places to slots; a slot claimed twice counts once."""
-    of = {_plain(holder(*place)): place for place in tile_places}
-    return lambda thread, i: of.get((thread, i))
+def invert(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
+    """The map from slots to places, from one from places to slots; of a slot claimed twice one place counts."""
+    place_of_slot = {_plain(holder(*place)): place for place in tile_places}
+    return lambda thread, i: place_of_slot.get((thread, i))
 
 
-def uncompared(name: str, fragment: str, reason: str) -> Statement:
+def uncompared_statement(name: str, fragment: str, reason: str) -> Statement:
     """A layout that is not compared, and why."""
     return Statement(name, fragment, reason=reason)
 

@@ -80,11 +80,11 @@ def _audits(
     from tcprobe.audit import ask_package
     from tcprobe.audit.adapters import adapters
     from tcprobe.audit.package_audit import audit as audited
-    from tcprobe.audit.package_audit import of_files
+    from tcprobe.audit.package_audit import audit_files
     from tcprobe.cli import terminal
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
-    names = [package if package in files else ask_package.known(package) for package in packages]
+    names = [package if package in files else ask_package.index_name(package) for package in packages]
     installed = names if python else [name for name in adapters() if ask_package.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"no package is installed: pip install {' '.join(adapters())}")
@@ -94,7 +94,7 @@ def _audits(
             if name not in files and name not in installed:
                 raise EnvironmentUnfitError(f"{name} is not installed: pip install {name}")
             with terminal.working(f"{number} of {len(chosen_packages)}: reading layouts of {name}"):
-                answer = of_files(files[name], layers) if name in files else audited(name, layers, limit, python)
+                answer = audit_files(files[name], layers) if name in files else audited(name, layers, limit, python)
             yield answer
         except TcprobeError as error:
             yield error
@@ -102,7 +102,7 @@ def _audits(
 
 def _print(audited: PackageAudit) -> None:
     from tcprobe.ask.compare import CONFIRMED, NOT_COVERED
-    from tcprobe.audit.package_audit import report, reported
+    from tcprobe.audit.package_audit import known_report, report
 
     agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
     counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
@@ -112,7 +112,7 @@ def _print(audited: PackageAudit) -> None:
     for ruling in audited.findings:
         click.echo("")
         click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
-        wrapping.line(escaped(f"Reported: {reported(audited.package, ruling)}."))
+        wrapping.line(escaped(f"Reported: {known_report(audited.package, ruling)}."))
 
 
 COMMANDS = (audit,)

@@ -48,5 +48,5 @@ def _print(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None:
     if job_outcome.words is not None:
         click.echo(escaped(f"{job_outcome.key}: given up: {job_outcome.words}"))
         return
-    earlier = f", {job_outcome.known} known before" if job_outcome.known else ""
-    click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.found)} findings{earlier}, from {job_outcome.machine}"))
+    earlier = f", {job_outcome.kept} known before" if job_outcome.kept else ""
+    click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.findings)} findings{earlier}, from {job_outcome.machine}"))

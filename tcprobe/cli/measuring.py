@@ -188,8 +188,8 @@ def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool
         click.echo(json.dumps(device_report.to_json() | {"results": str(folder)}))
         return
     printing.run_summary(device_report, Results(folder))
-    if show_stages and device_report.done:
-        printing.stages(device_report.done)
+    if show_stages and device_report.job_end:
+        printing.stages(device_report.job_end)
 
 
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.diff import Absent, Difference
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
-    from tcprobe.run.runner import Done
+    from tcprobe.run.runner import JobEnd
     from tcprobe.store.cell import Cell
 
 ERRATUM = "errata"
@@ -97,7 +97,7 @@ def run_summary(report: Report, results: Results) -> None:
     from tcprobe.probes import experiments
     from tcprobe.store import findings, kinds
 
-    device, measurements = report.device, report.found
+    device, measurements = report.device, report.measurements
     tools = device.compiler if device.method == "sass" else f"driver {device.driver}, CUDA {device.cuda}"
     click.echo(f"{bold(escaped(device.name))} ({device.arch}), {escaped(tools)}")
     for complaint in report.complaints:
@@ -152,14 +152,14 @@ def _words(status: str, any_findings: Sequence[Measurement | Finding]) -> None:
         click.echo(f"{click.style(f'  {status}: ', **STYLE[status])}{some}: {words}")
 
 
-def stages(done_job: Done) -> None:
+def stages(job_end: JobEnd) -> None:
     """Seconds and share of each stage of a worker, and peak memory of it and of this process."""
     from tcprobe.run.worker import peak_memory
 
-    total = sum(done_job.stages.values()) or 1.0
-    for stage, spent in sorted(done_job.stages.items(), key=lambda item: -item[1]):
+    total = sum(job_end.stages.values()) or 1.0
+    for stage, spent in sorted(job_end.stages.items(), key=lambda item: -item[1]):
         say(f"  {stage:<10}{spent:8.3f} s {spent / total:6.1%}")
-    for name, peak in (("worker", done_job.peak_mb), ("tool", peak_memory())):
+    for name, peak in (("worker", job_end.peak_mb), ("tool", peak_memory())):
         if peak:
             say(f"  peak memory of the {name} {peak:.0f} MB")
 

@@ -215,7 +215,7 @@ def _of_element(placement: Placement, row: int, col: int, load: str | None) -> J
         answer["copies"] = [other._asdict() for other in others]
     if load:
         landing = accumulator.Landing(first.cta, first.lane, first.column)
-        answer |= accumulator.loaded_slot(landing, *parse_load(load))._asdict()
+        answer |= accumulator.slot_of_load(landing, *parse_load(load))._asdict()
     return answer | _tail(placement, (row, col))
 
 

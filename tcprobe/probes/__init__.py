@@ -30,8 +30,10 @@ def experiments() -> MappingProxyType[str, Experiment]:
 @cache
 def dialogues(kind: str) -> MappingProxyType[str, Dialogue]:
     """Experiments that conclude findings of another kind, by subject; empty if the kind has none."""
-    every = [one for module in _modules() if getattr(module, "KIND", "") == kind for one in module.experiments()]
-    return MappingProxyType({one.id: one for one in every})
+    every = [
+        dialogue for module in _modules() if getattr(module, "KIND", "") == kind for dialogue in module.experiments()
+    ]
+    return MappingProxyType({dialogue.id: dialogue for dialogue in every})
 
 
 def of_kind(kind: str) -> Mapping[str, Experiment | Dialogue]:

@@ -23,55 +23,61 @@ Make = Callable[[Generator, int], Ints]
 Lanes = Bools
 
 
-def scattered(rng: Generator, most: int) -> Ints:
+def scattered_places(rng: Generator, most: int) -> Ints:
     """Random places, out of many or of few."""
     return rng.integers(0, min(most, int(rng.choice([2, 4, 8, 16, 32, 64, 256, 1024]))), WARP)
 
 
-def strided(rng: Generator, most: int) -> Ints:
+def strided_places(rng: Generator, most: int) -> Ints:
     """Places a fixed number apart (0 to 33), in the order of lanes, XORed or permuted."""
     lanes = LANE ^ int(rng.integers(0, WARP)) if rng.random() < 0.5 else rng.permutation(WARP)
     return np.array(lanes * int(rng.integers(0, 34)) % most)
 
 
-def paired(rng: Generator, most: int) -> Ints:
+def paired_places(rng: Generator, most: int) -> Ints:
     """Lanes that differ only under a mask share an address; the mask has one bit, two, or all five."""
-    base = scattered(rng, most) if rng.random() < 0.5 else LANE
+    base = scattered_places(rng, most) if rng.random() < 0.5 else LANE
     return np.array(base[LANE & ~int(rng.choice([1, 2, 3, 4, 8, 16, 5, 31]))])
 
 
-def nearly_paired(rng: Generator, most: int) -> Ints:
-    """As `paired`, except for one lane."""
-    addresses = paired(rng, most).copy()
+def nearly_paired_places(rng: Generator, most: int) -> Ints:
+    """As `paired_places`, except for one lane."""
+    addresses = paired_places(rng, most).copy()
     addresses[int(rng.integers(0, WARP))] = int(rng.integers(0, most))
     return addresses
 
 
-SHAPES: tuple[Make, ...] = (scattered, strided, paired, nearly_paired)
+SHAPES: tuple[Make, ...] = (scattered_places, strided_places, paired_places, nearly_paired_places)
 
 
-def some(rng: Generator) -> Lanes:
+def random_idle_lanes(rng: Generator) -> Lanes:
     """Random idle lanes."""
     return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
 
 
-def octets(rng: Generator) -> Lanes:
+def idle_octets(rng: Generator) -> Lanes:
     """Idle lanes: whole octets."""
     return np.array(rng.random(4)[LANE // 8] < 0.5)
 
 
-def of_pairs(rng: Generator) -> Lanes:
+def idle_of_pairs(rng: Generator) -> Lanes:
     """Idle lanes: one of each pair of lanes whose numbers differ in bit 0, 1 or 2."""
     bit = int(rng.choice([1, 2, 4]))
     return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
 
 
-def none(rng: Generator) -> Lanes:
+def no_idle_lanes(rng: Generator) -> Lanes:
     """No idle lanes."""
     return np.zeros(WARP, np.bool_)
 
 
-IDLE: tuple[Callable[[Generator], Lanes], ...] = (none, none, some, octets, of_pairs)
+IDLE: tuple[Callable[[Generator], Lanes], ...] = (
+    no_idle_lanes,
+    no_idle_lanes,
+    random_idle_lanes,
+    idle_octets,
+    idle_of_pairs,
+)
 
 
 def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
@@ -117,6 +123,6 @@ def far(access: SharedAccess, count: int, seed: int = 0) -> Cases:
     for j in range(count):
         lines = rng.integers(0, ARENA // LINE, int(rng.integers(1, WARP + 1)))
         source[j] = lines[rng.integers(0, len(lines), WARP)] * LINE + access.bytes * LANE % LINE
-        address[j] = access.bytes * (scattered(rng, AREA // access.bytes) if rng.random() < 0.3 else LANE)
+        address[j] = access.bytes * (scattered_places(rng, AREA // access.bytes) if rng.random() < 0.3 else LANE)
         address[j][IDLE[int(rng.integers(0, len(IDLE)))](rng)] = -1
     return Cases(address, source)

@@ -32,7 +32,7 @@ RUNS = 3  # repetitions of each pattern
 PATTERNS = 1000  # of each access, besides the swap test
 SHOWN = 8  # most misfits in a finding
 WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
-Judged = Bools
+Steady = Bools
 
 
 class Timed(NamedTuple):
@@ -40,7 +40,7 @@ class Timed(NamedTuple):
 
     cases: Cases
     cycles: Floats
-    steady: Judged
+    steady: Steady
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,18 @@ class BankExperiment(Dialogue):
         """ "swapped": cycles of the swap test; "cycles" and "steady" of all cases. With sources, "together": by pair
         whether one bank holds the tags of both lines.
         """
-        swapped, _ = self.timed(bench, banks.swaps(self.access))
-        cycles, steady = self.timed(bench, self.cases())
+        swapped, _ = self.time_cases(bench, banks.swaps(self.access))
+        cycles, steady = self.time_cases(bench, self.cases())
         reading = {"swapped": swapped, "cycles": cycles, "steady": steady}
         if self.access.has_source:
-            pairs, _ = self.timed(bench, tag_pairs(self.access))
+            pairs, _ = self.time_cases(bench, tag_pairs(self.access))
             reading["together"] = pairs.round() > LEAST
         return reading
 
-    def timed(self, bench: Bench, cases: Cases) -> tuple[Floats, Judged]:
-        """(cycles of one access, whether it was timed without ambiguity) for each of `cases`."""
+    def time_cases(self, bench: Bench, bank_cases: Cases) -> tuple[Floats, Steady]:
+        """(cycles of one access, whether it was timed without ambiguity) for each of `bank_cases`."""
         alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's: one block at a time
-        launches = banks.launches(self.access, cases, alone)
+        launches = banks.launches(self.access, bank_cases, alone)
         return banks.least_and_steady([banks.decode(bench.run(launches)) for _ in range(RUNS)])
 
     def conclude(self, reading: Reading, context: Context) -> Body:
@@ -104,9 +104,9 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     """
     _check_phases(access, phases)
     cases, measured, steady = timed
-    known = measured[steady].round().astype(np.int64)
-    predictions = {rule: predicted(access, rule, cases, tags) for rule in candidates(access, len(phases[0]))}
-    missed = {rule: int((values[steady] != known).sum()) for rule, values in predictions.items()}
+    steady_cycles = measured[steady].round().astype(np.int64)
+    predictions = {rule: cycles_by_rule(access, rule, cases, tags) for rule in candidates(access, len(phases[0]))}
+    missed = {rule: int((values[steady] != steady_cycles).sum()) for rule, values in predictions.items()}
     best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
     second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
     misfits = _misfits(timed, predictions[best])
@@ -143,13 +143,13 @@ def candidates(access: SharedAccess, size: int) -> list[BankRule]:
     return [BankRule(size, joined, passes, idle) for idle, joined, passes in product((False, True), joins, ways)]
 
 
-def predicted(access: SharedAccess, rule: BankRule, cases: Cases, tags: SourceTags | None = None) -> Ints:
+def cycles_by_rule(access: SharedAccess, rule: BankRule, bank_cases: Cases, tags: SourceTags | None = None) -> Ints:
     """Cycles of each pattern by a rule; with `tags`, including the lookups of source lines."""
-    cycles = Judge(access, rule).cycles(cases.address, cases.source if rule.passes == "order" else None)
+    cycles = Judge(access, rule).cycles(bank_cases.address, bank_cases.source if rule.passes == "order" else None)
     if tags is None:
         return cycles
-    sources = np.where(cases.address == IDLE, IDLE, cases.source)
-    return with_lookups(cycles, lookups(tags, sources), is_spread(cases.address))
+    sources = np.where(bank_cases.address == IDLE, IDLE, bank_cases.source)
+    return with_lookups(cycles, lookups(tags, sources), is_spread(bank_cases.address))
 
 
 def experiments() -> list[Dialogue]:

@@ -135,21 +135,21 @@ def _access(access: SharedAccess, k: int) -> str:
     if operation in ("atom", "red"):
         return f"{access.name} {names[0] + ', ' if operation == 'atom' else ''}[%a{k}], %lane;"
     form = f"{operation}.shared.u{8 * access.bytes}" if access.bytes < 8 else f"{operation}.shared.v{len(names)}.u32"
-    one = several if len(names) > 1 else names[0]
-    return f"{form} {one}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {one};"
+    operand = several if len(names) > 1 else names[0]
+    return f"{form} {operand}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {operand};"
 
 
-def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Launch]:
+def launches(access: SharedAccess, bank_cases: Cases, shared_bytes: int) -> list[Launch]:
     """The short and the long run of all patterns; `shared_bytes` keeps a second block off an SM.
 
     The bank of a source's tag depends on its absolute address. So the images before the arena are padded: the arena is
     as aligned as the allocation, up to ALIGNED.
     """
-    address = np.where(cases.address < 0, IDLE_LANE, cases.address).astype(np.uint32)
+    address = np.where(bank_cases.address < 0, IDLE_LANE, bank_cases.address).astype(np.uint32)
     arena = ARENA if access.has_source else LINE
     images = (
-        _filled_up(address, access),
-        _filled_up(cases.source.astype(np.uint32), access),
+        _padded_image(address, access),
+        _padded_image(bank_cases.source.astype(np.uint32), access),
         np.zeros(arena, np.uint8),
         np.zeros(4, np.uint8),
     )
@@ -159,12 +159,12 @@ def launches(access: SharedAccess, cases: Cases, shared_bytes: int) -> list[Laun
     return [Launch(timed, grid, inputs, repeats, size, WARPS * WARP, shared_bytes) for repeats in REPEATS]
 
 
-def _filled_up(image: Words, access: SharedAccess) -> Words:
+def _padded_image(pattern_words: Words, access: SharedAccess) -> Words:
     """An image of 32 words per pattern; if sources matter, padded to a multiple of ALIGNED bytes."""
     if not access.has_source:
-        return image
-    whole = np.zeros((-(-image.nbytes // ALIGNED) * ALIGNED // (4 * WARP), WARP), np.uint32)
-    whole[: len(image)] = image
+        return pattern_words
+    whole = np.zeros((-(-pattern_words.nbytes // ALIGNED) * ALIGNED // (4 * WARP), WARP), np.uint32)
+    whole[: len(pattern_words)] = pattern_words
     return whole
 
 
@@ -186,7 +186,7 @@ def least_and_steady(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
     return least, (spread <= STEADY) & (np.abs(least - least.round()) <= STEADY)
 
 
-def _exchanged(lane_bytes: Ints, count: int) -> Iterator[Ints]:
+def _swaps(lane_bytes: Ints, count: int) -> Iterator[Ints]:
     """A pattern, then the same with each two of its first `count` lanes exchanged."""
     yield lane_bytes
     for i, j in combinations(range(count), 2):
@@ -204,7 +204,7 @@ def swaps(access: SharedAccess) -> Cases:
     step = max(4, access.bytes)
     line, place = np.divmod(step * np.arange(WARP), LINE)
     bases = (line * LINE + place, line * LINE + (place + line * step) % LINE)
-    patterns = [pattern for base in bases for pattern in _exchanged(base, access.lanes)]
+    patterns = [pattern for base in bases for pattern in _swaps(base, access.lanes)]
     source = np.tile(step * np.arange(WARP), (len(patterns), 1))
     return Cases(np.array(patterns), source)
 

@@ -59,22 +59,22 @@ class ScaledExperiment(OfInstruction):
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The reading of the structure tensor's experiment, with three more arrays.
 
-        "met": the D slots that each A slot reaches. "scale_a", "scale_b": the byte by choice of selectors, A slot and D
+        "d_slots": those that each A slot reaches. "scale_a", "scale_b": the byte by choice of selectors, A slot and D
         slot met.
         """
         unscaled = self.unscaled.decode(launches[:-1], outputs[:-1])
-        read = [decode(self.instruction, raw) for raw in outputs[-1].reshape(len(choices(self.instruction)), -1)]
-        met = read[0][0]
-        if any(not np.array_equal(met, other) for other, _, _ in read):
+        by_choice = [decode(self.instruction, raw) for raw in outputs[-1].reshape(len(choices(self.instruction)), -1)]
+        d_slots = by_choice[0][0]
+        if any(not np.array_equal(d_slots, other) for other, _, _ in by_choice):
             raise ProbeError(f"{self.instruction.name}: byte-id or thread-id changes which slots of A and D meet.")
-        scaling = {"scale_a": np.stack([a for _, a, _ in read]), "scale_b": np.stack([b for _, _, b in read])}
-        return {**unscaled, "met": met, **scaling}
+        scaling = {"scale_a": np.stack([a for _, a, _ in by_choice]), "scale_b": np.stack([b for _, _, b in by_choice])}
+        return {**unscaled, "d_slots": d_slots, **scaling}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor and every scale."""
-        own = ("met", "scale_a", "scale_b")
-        inner = self.unscaled.conclude({n: v for n, v in reading.items() if n not in own}, context)
-        return with_scales(self.instruction, inner, Scales(**{name: reading[name].astype(np.int64) for name in own}))
+        scales = Scales(*(reading[name].astype(np.int64) for name in Scales._fields))
+        unscaled = {name: array for name, array in reading.items() if name not in Scales._fields}
+        return with_scales(self.instruction, self.unscaled.conclude(unscaled, context), scales)
 
 
 def experiments() -> list[ScaledExperiment]:
@@ -95,7 +95,7 @@ def kernel(instruction: Instruction) -> Kernel:
     """
     fragments = {f.operand: f for f in instruction.fragments}
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
-    loaded, chosen = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
+    loaded, selector_choices = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
         *(line for o in loaded for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
@@ -103,13 +103,13 @@ def kernel(instruction: Instruction) -> Kernel:
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",
         "mad.wide.u32 %out, %image, 4, %out;",
         f"mul.lo.u32 %image, %nx, %ny; mul.wide.u32 %step, %image, {BYTES};",
-        *(line for selectors in chosen for line in _answer(instruction, selectors)),
+        *(line for selectors in selector_choices for line in _answer(instruction, selectors)),
     ]
     registers = [ptx.declare(p, f) for p, f in fragments.items()]
     registers += [".reg .b32 %word, %bits, %rest;", ".reg .b64 %step;", ".reg .pred %p;"]
     name = ptx.identifier(f"scales.{instruction.id}")
     text = ptx.entry(name, [*loaded, "out"], registers, body)
-    return Kernel(name, Scaled(instruction, tuple(chosen)), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Scaled(instruction, tuple(selector_choices)), text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def _exponent(i: int) -> tuple[str, str]:
@@ -152,8 +152,8 @@ def scale_images(fragment: Fragment, turn: int) -> Bytes:
     exponents = np.zeros((IMAGES, BYTES), np.int64)
     numbers = np.arange(BYTES)
     for digit in range(DIGITS):
-        encoded, at = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
-        exponents[at], exponents[at + 1] = encoded, MOST - encoded
+        encoded, image = numbers >> DIGIT * digit & MOST, 1 + 2 * (turn * DIGITS + digit)
+        exponents[image], exponents[image + 1] = encoded, MOST - encoded
     step = fragment.one & -fragment.one
     return (fragment.one + exponents * step).astype(np.uint8)
 
@@ -168,11 +168,11 @@ def decode(instruction: Instruction, raw: Bytes) -> tuple[Ints, Ints, Ints]:
     reached = answers[:, 1:] > 0
     if answers[:, 0].any() or (reached != reached[0]).any() or (reached[0].sum(axis=1) != n).any():
         raise ProbeError(f"{instruction.name}: scales change which slots of A and D meet, or A is zero and D is not.")
-    met = np.nonzero(reached[0])[1].reshape(a.slots, n)
-    exponents = np.take_along_axis(answers[:, 1:], met[None], axis=2) - EXPONENT_OF_ONE
+    d_slots = np.nonzero(reached[0])[1].reshape(a.slots, n)
+    exponents = np.take_along_axis(answers[:, 1:], d_slots[None], axis=2) - EXPONENT_OF_ONE
     if exponents[0].any():
         raise ProbeError(f"{instruction.name}: with all scales one a product of ones is not one.")
-    return met, _scaling_bytes(instruction, exponents, 0), _scaling_bytes(instruction, exponents, 1)
+    return d_slots, _scaling_bytes(instruction, exponents, 0), _scaling_bytes(instruction, exponents, 1)
 
 
 def _scaling_bytes(instruction: Instruction, exponents: Ints, turn: int) -> Ints:

@@ -24,11 +24,11 @@ from tcprobe.probes.experiment import OWN_RULE, Conclusion
 
 
 class Scales(NamedTuple):
-    """`met`: the D slots that each A slot reaches, ascending. `scale_a`, `scale_b`: the byte that scales the product,
+    """`d_slots`: the D slots that each A slot reaches, ascending. `scale_a`, `scale_b`: the byte that scales a product,
     by choice of selectors, A slot and D slot met.
     """
 
-    met: Ints
+    d_slots: Ints
     scale_a: Ints
     scale_b: Ints
 
@@ -40,13 +40,13 @@ def with_scales(instruction: Instruction, unscaled: Conclusion, scales: Scales) 
     length = instruction.fragment("a").cols // _count(instruction)
     if (block != np.arange(len(block)) // length).any():
         move = _renumbering(instruction, block)
-        tables, numbering = _renumbered(instruction, tables, move), OWN_RULE
+        tables, numbering = _renumber(instruction, tables, move), OWN_RULE
     row, stored, _ = elements(tables["a"])
     _, col, _ = elements(tables["d"])
     block_of_slot = stored // length
     a, b = instruction.scales
-    lines = np.broadcast_to(row[:, None], scales.met.shape), col[scales.met]
-    blocks = np.broadcast_to(block_of_slot[:, None], scales.met.shape)
+    lines = np.broadcast_to(row[:, None], scales.d_slots.shape), col[scales.d_slots]
+    blocks = np.broadcast_to(block_of_slot[:, None], scales.d_slots.shape)
     tables["scale_a"] = _table(instruction, _Answers(a, lines[0], blocks), scales.scale_a)
     tables["scale_b"] = _table(instruction, _Answers(b, blocks, lines[1]), scales.scale_b)
     return replace(unscaled, tables=tables, numbering=numbering)
@@ -65,7 +65,7 @@ def _blocks(instruction: Instruction, tables: dict[str, Table], scales: Scales) 
     """
     _, stored, _ = elements(tables["a"])
     _, col, _ = elements(tables["d"])
-    order = np.argsort(col[scales.met], axis=1)
+    order = np.argsort(col[scales.d_slots], axis=1)
     bytes_by_col = np.take_along_axis(scales.scale_b[0], order, axis=1)
     of_column: dict[int, tuple[int, ...]] = {}
     for column, key in zip(stored.tolist(), map(tuple, bytes_by_col.tolist()), strict=True):
@@ -89,30 +89,30 @@ def _units(instruction: Instruction) -> tuple[int, int]:
     return rule.fields * rule.span, rule.positions * rule.span
 
 
-def _renumbering(instruction: Instruction, block: Ints) -> Ints:
+def _renumbering(instruction: Instruction, block_of_column: Ints) -> Ints:
     """The new number of each unit of columns."""
     unit, _ = _units(instruction)
-    units = block.reshape(-1, unit)
+    units = block_of_column.reshape(-1, unit)
     if (units != units[:, :1]).any():
         raise ProbeError(f"{instruction.name}: a chunk of metadata is scaled by several blocks.")
     order = np.argsort(units[:, 0], kind="stable")
-    move = np.empty(len(order), np.int64)
-    move[order] = np.arange(len(order))
-    return move
+    new_number = np.empty(len(order), np.int64)
+    new_number[order] = np.arange(len(order))
+    return new_number
 
 
-def _renumbered(instruction: Instruction, tables: dict[str, Table], move: Ints) -> dict[str, Table]:
+def _renumber(instruction: Instruction, tables: dict[str, Table], new_number: Ints) -> dict[str, Table]:
     """The tables with columns along k renumbered."""
     stored, whole = _units(instruction)
     moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}
-    return {o: _remapped(t, moved[o][0], _mover(move, moved[o][1])) if o in moved else t for o, t in tables.items()}
+    return {o: _remap(t, moved[o][0], _mover(new_number, moved[o][1])) if o in moved else t for o, t in tables.items()}
 
 
-def _mover(move: Ints, unit: int) -> Callable[[int], int]:
-    return lambda value: int(move[value // unit]) * unit + value % unit
+def _mover(new_number: Ints, unit: int) -> Callable[[int], int]:
+    return lambda value: int(new_number[value // unit]) * unit + value % unit
 
 
-def _remapped(table: Table, output: str, mover: Callable[[int], int]) -> Table:
+def _remap(table: Table, output: str, mover: Callable[[int], int]) -> Table:
     values = tuple(None if v is None else mover(v) for v in table.values[output])
     return table.with_values({**table.values, output: values})
 
@@ -125,21 +125,21 @@ class _Answers(NamedTuple):
     col: Ints
 
 
-def _table(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
+def _table(instruction: Instruction, scale_answers: _Answers, scale_bytes: Ints) -> Table:
     """By selector, the block that each byte scales; `scale_bytes` are the bytes of the answers, by choice."""
-    fragment, tables = answers.fragment, []
+    fragment, tables = scale_answers.fragment, []
     for selector in fragment.selectors:
         first, *others = scale_bytes[selector :: len(fragment.selectors)]
         if any((first != other).any() for other in others):
             raise ProbeError(
                 f"{instruction.name}: the other operand's byte-id or thread-id changes {fragment.operand}."
             )
-        tables.append(_selection(instruction, answers, first))
+        tables.append(_selection(instruction, scale_answers, first))
     return selected(tables)
 
 
-def _selection(instruction: Instruction, answers: _Answers, scale_bytes: Ints) -> Table:
-    fragment, row, col = answers
+def _selection(instruction: Instruction, scale_answers: _Answers, scale_bytes: Ints) -> Table:
+    fragment, row, col = scale_answers
     rows, cols = np.full(fragment.slots, -1), np.full(fragment.slots, -1)
     rows[scale_bytes], cols[scale_bytes] = row, col
     used = rows >= 0

@@ -73,20 +73,20 @@ def _all_columns(a: Ints) -> Ints:
     return np.broadcast_to(np.arange(a.shape[2]), (1, *a.shape[1:]))
 
 
-def _products(a: Ints, b: Ints, k: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
+def _products(a: Ints, b: Ints, k_of_stored: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
     """D by image of scales and of A: (scales, A, m, n). A has few ones."""
     length = a.shape[2] // scale_a.shape[2]
     d = np.zeros((len(scale_a), *a.shape[:2], b.shape[1]))
     for image, row, stored in zip(*np.nonzero(a), strict=True):
         block = stored // length
         exponent = scale_a[:, row, block, None] + scale_b[:, block]
-        d[:, image, row] += b[k[row, stored]] * np.exp2(exponent)
+        d[:, image, row] += b[k_of_stored[row, stored]] * np.exp2(exponent)
     return d
 
 
-def _exponents(values: Floats, elements: int) -> Bytes:
+def _exponents(scaled_products: Floats, elements: int) -> Bytes:
     """The exponent byte of each D slot; a lane has `elements` slots."""
-    mantissa, exponent = np.frexp(values)
-    shifted = np.where(values == 0, 0, exponent - 1 + EXPONENT_OF_ONE)
-    wrong = ((mantissa != 0.5) & (values != 0)).reshape(-1, elements).any(axis=1)
+    mantissa, exponent = np.frexp(scaled_products)
+    shifted = np.where(scaled_products == 0, 0, exponent - 1 + EXPONENT_OF_ONE)
+    wrong = ((mantissa != 0.5) & (scaled_products != 0)).reshape(-1, elements).any(axis=1)
     return np.where(wrong.repeat(elements), NO_POWER, shifted.reshape(-1)).astype(np.uint8)

@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats
 from tcprobe.probes import timing
-from tcprobe.probes.experiment import Bench, Dialogue, Reading, lines_of, of_lines
+from tcprobe.probes.experiment import Bench, Dialogue, Reading, array_of_text, text_lines
 from tcprobe.probes.proof import Counts, Seen, lines, parse_lines, prove, working_opcodes
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import RUNS, TimedBlock
@@ -48,17 +48,17 @@ class Costs(Dialogue):
         """The runs, by variant."""
 
     @cached_property
-    def _made(self) -> Mapping[str, Run]:
+    def _runs(self) -> Mapping[str, Run]:
         """`runs()`, computed once: their texts are long."""
         return self.runs()
 
     def kernels(self) -> list[Kernel]:
         """The kernels of all runs."""
-        return [run.kernel for run in self._made.values()]
+        return [run.kernel for run in self._runs.values()]
 
     def measure(self, bench: Bench) -> Reading:
         """By variant what `timing.decode` returns, (blocks, RUNS + 2); "code": the opcodes of all loops."""
-        alone, runs = bench.shared_bytes() // 2 + 1024, self._made
+        alone, runs = bench.shared_bytes() // 2 + 1024, self._runs
         launches = {
             variant: timing.launch(run.kernel, run.blocks, alone, run.inputs, run.maps) for variant, run in runs.items()
         }
@@ -68,7 +68,7 @@ class Costs(Dialogue):
             for (variant, launch), output in zip(launches.items(), outputs, strict=True)
         }
         codes = {variant: bench.timed_code(run.kernel) for variant, run in runs.items()}
-        return {**reading, "code": of_lines(lines(codes))}
+        return {**reading, "code": array_of_text(lines(codes))}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ProvedNumbers:
     reading: Reading
 
     def __post_init__(self) -> None:
-        self._code = parse_lines(lines_of(self.reading["code"]))
+        self._code = parse_lines(text_lines(self.reading["code"]))
         self.refused: dict[str, str] = {}
         self._spreads: list[float] = []
 
@@ -108,18 +108,18 @@ class ProvedNumbers:
         """Counts of the opcodes that do a loop's work."""
         return working_opcodes(self.code(variant).loop)
 
-    def proved(
+    def cycles_of_copy(
         self, variant: str, copies: int, each: Mapping[str, int], around: Mapping[str, int] | None = None
     ) -> Floats | None:
         """Cycles of one copy, by block; None unless the loop has `copies` times `each`, and `around`."""
-        return self.whole(variant, {opcode: copies * n for opcode, n in each.items()}, around or {}, copies)
+        return self.cycles_of_round(variant, {opcode: copies * n for opcode, n in each.items()}, around or {}, copies)
 
-    def whole(
-        self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int], copies: int = 1
+    def cycles_of_round(
+        self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int], copies: int = 1
     ) -> Floats | None:
-        """As `proved`; `wanted` counts the opcodes of a whole round."""
+        """As `cycles_of_copy`; `loop_opcodes` counts the opcodes of a whole round."""
         try:
-            self.hold(variant, wanted, around)
+            self.check_opcodes(variant, loop_opcodes, around)
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
@@ -130,9 +130,9 @@ class ProvedNumbers:
         self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
         return np.asarray(least.round(DECIMALS), np.float64)
 
-    def hold(self, variant: str, wanted: Mapping[str, int], around: Mapping[str, int]) -> None:
-        """Raises ProbeError unless a loop has the opcodes `wanted` and `around`."""
-        prove(variant, self.code(variant), wanted, around)
+    def check_opcodes(self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int]) -> None:
+        """Raises ProbeError unless a loop has the opcodes `loop_opcodes` and `around`."""
+        prove(variant, self.code(variant), loop_opcodes, around)
 
     @property
     def spread(self) -> float:

@@ -17,7 +17,7 @@ from tcprobe.isa.target import Target
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.experiment import Context, Reading
 from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
-from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 from tcprobe.store.kinds.cost import Body, Trip
 
 __all__ = ("KIND", "experiments")
@@ -103,7 +103,7 @@ class Bulk:
 
 def _box(size: int) -> TensorMap:
     """The map of a box of `size` bytes, in rows of 128 bytes, without a swizzle."""
-    return packed("UINT8", (128, 256), (128, size // 128))
+    return packed_map("UINT8", (128, 256), (128, size // 128))
 
 
 BULKS = (
@@ -136,15 +136,15 @@ class BulkCosts(Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The round trips; ProbeError unless the loop's machine code is as expected."""
-        numbers = ProvedNumbers(reading)
-        found = numbers.each("trip")
-        each = {o: 1 for o in found if o.split(".")[0] == self.bulk.opcode}
-        around = {o: n for o, n in found.items() if o not in each}
-        cycles = numbers.proved("trip", COPIES, each, around)
+        proved = ProvedNumbers(reading)
+        counts = proved.each("trip")
+        each = {o: 1 for o in counts if o.split(".")[0] == self.bulk.opcode}
+        around = {o: n for o, n in counts.items() if o not in each}
+        cycles = proved.cycles_of_copy("trip", COPIES, each, around)
         if cycles is None:
-            raise ProbeError(numbers.refused["trip"])
+            raise ProbeError(proved.refused["trip"])
         trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
-        return Body(opcodes=dict.fromkeys(each, 1.0), spread=numbers.spread, round_trip=trips, mhz=numbers.mhz)
+        return Body(opcodes=dict.fromkeys(each, 1.0), spread=proved.spread, round_trip=trips, mhz=proved.mhz)
 
 
 def experiments() -> list[BulkCosts]:

@@ -21,7 +21,7 @@ from tcprobe.probes import timing
 from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
 from tcprobe.probes.cost_multiplies import Chained, round_of
 from tcprobe.probes.cost_warpgroups import Flown
-from tcprobe.probes.experiment import Bench, Context, Reading, of_lines
+from tcprobe.probes.experiment import Bench, Context, Reading, array_of_text
 from tcprobe.probes.proof import lines, stem
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Loop, TimedBlock
@@ -57,8 +57,10 @@ class FullLoad(OfRow):
     def loop(self) -> Loop:
         """The loop in which the form reaches its interval."""
         wide = self.row.threads == WARPGROUP
-        made = Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=round_of(self.row))
-        return replace(made.loop(), subject=self.id)
+        flown_or_chained = (
+            Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=round_of(self.row))
+        )
+        return replace(flown_or_chained.loop(), subject=self.id)
 
     def kernels(self) -> list[Kernel]:
         """The loop's kernel."""
@@ -73,7 +75,7 @@ class FullLoad(OfRow):
             for image in IMAGES.values()
         ]
         times = [timing.pass_times(*pair) for pair in zip(launches, bench.run(launches), strict=True)]
-        code = of_lines(lines({FULL_LOAD: bench.timed_code(kernel)}))
+        code = array_of_text(lines({FULL_LOAD: bench.timed_code(kernel)}))
         return {**dict(zip(IMAGES, times, strict=True)), "code": code}
 
     def block(self, image: int) -> TimedBlock:
@@ -88,18 +90,18 @@ class FullLoad(OfRow):
         loop, proof = self.loop, ProvedNumbers(reading)
         each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
         beside = Flown(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
-        proof.hold(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
+        proof.check_opcodes(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
         warps = self.block(ZEROS).threads // self.row.threads
-        found = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
+        by_data = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
         clocks = [
             Clock(
                 data,
                 round(float(np.median(rates)) * 1000, 0),
                 round(float(np.median(cycles)) / (ROUNDS * loop.copies * warps), DECIMALS),
             )
-            for data, (rates, cycles) in found.items()
+            for data, (rates, cycles) in by_data.items()
         ]
-        spread = max(float(np.ptp(cycles) / np.median(cycles)) for _, cycles in found.values())
+        spread = max(float(np.ptp(cycles) / np.median(cycles)) for _, cycles in by_data.values())
         return Body(opcodes=dict.fromkeys(each, 1.0), spread=round(spread, 4), clocks=clocks)
 
 

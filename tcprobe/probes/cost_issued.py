@@ -118,18 +118,20 @@ class Issued:
         return ["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end]
 
     def _body(self) -> Lines:
-        one = f"@%one {self.line}"
-        turned = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
+        line_of_one = f"@%one {self.line}"
+        toggles = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
         if self.trip:
-            group = [*[one] * self.count, self._commit(1), *_wait(1, "%parity", "{group}"), *turned]
+            group = [*[line_of_one] * self.count, self._commit(1), *_wait(1, "%parity", "{group}"), *toggles]
             return [line.replace("{group}", str(n)) for n in range(COPIES // self.count) for line in group]
-        half = [one] * (COPIES // 2)
+        half = [line_of_one] * (COPIES // 2)
         first = [*half, self._commit(0), *_wait(1, "%other", "0")]
-        return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *turned]
+        return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *toggles]
 
     def _commit(self, barrier: int) -> str:
-        at = f"[%memory+{BARRIERS + 8 * barrier}]"
-        return f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {at};"
+        barrier_address = f"[%memory+{BARRIERS + 8 * barrier}]"
+        return (
+            f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {barrier_address};"
+        )
 
 
 def _wait(barrier: int, parity: str, label: str) -> Lines:

@@ -37,7 +37,7 @@ Lines = list[str]
 
 @dataclass(frozen=True)
 class TimedMove:
-    """A move. `written` makes its PTX from (destination registers, address register); a copy has `registers`.
+    """A move. `ptx_text` makes its PTX from (destination registers, address register); a copy has `registers`.
 
     `opcode` must be in its machine code. `loads`: its results are consumed. `chained`: there is a chain of it.
     `matrices`: bank conflicts are timed too. Addresses of lanes are `stride` bytes apart. `ends` waits for it, if that
@@ -48,7 +48,7 @@ class TimedMove:
     target: Target
     opcode: str
     registers: int
-    written: Callable[[Sequence[str], str], str]
+    ptx_text: Callable[[Sequence[str], str], str]
     loads: bool = True
     chained: bool = True
     matrices: bool = False
@@ -58,19 +58,19 @@ class TimedMove:
     def chain(self) -> Loop:
         """Each copy takes its address or source from the one before."""
         names = self._names(0)
-        return self._loop("chain", [self.written(names, names[-1])] * COPIES, names, names)
+        return self._loop("chain", [self.ptx_text(names, names[-1])] * COPIES, names, names)
 
     def many(self) -> Loop:
         """Independent copies; what they load goes into one register."""
         names = [name for copy in range(COPIES) for name in self._names(copy)]
-        body = [self.written(self._names(copy), f"%at{copy}") for copy in range(COPIES)]
+        body = [self.ptx_text(self._names(copy), f"%at{copy}") for copy in range(COPIES)]
         joined = [f"xor.b32 %joined, %joined, {name};" for name in names] if self.loads else []
         grown = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES)]
         return self._loop("many", [*body, *joined, *grown, *self.ends], [*names, "%joined"], ["%joined"])
 
     def trip(self) -> Loop:
         """Each copy is waited for."""
-        body = [line for _ in range(COPIES) for line in (self.written([], "%at0"), *self.ends)]
+        body = [line for _ in range(COPIES) for line in (self.ptx_text([], "%at0"), *self.ends)]
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
     def _loop(self, variant: str, body: Lines, loaded: Sequence[str], results: Sequence[str]) -> Loop:
@@ -134,16 +134,16 @@ def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
     return _load(form, [registers], address) if loads else f"{form} [{address}], {registers};"
 
 
-def _substituted(form: str, names: Sequence[str], source: str) -> str:
+def _substitute(form: str, names: Sequence[str], source: str) -> str:
     return form.replace("{to}", names[0] if names else "").replace("{source}", source)
 
 
 def _moves() -> list[TimedMove]:
-    matrices = [*map(_of_matrices, inventory.of_family("ldmatrix", "stmatrix")), *_exchanges()]
-    return [*matrices, *_of_shared_memory(), *_shuffles(), *_copies()]
+    matrices = [*map(_matrix_move, inventory.of_family("ldmatrix", "stmatrix")), *_exchanges()]
+    return [*matrices, *_shared_memory_moves(), *_shuffles(), *_copies()]
 
 
-def _of_matrices(instruction: Instruction) -> TimedMove:
+def _matrix_move(instruction: Instruction) -> TimedMove:
     """ldmatrix or stmatrix."""
     loads = instruction.family == "ldmatrix"
     return TimedMove(
@@ -161,10 +161,10 @@ def _of_matrices(instruction: Instruction) -> TimedMove:
 
 def _exchanges() -> Iterator[TimedMove]:
     for row in inventory.of_family("movmatrix"):
-        yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substituted, f"{row.name} {{to}}, {{source}};"))
+        yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substitute, f"{row.name} {{to}}, {{source}};"))
 
 
-def _of_shared_memory() -> Iterator[TimedMove]:
+def _shared_memory_moves() -> Iterator[TimedMove]:
     """Loads and stores by width."""
     for name, access in accesses().items():
         kind = name.split(".")[0]
@@ -172,24 +172,24 @@ def _of_shared_memory() -> Iterator[TimedMove]:
             continue
         loads, count = kind == "ld", max(1, access.bytes // 4)
         form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
-        written, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
-        yield TimedMove(name, access.target, opcode, count, written, loads, loads, stride=access.bytes)
+        ptx_text, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
+        yield TimedMove(name, access.target, opcode, count, ptx_text, loads, loads, stride=access.bytes)
 
 
 def _shuffles() -> Iterator[TimedMove]:
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
-        written = partial(_substituted, f"{form} {{to}}, {{source}}, %address, 31, -1;")
-        yield TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, written, stride=1)
+        ptx_text = partial(_substitute, f"{form} {{to}}, {{source}}, %address, 31, -1;")
+        yield TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, ptx_text, stride=1)
 
 
 def _copies() -> Iterator[TimedMove]:
     """cp.async by bytes and cache operator."""
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
         name, target = f"cp.async.{way}.{size}", Target("sm_80", "7.0")
-        written = partial(_substituted, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
+        ptx_text = partial(_substitute, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
         ends = ("cp.async.wait_all;",)
-        yield TimedMove(name, target, "LDGSTS", 0, written, False, False, stride=size, ends=ends)
+        yield TimedMove(name, target, "LDGSTS", 0, ptx_text, False, False, stride=size, ends=ends)
 
 
 @dataclass(frozen=True)
@@ -220,26 +220,26 @@ class MoveCosts(Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError unless the machine code of `many` is as expected."""
-        numbers, move = ProvedNumbers(reading), self.move
-        each = {o: 1 for o in numbers.each("many") if o.split(".")[0] == move.opcode}
+        proved, move = ProvedNumbers(reading), self.move
+        each = {o: 1 for o in proved.each("many") if o.split(".")[0] == move.opcode}
         ends = dict.fromkeys(WAITS, 1) if move.ends else {}
-        cycles = numbers.proved("many", COPIES, each, ends)
+        cycles = proved.cycles_of_copy("many", COPIES, each, ends)
         if cycles is None:
-            raise ProbeError(numbers.refused["many"])
+            raise ProbeError(proved.refused["many"])
         points, passes = _by_warps_and_passes(move, cycles)
-        chain = numbers.proved("chain", COPIES, each) if move.chained else None
-        trip = numbers.proved("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
+        chain = proved.cycles_of_copy("chain", COPIES, each) if move.chained else None
+        trip = proved.cycles_of_copy("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             latency=None if chain is None else float(chain[0]),
             interval=interval(points),
             one_warp=points[0].cycles,
             curve=points,
             passes=passes,
-            mhz=numbers.mhz,
+            mhz=proved.mhz,
             round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)],
-            refused=numbers.refused,
+            refused=proved.refused,
         )
 
 

@@ -64,9 +64,9 @@ class Chained:
     @property
     def registers(self) -> int:
         """32-bit registers of all operands."""
-        given = sum(ptx.thread_bytes(f) // 4 for f in self.row.given if f.operand != "c")
+        inputs = sum(ptx.thread_bytes(f) // 4 for f in self.row.given if f.operand != "c")
         c, d = (ptx.thread_bytes(self.row.fragment(o)) // 4 for o in "cd")
-        return given + self.chains * d + (0 if c == d and self.through == "c" else c)
+        return inputs + self.chains * d + (0 if c == d and self.through == "c" else c)
 
     @property
     def _spare(self) -> int:
@@ -102,7 +102,7 @@ class Chained:
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
             [*(name for f in self._plain for name in self._own(f)), *results],
             results,
-            self._declared(),
+            self._declarations(),
             self._before(),
             wide=frozenset(n for n in self._all if self._wide),
             threads=self.threads,
@@ -135,7 +135,7 @@ class Chained:
         count = self.row.fragment(operand).registers
         return [f"%d{chain}_{j}" for j in range(count)]
 
-    def _declared(self) -> list[str]:
+    def _declarations(self) -> list[str]:
         return [ptx.declare(f.operand, f) for f in self._others]
 
     def _before(self) -> list[str]:
@@ -146,50 +146,51 @@ class Chained:
     def _copy(self, chain: int) -> list[str]:
         """One multiply, and what changes before it."""
         results = self._names("d", chain)
-        given = {f.operand: self._own(f) for f in self._plain}
-        folded = self._fed(given, results)
-        changes = [name for f in self.row.factors for name in given[f.operand] if name not in results]
+        operands = {f.operand: self._own(f) for f in self._plain}
+        folded = self._feed(operands, results)
+        changes = [name for f in self.row.factors for name in operands[f.operand] if name not in results]
         changed = [f"xor.b32 {name}, {name}, %zero;" for name in changes if self.changed]
-        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**given, 'd': results})};"]
+        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**operands, 'd': results})};"]
 
-    def _fed(self, given: dict[str, list[str]], results: list[str]) -> list[str]:
-        """Replace registers in `given` by D's; returns PTX that this needs.
+    def _feed(self, operand_registers: dict[str, list[str]], result_registers: list[str]) -> list[str]:
+        """Replace registers in `operand_registers` by D's; returns PTX that this needs.
 
         All of D's registers are used if the form may become several opcodes.
         """
-        own, c = given[self.through], given["c"]
+        own, c = operand_registers[self.through], operand_registers["c"]
         if self.through == "c":
-            given["c"] = [results[j % len(results)] for j in range(len(c))]
+            operand_registers["c"] = [result_registers[j % len(result_registers)] for j in range(len(c))]
             return [
-                f"xor.b32 {given['c'][j % len(c)]}, {given['c'][j % len(c)]}, {name};"
-                for j, name in enumerate(results)
+                f"xor.b32 {operand_registers['c'][j % len(c)]}, {operand_registers['c'][j % len(c)]}, {name};"
+                for j, name in enumerate(result_registers)
                 if j >= len(c)
             ]
         emulated = may_be_emulated(self.row)
         whole = self.row.family == "wmma" and not emulated
-        half = max(1, len(results) // 2) if self.row.family == "wmma" else len(results)
+        half = max(1, len(result_registers) // 2) if self.row.family == "wmma" else len(result_registers)
         count = min(len(own), half)
-        given[self.through] = [*results[:count], *own[count:]]
-        rest = results[half if whole else count :] if whole or emulated else []
+        operand_registers[self.through] = [*result_registers[:count], *own[count:]]
+        rest = result_registers[half if whole else count :] if whole or emulated else []
         if len(c) >= len(rest):
-            given["c"] = [*c[: len(c) - len(rest)], *rest]
+            operand_registers["c"] = [*c[: len(c) - len(rest)], *rest]
         return []
 
 
-def operand_text(instruction: Instruction, names: Names) -> str:
-    """The operands as PTX writes them, with the registers of `names`."""
+def operand_text(instruction: Instruction, register_names: Names) -> str:
+    """The operands as PTX writes them, with the registers of `register_names`."""
     return ", ".join(
-        f"{{{', '.join(names[f.operand])}}}" if f.operand in names else ptx.operand(f, 0) for f in instruction.spelled
+        f"{{{', '.join(register_names[f.operand])}}}" if f.operand in register_names else ptx.operand(f, 0)
+        for f in instruction.spelled
     )
 
 
 def loops(instruction: Instruction) -> list[Chained]:
     """All loops of a multiply; `changed` ones too if some arch emulates it."""
     return [
-        one
+        chained
         for changed in ((False, True) if may_be_emulated(instruction) else (False,))
-        for one in _loops(instruction, changed)
-        if one.fits
+        for chained in _loops(instruction, changed)
+        if chained.fits
     ]
 
 
@@ -222,7 +223,7 @@ class MultiplyCosts(OfRow, Costs):
         """Every loop by name; independent chains with every number of warps."""
         first = Chained(self.row, chains=OVERLAPPED_CHAINS, copies=cost_overlap.COPIES)
         pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
-        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops(self.row)} | pairs
+        return {chained.variant: Run(chained.loop().kernel(), chained.blocks()) for chained in loops(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop's machine code is as expected."""
@@ -232,49 +233,51 @@ class MultiplyCosts(OfRow, Costs):
         return body(self.row, ProvedNumbers(reading), changed=True)
 
 
-def body(instruction: Instruction, numbers: ProvedNumbers, changed: bool) -> Body:
+def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body:
     """The body from the loops without `changed`, or from those with it."""
     end = "_changed" if changed else ""
-    each = numbers.each(f"once{end}")
-    points, random = _curve(instruction, numbers, each, end)
+    each = proved.each(f"once{end}")
+    points, random = _curve(instruction, proved, each, end)
     native = is_native(instruction, tensor(each))
-    latency = _latency(instruction, numbers, points, end)
+    latency = _latency(instruction, proved, points, end)
     if not points:
         if not native and not changed:  # then the loops with `changed` count
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
-        raise ProbeError(next(iter(numbers.refused.values())))
+        raise ProbeError(next(iter(proved.refused.values())))
     best = interval(points)
     return Body(
         opcodes={o: float(n) for o, n in each.items()},
-        spread=numbers.spread,
+        spread=proved.spread,
         emulated=not native,
         latency=latency,
-        at_most=_at_most(instruction, numbers, latency, native, end),
+        at_most=_upper_bounds(instruction, proved, latency, native, end),
         interval=best,
         curve=points,
         one_warp=min(p.cycles for p in points if p.warps == 1),
         macs_per_cycle=round(instruction.triples / best.cycles, 1),
         random=random,
-        mhz=numbers.mhz,
-        overlap=cost_overlap.overlaps(instruction, numbers, each, {}),
-        refused={k: v for k, v in numbers.refused.items() if k in _chain_names(end)},
+        mhz=proved.mhz,
+        overlap=cost_overlap.overlaps(instruction, proved, each, {}),
+        refused={k: v for k, v in proved.refused.items() if k in _chain_names(end)},
     )
 
 
-def _latency(instruction: Instruction, numbers: ProvedNumbers, points: Sequence[Point], end: str) -> dict[str, float]:
+def _latency(instruction: Instruction, proved: ProvedNumbers, points: Sequence[Point], end: str) -> dict[str, float]:
     """Cycles from each operand to D, where its chain is proved."""
-    each, copies = numbers.each(f"once{end}"), round_of(instruction)
-    latency = {o: float(found[0]) for o in ("a", "b") if (found := numbers.proved(o + end, copies, each)) is not None}
-    if "c1" + end not in numbers.refused and points:
+    each, copies = proved.each(f"once{end}"), round_of(instruction)
+    latency = {
+        o: float(cycles[0]) for o in ("a", "b") if (cycles := proved.cycles_of_copy(o + end, copies, each)) is not None
+    }
+    if "c1" + end not in proved.refused and points:
         latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
     return latency
 
 
-def _at_most(
-    instruction: Instruction, numbers: ProvedNumbers, latency: Mapping[str, float], native: bool, end: str
+def _upper_bounds(
+    instruction: Instruction, proved: ProvedNumbers, latency: Mapping[str, float], native: bool, end: str
 ) -> list[str]:
     """The operands whose latency is an upper bound: moves are in the chain, or C is added by an ordinary addition."""
-    codes = {o: numbers.code((f"{o}1" if o == "c" else o) + end) for o in latency}
+    codes = {o: proved.code((f"{o}1" if o == "c" else o) + end) for o in latency}
     bounds = {o for o, code in codes.items() if native and _has_moves(code, round_of(instruction))}
     if instruction.type("c") != instruction.type("d"):  # the rest of D goes to C, through a conversion
         bounds |= {o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)}
@@ -287,23 +290,21 @@ def _chain_names(end: str) -> list[str]:
     return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
 
 
-def _curve(
-    instruction: Instruction, numbers: ProvedNumbers, each: Counts, end: str
-) -> tuple[list[Point], float | None]:
+def _curve(instruction: Instruction, proved: ProvedNumbers, each: Counts, end: str) -> tuple[list[Point], float | None]:
     """(cycles of an SM by chains and warps; cycles with random inputs relative to zeros)."""
     points: list[Point] = []
     random = None
-    for one in loops(instruction):
-        if one.through != "c" or one.copies == 1 or one.variant != f"c{one.chains}{end}":
+    for chained in loops(instruction):
+        if chained.through != "c" or chained.copies == 1 or chained.variant != f"c{chained.chains}{end}":
             continue
-        cycles = numbers.proved(one.variant, one.copies, each)
-        blocks = one.blocks()
+        cycles = proved.cycles_of_copy(chained.variant, chained.copies, each)
+        blocks = chained.blocks()
         for block, value in zip(blocks, [] if cycles is None else cycles.tolist(), strict=False):
             if block.image == RANDOM:
                 random = round(value / points[-1].cycles / points[-1].warps, 3)
             else:
                 warps = block.threads // WARP
-                points.append(Point(round(value / warps, DECIMALS), warps, one.chains))
+                points.append(Point(round(value / warps, DECIMALS), warps, chained.chains))
     return points, random
 
 
@@ -314,9 +315,9 @@ def interval(points: Sequence[Point]) -> Point:
     return min(near, key=lambda point: (point.warps * point.chains, point.warps))
 
 
-def _has_moves(code: Seen, copies: int) -> bool:
+def _has_moves(counted: Seen, copies: int) -> bool:
     """Whether the loop moves registers for every copy."""
-    return sum(n for opcode, n in code.loop.items() if MOVES.match(opcode)) >= copies
+    return sum(n for opcode, n in counted.loop.items() if MOVES.match(opcode)) >= copies
 
 
 def experiments() -> list[MultiplyCosts]:

@@ -21,7 +21,7 @@ from tcprobe.layout.arrays import Bytes
 from tcprobe.probes.cost import DECIMALS, ProvedNumbers, Run
 from tcprobe.probes.proof import Counts
 from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
-from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 from tcprobe.store.kinds.cost import Overlap
 
 COPIES = 8
@@ -72,8 +72,11 @@ def arithmetic(count: int) -> Partner:
 
 def loading() -> Partner:
     """An ldmatrix.x4 with each copy; what it loads is consumed."""
-    held = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
-    lines = [[f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"] for copy, names in enumerate(held)]
+    registers_of_copies = [", ".join(f"%l{4 * copy + j}" for j in range(4)) for copy in range(COPIES)]
+    lines = [
+        [f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{names}}}, [%at{copy}];"]
+        for copy, names in enumerate(registers_of_copies)
+    ]
     first = [f"mad.lo.u32 %at0, %from, 16, {BASE};"]
     joined = [f"xor.b32 %joined, %joined, %l{j};" for j in range(4 * COPIES)]
     return Partner(
@@ -120,7 +123,7 @@ def copying() -> Partner:
         after=[line for n in range(STAGES) for line in mbarrier_wait(f"{barrier}+{8 * n}", 1, f"END{n}")],
         kept=("SYNCS", "ELECT", FENCE),
         ptx="8.3",
-        maps=(packed("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
+        maps=(packed_map("UINT8", (128, 256), (128, BOX_BYTES // 128)),),
     )
 
 
@@ -146,31 +149,34 @@ def overlapped_ids() -> list[str]:
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 
 
-def combined_loop(first: Loop, partner: Partner, part: Part) -> Loop:
+def combined_loop(multiply_loop: Loop, partner: Partner, pair_part: Part) -> Loop:
     """The loop of a multiply and its partner, or of one of them alone.
 
-    `first.body` may begin with lines of the round; the rest is the same number of lines for each copy.
+    `multiply_loop.body` may begin with lines of the round; the rest is the same number of lines for each copy.
     """
     lines = [
         line
         for copy in range(COPIES)
-        for group in (_copy(first, copy) if part != "second" else [], partner.lines[copy] if part != "first" else [])
+        for group in (
+            _copy(multiply_loop, copy) if pair_part != "second" else [],
+            partner.lines[copy] if pair_part != "first" else [],
+        )
         for line in group
     ]
-    head = first.body[: len(first.body) % COPIES] if part != "second" else []
+    head = multiply_loop.body[: len(multiply_loop.body) % COPIES] if pair_part != "second" else []
     return Loop(
-        first.subject,
-        f"{part}.{partner.name}",
-        first.target.at_least(partner.ptx),
+        multiply_loop.subject,
+        f"{pair_part}.{partner.name}",
+        multiply_loop.target.at_least(partner.ptx),
         COPIES,
-        [*head, *lines, *(partner.end if part != "first" else [])],
-        [*first.loaded, *partner.loaded],
-        [*first.results, *partner.results],
-        [*first.registers, *partner.registers],
-        [*first.before, *partner.before],
-        [*first.after, *(partner.after if part != "first" else [])],
-        first.wide,
-        first.threads,
+        [*head, *lines, *(partner.end if pair_part != "first" else [])],
+        [*multiply_loop.loaded, *partner.loaded],
+        [*multiply_loop.results, *partner.results],
+        [*multiply_loop.registers, *partner.registers],
+        [*multiply_loop.before, *partner.before],
+        [*multiply_loop.after, *(partner.after if pair_part != "first" else [])],
+        multiply_loop.wide,
+        multiply_loop.threads,
         shared=True,
         mapped=bool(partner.maps),
     )
@@ -182,11 +188,14 @@ def _copy(loop: Loop, copy: int) -> list[str]:
     return list(loop.body[head + copy * each : head + (copy + 1) * each])
 
 
-def runs(instruction: Instruction, first: Loop, block: TimedBlock) -> dict[str, Run]:
+def runs(instruction: Instruction, multiply_loop: Loop, timed_block: TimedBlock) -> dict[str, Run]:
     """For each partner, the pair and both alone."""
     return {
         f"{part}.{partner.name}": Run(
-            combined_loop(first, partner, part).kernel(), [block], partner.maps, zeros() if partner.maps else None
+            combined_loop(multiply_loop, partner, part).kernel(),
+            [timed_block],
+            partner.maps,
+            zeros() if partner.maps else None,
         )
         for partner in partners(instruction)
         for part in PARTS
@@ -199,25 +208,29 @@ def zeros() -> Bytes:
 
 
 def overlaps(
-    instruction: Instruction, numbers: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
+    instruction: Instruction, proved: ProvedNumbers, each: Mapping[str, int], around: Mapping[str, int]
 ) -> dict[str, Overlap]:
     """By partner, the overlap; only where all three loops have the expected opcodes.
 
     `each` counts the opcodes of one copy of the multiply, `around` those of the rest of its loop.
     """
-    found = {}
+    by_partner = {}
     own = {opcode: COPIES * n for opcode, n in each.items()}
     for partner in partners(instruction):
-        wanted = {"both": {**own, **partner.opcodes}, "first": own, "second": partner.opcodes}
+        expected = {"both": {**own, **partner.opcodes}, "first": own, "second": partner.opcodes}
         cycles = []
         for part in PARTS:
             variant = f"{part}.{partner.name}"
-            beside = {**(around if part != "second" else {}), **_kept_opcodes(numbers.each(variant), partner)}
-            cycles.append(numbers.whole(variant, wanted[part], beside, COPIES))
-        if all(one is not None for one in cycles):
-            together, *alone = (round(float(one[0]), DECIMALS) for one in cycles if one is not None)
-            found[partner.name] = Overlap(alone, together, WARPS if instruction.threads == WARP else WARPGROUP // WARP)
-    return found
+            beside = {**(around if part != "second" else {}), **_kept_opcodes(proved.each(variant), partner)}
+            cycles.append(proved.cycles_of_round(variant, expected[part], beside, COPIES))
+        if all(variant_cycles is not None for variant_cycles in cycles):
+            together, *alone = (
+                round(float(variant_cycles[0]), DECIMALS) for variant_cycles in cycles if variant_cycles is not None
+            )
+            by_partner[partner.name] = Overlap(
+                alone, together, WARPS if instruction.threads == WARP else WARPGROUP // WARP
+            )
+    return by_partner
 
 
 def _kept_opcodes(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:

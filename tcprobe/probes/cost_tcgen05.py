@@ -31,7 +31,7 @@ SIZES = (64, 128, 256)  # N
 TYPES = {"f16": "bf16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3"}  # of A and B by kind
 NARROWEST = "e2m1"  # of the other kinds
 B_BYTES = 16 << 10  # offset of B in shared memory
-HELD: tuple[Held, ...] = ("shared", "tensor")
+A_PLACES: tuple[Held, ...] = ("shared", "tensor")
 SIXTEENTHS = ("4X", "6X")  # scale_vec sizes whose scales are for 16 elements
 MMA = ("MMA",)
 
@@ -70,61 +70,63 @@ class TensorMemoryCosts(Costs):
         name = tensor_memory.instruction_name(self.row)
         if self.scale.endswith(SIXTEENTHS):
             name = name.replace(tensor_memory.BLOCK, ".block16")
-        given = tensor_memory.operands(self.row).replace("%bdesc", "%db").replace("%idesc", "%word4")
-        return f"{name} {given.replace('%adesc', '%da' if a_place == 'shared' else '[%ta]')};"
+        operands = tensor_memory.operands(self.row).replace("%bdesc", "%db").replace("%idesc", "%word4")
+        return f"{name} {operands.replace('%adesc', '%da' if a_place == 'shared' else '[%ta]')};"
 
     @property
     def loops(self) -> Sequence[tuple[Held, Issued]]:
         """All loops, each with where A is."""
         return [
-            (held, one)
-            for held in HELD
-            for one in issues(self.id, self.target, self._line(held), self.group, begins=held[0])
+            (a_place, issued)
+            for a_place in A_PLACES
+            for issued in issues(self.id, self.target, self._line(a_place), self.group, begins=a_place[0])
         ]
 
     def block(self) -> TimedBlock:
         """One warp, with the descriptors of A, of B, and of the instruction."""
         matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
         words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
-        return TimedBlock(WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", self._described())))
+        return TimedBlock(
+            WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", self._descriptor_fields()))
+        )
 
-    def _described(self) -> dict[str, int | str]:
+    def _descriptor_fields(self) -> dict[str, int | str]:
         """The fields of the instruction descriptor."""
-        said: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
+        fields: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
         if any(operand.role is Role.METADATA for operand in self.row.operands):
-            said["sparse"] = 1
+            fields["sparse"] = 1
         if self.row.id.endswith(".k96"):
-            said["k"] = 96
-        return said | ({"scale_type": self.scale.split()[0]} if self.scale else {"d_type": result_type(self.row)})
+            fields["k"] = 96
+        return fields | ({"scale_type": self.scale.split()[0]} if self.scale else {"d_type": result_type(self.row)})
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""
-        return {one.variant: Run(one.loop().kernel(), [self.block()]) for _, one in self.loops}
+        return {issued.variant: Run(issued.loop().kernel(), [self.block()]) for _, issued in self.loops}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
-        numbers = ProvedNumbers(reading)
+        proved = ProvedNumbers(reading)
         intervals: list[Flight] = []
         trips: list[Trip] = []
         each: Counts = {}
-        for held, one in self.loops:
-            each, around = split_opcodes(numbers.each(one.variant), MMA)
-            cycles = numbers.proved(one.variant, COPIES, each, around)
-            if cycles is not None and one.trip:
-                trips.append(Trip(float(cycles[0]) * one.count, None, held, 1, one.count))
+        for a_place, issued in self.loops:
+            each, around = split_opcodes(proved.each(issued.variant), MMA)
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, each, around)
+            if cycles is not None and issued.trip:
+                trips.append(Trip(float(cycles[0]) * issued.count, None, a_place, 1, issued.count))
             elif cycles is not None:
-                intervals.append(Flight(float(cycles[0]), held, 1, one.count))
+                intervals.append(Flight(float(cycles[0]), a_place, 1, issued.count))
         if not intervals:
-            raise ProbeError(next(iter(numbers.refused.values())))
+            raise ProbeError(next(iter(proved.refused.values())))
         macs = self.row.shape.m * self.n * self.row.shape.k // self.group
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=intervals,
             round_trip=trips,
             macs_per_cycle=round(macs / min(flight.cycles for flight in intervals), 1),
-            mhz=numbers.mhz,
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            refused=proved.refused,
         )
 
 

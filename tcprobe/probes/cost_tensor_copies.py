@@ -46,35 +46,35 @@ class TensorCopyCosts(OfRow, Costs):
     @property
     def loops(self) -> Sequence[Issued]:
         """The loop of the interval, then those of round trips."""
-        given = "[%taddr]" if self.row.id.startswith("tcgen05.shift") else "[%taddr], %da"
-        return issues(self.id, self.target, f"{self.id} {given};", self.group)
+        operands = "[%taddr]" if self.row.id.startswith("tcgen05.shift") else "[%taddr], %da"
+        return issues(self.id, self.target, f"{self.id} {operands};", self.group)
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name. The source is a matrix without a swizzle."""
         source = tcgen05_descriptor.encode(canonical("k", 0, 0))
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
-        return {one.variant: Run(one.loop().kernel(), [block]) for one in self.loops}
+        return {issued.variant: Run(issued.loop().kernel(), [block]) for issued in self.loops}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
-        numbers, trips = ProvedNumbers(reading), []
-        each, around = split_opcodes(numbers.each(self.loops[0].variant), STEMS)
-        interval = numbers.proved(self.loops[0].variant, COPIES, each, around)
+        proved, trips = ProvedNumbers(reading), []
+        each, around = split_opcodes(proved.each(self.loops[0].variant), STEMS)
+        interval = proved.cycles_of_copy(self.loops[0].variant, COPIES, each, around)
         if interval is None:
-            raise ProbeError(numbers.refused[self.loops[0].variant])
-        for one in self.loops[1:]:
-            cycles = numbers.proved(one.variant, COPIES, *split_opcodes(numbers.each(one.variant), STEMS))
+            raise ProbeError(proved.refused[self.loops[0].variant])
+        for issued in self.loops[1:]:
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, *split_opcodes(proved.each(issued.variant), STEMS))
             if cycles is not None:
-                trips.append(Trip(float(cycles[0]) * one.count, one.count * self._bytes))
+                trips.append(Trip(float(cycles[0]) * issued.count, issued.count * self._bytes))
         point = Point(float(interval[0]), 1)
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=point,
             one_warp=point.cycles,
             round_trip=trips,
-            mhz=numbers.mhz,
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            refused=proved.refused,
         )
 
     @property

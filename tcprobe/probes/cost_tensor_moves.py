@@ -59,14 +59,14 @@ class TensorMoveCosts(OfRow, Costs):
 
     def _line(self, copy: int) -> str:
         """PTX of one copy, with its registers and its address."""
-        given, names = tensor_memory.operands(self.row), iter(self._names(copy))
+        operands, names = tensor_memory.operands(self.row), iter(self._names(copy))
         for fragment in self.row.fragments:
             for j in range(fragment.registers):
-                given = _rename_operand(given, f"%{fragment.operand}{j}", next(names))
-        return f"{tensor_memory.instruction_name(self.row)} {given.replace('%taddr', f'%at{copy}')};"
+                operands = _rename_operand(operands, f"%{fragment.operand}{j}", next(names))
+        return f"{tensor_memory.instruction_name(self.row)} {operands.replace('%taddr', f'%at{copy}')};"
 
     def _loop(self, variant: str, body: Sequence[str]) -> Loop:
-        held = [name for copy in range(self.copies) for name in self._names(copy)]
+        registers = [name for copy in range(self.copies) for name in self._names(copy)]
         changed = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(self.copies)]
         return Loop(
             self.id,
@@ -74,35 +74,37 @@ class TensorMoveCosts(OfRow, Costs):
             self.target,
             self.copies,
             [*body, *changed],
-            ["%joined"] if self._loads else held,
+            ["%joined"] if self._loads else registers,
             ["%joined"] if self._loads else [],
             [
                 f".reg .b32 %base, %lanes, %at<{self.copies}>;",
                 ".reg .pred %one;",
-                *([f".reg .b32 {', '.join(held)};"] if self._loads else []),
+                *([f".reg .b32 {', '.join(registers)};"] if self._loads else []),
             ],
             self._before(),
             [self._wait],
-            threads=threads_for(len(held)),
+            threads=threads_for(len(registers)),
             shared=True,
-            ended=self._ended(),
+            ended=self._epilogue(),
         )
 
     def many(self) -> Loop:
         """Independent copies and one wait."""
         copies = range(self.copies)
-        return self._loop("many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._joined(c))])
+        return self._loop(
+            "many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._consume(c))]
+        )
 
     def trip(self) -> Loop:
         """A wait after each copy."""
         copies = range(self.copies)
-        return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._joined(c))])
+        return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._consume(c))])
 
     @property
     def _loads(self) -> bool:
         return self._op != "st"
 
-    def _joined(self, copy: int) -> list[str]:
+    def _consume(self, copy: int) -> list[str]:
         """Consume the first and the last register that a copy loads."""
         names = self._names(copy)
         parts = dict.fromkeys((names[0], names[-1]))
@@ -131,10 +133,10 @@ class TensorMoveCosts(OfRow, Costs):
 
         An image has fewer words than a store has registers; the compiler would copy equal ones inside the loop.
         """
-        held = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
-        return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(held) if j >= IMAGE_WORDS // WARP]
+        registers = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
+        return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(registers) if j >= IMAGE_WORDS // WARP]
 
-    def _ended(self) -> list[str]:
+    def _epilogue(self) -> list[str]:
         return [
             "bar.sync 0, %warps;",
             f"setp.ge.u32 %one, %lane, {WARP};",
@@ -156,28 +158,28 @@ class TensorMoveCosts(OfRow, Costs):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
-        numbers = ProvedNumbers(reading)
-        each, around = self._parted(numbers.each("many"))
-        cycles = numbers.proved("many", self.copies, each, around)
+        proved = ProvedNumbers(reading)
+        each, around = self._own_and_other_opcodes(proved.each("many"))
+        cycles = proved.cycles_of_copy("many", self.copies, each, around)
         if cycles is None:
-            raise ProbeError(numbers.refused["many"])
-        trip = numbers.proved("trip", self.copies, *self._parted(numbers.each("trip")))
+            raise ProbeError(proved.refused["many"])
+        trip = proved.cycles_of_copy("trip", self.copies, *self._own_and_other_opcodes(proved.each("trip")))
         points = [
             Point(round(value / warps, DECIMALS), warps)
             for warps, value in zip(self.warps, cycles.tolist(), strict=True)
         ]
         return Body(
             opcodes=dict.fromkeys(each, 1.0),
-            spread=numbers.spread,
+            spread=proved.spread,
             interval=interval(points),
             one_warp=points[0].cycles,
             curve=points,
             round_trip=[] if trip is None else [Trip(float(trip[0]), 4 * WARP * self.row.fragments[0].registers)],
-            mhz=numbers.mhz,
-            refused=numbers.refused,
+            mhz=proved.mhz,
+            refused=proved.refused,
         )
 
-    def _parted(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
+    def _own_and_other_opcodes(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
         """(the move's own opcode, once; all other opcodes of the loop, with their counts)."""
         each = {o: 1 for o in loop_opcodes if stem(o) == OPS[self._op]}
         return each, {o: n for o, n in loop_opcodes.items() if o not in each}

@@ -120,23 +120,28 @@ class Flown:
         ]
 
     def _body(self) -> list[str]:
-        one = self._written()
+        multiply = self._multiply_text()
         wait = "wgmma.wait_group.sync.aligned"
         if not self.trip:
-            each = [one, "wgmma.commit_group.sync.aligned;", f"{wait} {self.in_flight - 1};"]
+            each = [multiply, "wgmma.commit_group.sync.aligned;", f"{wait} {self.in_flight - 1};"]
             return ["wgmma.fence.sync.aligned;", *(each * self.copies)]
-        group = ["wgmma.fence.sync.aligned;", *[one] * self.in_flight, "wgmma.commit_group.sync.aligned;", f"{wait} 0;"]
+        group = [
+            "wgmma.fence.sync.aligned;",
+            *[multiply] * self.in_flight,
+            "wgmma.commit_group.sync.aligned;",
+            f"{wait} 0;",
+        ]
         return group * (self.copies // self.in_flight)
 
-    def _written(self) -> str:
+    def _multiply_text(self) -> str:
         row = self.row
         scales = [] if row.type("d") == "s32" else ["1", "1"]
         many = len(row.described[0].held.majors) > 1
-        turned = ["1" if self.major == "mn" else "0"] * (1 if self.registers else 2) if many else []
+        transposed = ["1" if self.major == "mn" else "0"] * (1 if self.registers else 2) if many else []
         sparse = ["%meta", "0"] if row.metadata else []
         a = f"{{{', '.join(self._a)}}}" if self.registers else "%da"
-        given = [a, "%db", *sparse, "%p", *scales, *turned]
-        return f"{row.name} {ptx.braces('d', row.fragment('d'))}, {', '.join(given)};"
+        operands = [a, "%db", *sparse, "%p", *scales, *transposed]
+        return f"{row.name} {ptx.braces('d', row.fragment('d'))}, {', '.join(operands)};"
 
     @property
     def beside(self) -> Counts:
@@ -155,10 +160,10 @@ class Flown:
         others = [self._block(1, swizzle) for swizzle in SWIZZLES]
         return [*usual, *others, self._block(1, USUAL_SWIZZLE, RANDOM)]
 
-    def _block(self, groups: int, swizzle: int, image: int = 0) -> TimedBlock:
+    def _block(self, warpgroups: int, swizzle: int, image: int = 0) -> TimedBlock:
         a, b = (canonical(self.major, swizzle, start) for start in (0, A_BYTES))
         words = tuple(n >> shift & 0xFFFFFFFF for n in (a.encode(), b.encode()) for shift in (0, 32))
-        return TimedBlock(groups * WARPGROUP, image, words)
+        return TimedBlock(warpgroups * WARPGROUP, image, words)
 
 
 def canonical(major: str, swizzle: int, start: int) -> Descriptor:
@@ -170,20 +175,20 @@ def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
-def loops_of(instruction: Instruction) -> list[Flown]:
+def flown_loops(instruction: Instruction) -> list[Flown]:
     """All loops of a form if its N is one of WHOLE; else the best interval and one round trip."""
-    whole = instruction.shape.n in WHOLE
-    made = [
+    all_loops = instruction.shape.n in WHOLE
+    loops = [
         Flown(instruction, count, registers, trip, copies=round_of(instruction, count if trip else 0))
         for registers in (False, True)
         for trip in (False, True)
-        for count in (FLIGHTS if whole else (1,) if trip else USUAL)
+        for count in (FLIGHTS if all_loops else (1,) if trip else USUAL)
         if trip or count > 1
     ]
-    if len(instruction.described[0].held.majors) > 1 and whole:
+    if len(instruction.described[0].held.majors) > 1 and all_loops:
         copies = round_of(instruction)
-        made += [Flown(instruction, max(USUAL), registers, major="mn", copies=copies) for registers in (False, True)]
-    return made
+        loops += [Flown(instruction, max(USUAL), registers, major="mn", copies=copies) for registers in (False, True)]
+    return loops
 
 
 def round_of(instruction: Instruction, trip: int = 0) -> int:
@@ -202,30 +207,30 @@ class WarpgroupCosts(OfRow, Costs):
         """Every loop by its name."""
         first = Flown(self.row, max(USUAL))
         pairs = cost_overlap.runs(self.row, first.loop(), first.blocks()[0])
-        return {one.variant: Run(one.loop().kernel(), one.blocks()) for one in loops_of(self.row)} | pairs
+        return {flown.variant: Run(flown.loop().kernel(), flown.blocks()) for flown in flown_loops(self.row)} | pairs
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
-        numbers, found = ProvedNumbers(reading), FormNumbers([], [], [], [])
-        for one in loops_of(self.row):
-            cycles = numbers.proved(one.variant, one.copies, one_opcode(numbers, one), one.beside)
-            for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
-                found.add(one, block, value)
-        if not found.intervals:
-            raise ProbeError(next(iter(numbers.refused.values())))
-        best = min(flight.cycles for flight in found.intervals)
-        opcode, usual = one_opcode(numbers, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
+        proved, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
+        for flown in flown_loops(self.row):
+            cycles = proved.cycles_of_copy(flown.variant, flown.copies, opcode_counts(proved, flown), flown.beside)
+            for block, value in zip(flown.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
+                form_numbers.add(flown, block, value)
+        if not form_numbers.intervals:
+            raise ProbeError(next(iter(proved.refused.values())))
+        best = min(flight.cycles for flight in form_numbers.intervals)
+        opcode, usual = opcode_counts(proved, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
         return Body(
             opcodes=dict.fromkeys(opcode, 1.0),
-            spread=numbers.spread,
-            interval=found.intervals,
-            round_trip=found.trips,
-            forms=found.forms,
+            spread=proved.spread,
+            interval=form_numbers.intervals,
+            round_trip=form_numbers.trips,
+            forms=form_numbers.forms,
             macs_per_cycle=round(self.row.triples / best, 1),
-            random=found.random,
-            mhz=numbers.mhz,
-            overlap=cost_overlap.overlaps(self.row, numbers, opcode, usual.beside),
-            refused=numbers.refused,
+            random=form_numbers.random,
+            mhz=proved.mhz,
+            overlap=cost_overlap.overlaps(self.row, proved, opcode, usual.beside),
+            refused=proved.refused,
         )
 
 
@@ -242,11 +247,11 @@ class FormNumbers(NamedTuple):
         """The first of `randoms`."""
         return next(iter(self.randoms), None)
 
-    def add(self, flown: Flown, block: TimedBlock, value: float) -> None:
+    def add(self, flown: Flown, timed_block: TimedBlock, value: float) -> None:
         """Add the cycles of one copy, `value`, that a block measured."""
-        groups, place, swizzle = block.threads // WARPGROUP, flown.place, swizzle_of(block)
+        groups, place, swizzle = timed_block.threads // WARPGROUP, flown.place, swizzle_of(timed_block)
         usual = flown.major == "k" and swizzle == USUAL_SWIZZLE
-        if block.image == RANDOM:
+        if timed_block.image == RANDOM:
             base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, flown.major)]
             self.randoms.append(round(value / base[0], 3))
         elif flown.trip:
@@ -258,21 +263,21 @@ class FormNumbers(NamedTuple):
             self.forms.append(ByLayout(value, place, swizzle, flown.major))
 
 
-def _has(flights: Sequence[Flight], place: str, groups: int, count: int) -> bool:
-    return any((f.a, f.warpgroups, f.in_flight) == (place, groups, count) for f in flights)
+def _has(flights: Sequence[Flight], place: str, warpgroups: int, count: int) -> bool:
+    return any((f.a, f.warpgroups, f.in_flight) == (place, warpgroups, count) for f in flights)
 
 
-def swizzle_of(block: TimedBlock) -> int:
+def swizzle_of(timed_block: TimedBlock) -> int:
     """The swizzle of a block's descriptors, in bytes."""
-    return {0: 0, 1: 128, 2: 64, 3: 32}[block.words[1] >> 30]
+    return {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]
 
 
-def one_opcode(numbers: ProvedNumbers, flown: Flown) -> Counts:
+def opcode_counts(proved: ProvedNumbers, flown: Flown) -> Counts:
     """The tensor opcode, counted once, that has the form's shape; empty if the loop has none."""
     m, n, k = flown.row.shape
     shape = f".{m}x{n}x{k}."
-    found = [o for o in numbers.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
-    return dict.fromkeys(found, 1)
+    opcodes = [o for o in proved.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
+    return dict.fromkeys(opcodes, 1)
 
 
 def experiments() -> list[WarpgroupCosts]:

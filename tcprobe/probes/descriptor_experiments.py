@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcprobe.errors import UnmeasuredError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.probes.descriptors import (
     Case,
-    Judged,
+    CaseJudgement,
     Tables,
     cases,
     judge,
@@ -26,7 +25,7 @@ from tcprobe.probes.descriptors import (
     numbers_in_memory,
 )
 from tcprobe.probes.descriptors import products as random_products
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, known_tables
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.store.kinds import descriptors as saved
@@ -36,14 +35,8 @@ PRODUCTS = 12  # for each form, place of A and pair of majors
 PRODUCT_N = (8, 24, 64, 128, 256)
 
 
-def tables_of(instruction: Instruction, bench: Bench) -> Tables:
-    """The tables of a form's fragments; UnmeasuredError if one is unknown."""
-    tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
-    if missing := [operand for operand, table in tables.items() if table is None]:
-        raise UnmeasuredError(
-            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run 'wgmma*'` makes it."
-        )
-    return {operand: table for operand, table in tables.items() if table is not None}
+def _tables(instruction: Instruction, bench: Bench) -> Tables:
+    return known_tables(instruction, bench.known_table, "tcprobe run 'wgmma*'")
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class DescriptorExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Reading:
         """ "seen": by descriptor, the number in memory of every element."""
-        tables = tables_of(self.case.instruction, bench)
+        tables = _tables(self.case.instruction, bench)
         return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:
@@ -77,19 +70,19 @@ class DescriptorExperiment(Dialogue):
         return saved.Body(case=_entry(judge(self.case, reading["seen"])))
 
 
-def _entry(found: Judged) -> saved.CaseCounts:
-    held, case = found.case.operand.held, found.case
-    ignored = [field for field, (same, count) in found.without.items() if count and same == count]
+def _entry(judgement: CaseJudgement) -> saved.CaseCounts:
+    factor, case = judgement.case.operand.held, judgement.case
+    ignored = [field for field, (same, count) in judgement.without.items() if count and same == count]
     return saved.CaseCounts(
-        held.name,
-        held.slot_bits,
+        factor.name,
+        factor.slot_bits,
         case.major,
         case.swizzle,
         case.instruction.id,
         len(case.descriptors),
-        found.elements,
-        found.agree,
-        found.readings,
+        judgement.elements,
+        judgement.agree,
+        judgement.readings,
         ignored,
     )
 
@@ -119,9 +112,15 @@ class ProductExperiment(Dialogue):
     def measure(self, bench: Bench) -> Reading:
         """ "products" and "wrong": how many there are, one number each."""
         row, seed = self.instruction, len(self.instruction.id)
-        tables = tables_of(row, bench)
-        runs = [one for coded in ("b_smem", "a_smem") for one in random_products(row, coded, tables, self.count, seed)]
-        wrong = sum(one.wrong(tables["d"], bench.run([one.launch])[0].copy()) for one in runs)
+        tables = _tables(row, bench)
+        runs = [
+            random_product
+            for coded in ("b_smem", "a_smem")
+            for random_product in random_products(row, coded, tables, self.count, seed)
+        ]
+        wrong = sum(
+            random_product.wrong(tables["d"], bench.run([random_product.launch])[0].copy()) for random_product in runs
+        )
         return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
 
     def conclude(self, reading: Reading, context: Context) -> saved.Body:

@@ -30,10 +30,10 @@ from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_images import fields, random_metadata
 from tcprobe.probes.wgmma import (
     LAST,
-    Coded,
+    CodedRun,
     coded_images,
     decode_answers,
-    held_bytes,
+    k_bytes,
     ones_by_k,
     uniform,
 )
@@ -79,9 +79,9 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
     for sparse, kind, (name, n) in forms:
         k = 256 // WIDTHS[kind] * (2 if sparse else 1)
         row = resolve(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}").instruction
-        one = behind(row, name)
-        for major, swizzle in product(one.held.majors, SWIZZLES):
-            yield Case(one, major, swizzle, random_descriptors(one, major, swizzle, count))
+        operand = behind(row, name)
+        for major, swizzle in product(operand.held.majors, SWIZZLES):
+            yield Case(operand, major, swizzle, random_descriptors(operand, major, swizzle, count))
 
 
 def random_descriptors(operand: SharedOperand, major: str, swizzle: int, count: int) -> tuple[Descriptor, ...]:
@@ -116,21 +116,21 @@ def numbers_of(operand: SharedOperand, descriptor: Descriptor, major: str) -> In
 
 def launch(case: Case, tables: Tables) -> Launch:
     """All descriptors of a case; `tables` are the measured tables of the form's fragments."""
-    row, held = case.instruction, case.operand.held
-    by_b = held.name == "a_smem"
+    row, factor = case.instruction, case.operand.held
+    by_b = factor.name == "a_smem"
     others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
-    still = packed_descriptor(held_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
-    pairs = [(one.encode(), still) for one in case.descriptors]
+    still = packed_descriptor(k_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
+    pairs = [(descriptor.encode(), still) for descriptor in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
-    run = Coded(row, "codes", held.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
-    return run.launch((coded_images(held, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
+    run = CodedRun(row, "codes", factor.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
+    return run.launch((coded_images(factor, CODED_BYTES), others), pairs, (len(pairs), len(others)), size)
 
 
-def _metadata(case: Case, images: int) -> list[int]:
+def _metadata(case: Case, image_count: int) -> list[int]:
     """The metadata value (4 bits) for each image of the other factor: it selects one half of B, then the other."""
     if case.operand.held.name == "a_smem" or case.instruction.metadata is None:
-        return [NIBBLE] * images
-    return [NIBBLE] * (images // 2) + [LAST] * (images // 2)
+        return [NIBBLE] * image_count
+    return [NIBBLE] * (image_count // 2) + [LAST] * (image_count // 2)
 
 
 def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
@@ -146,24 +146,24 @@ def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
 
 def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
     """By descriptor, the number in memory of every element: (descriptors, rows, cols)."""
-    row, held = case.instruction, case.operand.held
+    row, factor = case.instruction, case.operand.held
     d = row.fragment("d")
     index, used = elements(tables["d"], d)
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
-    numbers = decode_answers(row, words, len(coded_images(held, CODED_BYTES)))[:, :, used]
+    numbers = decode_answers(row, words, len(coded_images(factor, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
-    in_memory = np.full((len(case.descriptors), held.rows, held.cols), -1)
+    in_memory = np.full((len(case.descriptors), factor.rows, factor.cols), -1)
     values = _metadata(case, len(numbers))
     turns = len(numbers) // len(set(values))
-    for y, said in enumerate(numbers):
-        if held.name == "a_smem":
-            in_memory[:, m, (n + y * d.cols) % held.cols] = said
+    for y, answer_numbers in enumerate(numbers):
+        if factor.name == "a_smem":
+            in_memory[:, m, (n + y * d.cols) % factor.cols] = answer_numbers
         else:
-            in_memory[:, picked_k(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = said
+            in_memory[:, picked_k(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = answer_numbers
     return in_memory
 
 
-class Judged(NamedTuple):
+class CaseJudgement(NamedTuple):
     """How many elements of a case are where the formula predicts, and what else follows from the descriptors."""
 
     case: Case
@@ -178,43 +178,47 @@ class Judged(NamedTuple):
     first: str | None  # the first misfit, in words
 
 
-def judge(case: Case, seen: Ints) -> Judged:
+def judge(case: Case, seen: Ints) -> CaseJudgement:
     """Compare the formula with what was measured."""
-    predicted = _predicted(case, case.descriptors)
+    predicted = _predict(case, case.descriptors)
     readings: dict[str, tuple[int, int]] = {}
-    based = [j for j, one in enumerate(case.descriptors) if one.base_offset]
+    based = [j for j, descriptor in enumerate(case.descriptors) if descriptor.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
     changed = {
-        way: [one._replace(base_offset=sign * one.base_offset) for one in (case.descriptors[j] for j in based)]
+        way: [
+            descriptor._replace(base_offset=sign * descriptor.base_offset)
+            for descriptor in (case.descriptors[j] for j in based)
+        ]
         for way, sign in ways.items()
     }
-    maps = {way: _predicted(case, of) for way, of in changed.items()}
+    maps = {way: _predict(case, changed_map) for way, changed_map in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
-    for way, of in maps.items():
-        readings[way] = (sum(bool((of[j] == seen[based[j]]).all()) for j in telling), len(telling))
+    for way, changed_map in maps.items():
+        readings[way] = (sum(bool((changed_map[j] == seen[based[j]]).all()) for j in telling), len(telling))
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
-        set_ = [j for j, one in enumerate(case.descriptors) if getattr(one, field)]
-        zero = _predicted(case, [case.descriptors[j]._replace(**{field: 0}) for j in set_])
-        without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(set_)), len(set_))
-    return Judged(case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen))
-
-
-def _misfit(case: Case, said: Ints, seen: Ints) -> str | None:
-    """The first element that the formula does not explain, and the elements along its line; None if there is none."""
-    wrong = np.argwhere(said != seen)
-    if not len(wrong):
-        return None
-    at, row, col = wrong[0].tolist()
-    along = seen[at, row] if case.operand.held.name == "a_smem" else seen[at, :, col]
-    return (
-        f"{case.descriptors[at]}: row {row}, column {col}: said {said[at, row, col]}; along k measured {along.tolist()}"
+        with_field = [j for j, descriptor in enumerate(case.descriptors) if getattr(descriptor, field)]
+        zero = _predict(case, [case.descriptors[j]._replace(**{field: 0}) for j in with_field])
+        without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(with_field)), len(with_field))
+    return CaseJudgement(
+        case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen)
     )
 
 
-def _predicted(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
+def _misfit(case: Case, formula: Ints, seen: Ints) -> str | None:
+    """The first element that the formula does not explain, and the elements along its line; None if there is none."""
+    wrong = np.argwhere(formula != seen)
+    if not len(wrong):
+        return None
+    number, row, col = wrong[0].tolist()
+    along = seen[number, row] if case.operand.held.name == "a_smem" else seen[number, :, col]
+    words = f"row {row}, column {col}: said {formula[number, row, col]}; along k measured {along.tolist()}"
+    return f"{case.descriptors[number]}: {words}"
+
+
+def _predict(case: Case, descriptors: Sequence[Descriptor]) -> Ints:
     shape = (len(descriptors), case.operand.held.rows, case.operand.held.cols)
-    maps = [numbers_of(case.operand, one, case.major) for one in descriptors]
+    maps = [numbers_of(case.operand, descriptor, case.major) for descriptor in descriptors]
     return np.stack(maps) if maps else np.zeros(shape, np.int64)
 
 
@@ -281,32 +285,42 @@ def _products(
     )
     a, b = (behind(instruction, name) for name in ("a_smem", "b_smem"))
     left, right = _random(rng, a, count), _random(rng, b, count)
-    one, two = ([free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1])))
-    other_side = np.stack([image(b, right[j], two[j], majors[1]) for j in range(count)])
+    left_descriptors, right_descriptors = (
+        [free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1]))
+    )
+    right_images = np.stack([image(b, right[j], right_descriptors[j], majors[1]) for j in range(count)])
     if coded == "a_smem":
-        first = np.stack([image(a, left[j], one[j], majors[0]) for j in range(count)])
-        images, pairs = (first, other_side), [(x.encode(), y.encode()) for x, y in zip(one, two, strict=True)]
+        left_images = np.stack([image(a, left[j], left_descriptors[j], majors[0]) for j in range(count)])
+        images, pairs = (
+            (left_images, right_images),
+            [(x.encode(), y.encode()) for x, y in zip(left_descriptors, right_descriptors, strict=True)],
+        )
     else:
-        images, pairs = (other_side, _registers(instruction, left, tables["a"])), [(y.encode(), 0) for y in two]
+        images, pairs = (
+            (right_images, _registers(instruction, left, tables["a"])),
+            [(y.encode(), 0) for y in right_descriptors],
+        )
     size = count * instruction.threads * thread_bytes(instruction.fragment("d"))
     e = instruction.metadata
     selector = _selector(instruction, coded, majors)
     metadata = random_metadata(sparsity(e), count, rng, instruction.threads) if e else None
-    run = Coded(instruction, "raw", coded, majors, selector, metadata=metadata).launch(images, pairs, (count, 1), size)
+    run = CodedRun(instruction, "raw", coded, majors, selector, metadata=metadata).launch(
+        images, pairs, (count, 1), size
+    )
     if e is None or metadata is None:
         return RandomProducts(instruction, coded, majors, run, left @ right)
     columns = _columns(e, tables["e"].selection(selector), metadata)
-    met = np.stack([right[j][columns[j]] for j in range(count)])
-    return RandomProducts(instruction, coded, majors, run, np.einsum("cms,cmsn->cmn", left, met))
+    b_rows = np.stack([right[j][columns[j]] for j in range(count)])
+    return RandomProducts(instruction, coded, majors, run, np.einsum("cms,cmsn->cmn", left, b_rows))
 
 
 def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
     """By image, the column of A of each stored element."""
     rule = sparsity(e)
     index, used = elements(table, e)
-    chosen = np.zeros((len(metadata), e.rows * e.cols), np.int64)
-    chosen[:, index] = fields(rule, metadata)[:, used]
-    columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(-1, e.rows, e.cols)
+    index_fields = np.zeros((len(metadata), e.rows * e.cols), np.int64)
+    index_fields[:, index] = fields(rule, metadata)[:, used]
+    columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(-1, e.rows, e.cols)
     return columns
 
 
@@ -335,11 +349,13 @@ def image(operand: SharedOperand, matrix: Ints, descriptor: Descriptor, major: s
     return raw
 
 
-def patterns(operand: SharedOperand, numbers: Ints) -> Any:
+def patterns(operand: SharedOperand, integers: Ints) -> Any:
     """The bit patterns of whole numbers in the operand's type."""
-    low = int(numbers.min())
-    known = [dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(numbers.max()) + 1)]
-    return np.array(known, np.uint64)[numbers - low]
+    low = int(integers.min())
+    bits_by_value = [
+        dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(integers.max()) + 1)
+    ]
+    return np.array(bits_by_value, np.uint64)[integers - low]
 
 
 def _registers(instruction: Instruction, matrices: Ints, table: Table) -> Bytes:

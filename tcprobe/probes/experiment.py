@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from tcprobe.errors import UnmeasuredError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -28,16 +29,17 @@ if TYPE_CHECKING:
 
 Reading = dict[str, Array]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
+KnownTable = Callable[[Fragment], Table | None]  # of a fragment on the device in question
 EVENTS = ("refused", "fault", "hangs", "unsound")  # that can be findings without a reading
 OWN_RULE = "own rule: lowest slot first"
 
 
 @dataclass(frozen=True)
 class Context:
-    """The device that a reading comes from; `known` gives the table of a fragment that was measured there before."""
+    """The device that a reading comes from; `known_table` gives tables measured there before."""
 
     device: Arch
-    known: Callable[[Fragment], Table | None]
+    known_table: KnownTable
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Bench(Protocol):
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The outputs of all launches."""
 
-    def known(self, fragment: Fragment) -> Table | None:
+    def known_table(self, fragment: Fragment) -> Table | None:
         """The table of a fragment on the device, measured or published; None if there is none."""
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
@@ -129,8 +131,8 @@ class Bench(Protocol):
     def shared_bytes(self) -> int:
         """Bytes of shared memory of an SM."""
 
-    def encoded(self, made: TensorMap) -> str:
-        """The driver's answer to a tensor map; CUDA_SUCCESS if it is taken."""
+    def map_result(self, tensor_map: TensorMap) -> str:
+        """The name of the driver's result code for a tensor map; CUDA_SUCCESS if it accepts the map."""
 
 
 class Dialogue(ABC):
@@ -171,13 +173,23 @@ class Dialogue(ABC):
         return None
 
 
-def of_lines(lines: Sequence[str]) -> Array:
+def known_tables(instruction: Instruction, known_table: KnownTable, run_command: str) -> dict[str, Table]:
+    """The tables of all fragments by operand; UnmeasuredError if one is unknown: `run_command` measures it."""
+    tables = {fragment.operand: known_table(fragment) for fragment in instruction.fragments}
+    if missing := [operand for operand, table in tables.items() if table is None]:
+        raise UnmeasuredError(
+            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `{run_command}` makes it."
+        )
+    return {operand: table for operand, table in tables.items() if table is not None}
+
+
+def array_of_text(lines: Sequence[str]) -> Array:
     """Lines of text as an array for a reading."""
     return np.frombuffer("\n".join(lines).encode(), np.uint8)
 
 
-def lines_of(array: Array) -> list[str]:
-    """The inverse of `of_lines`."""
+def text_lines(array: Array) -> list[str]:
+    """The inverse of `array_of_text`."""
     return array.tobytes().decode().split("\n") if array.size else []
 
 

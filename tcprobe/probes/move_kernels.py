@@ -37,14 +37,14 @@ class LoadMatrices:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Bits of a slot above its element are zero; for s8 they repeat the sign."""
         images, patterns = launch.inputs
-        slots, places = _emulated(self.instruction, patterns, tables)
+        slots, places = _moved_bits(self.instruction, patterns, tables)
         d = self.instruction.fragment("d")
         out = np.zeros((len(patterns), len(images), d.slots, d.slot_bits), np.uint8)
-        elements = unpacked(images)[:, places].swapaxes(0, 1)
+        elements = unpack_bits(images)[:, places].swapaxes(0, 1)
         out[:, :, slots, : places.shape[2]] = elements
         if d.type == "s8":
             out[:, :, slots, places.shape[2] :] = elements[..., -1:]
-        return packed(out)
+        return pack_bits(out)
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class StoreMatrices:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Memory that no slot is stored to keeps POISON."""
         images, patterns = launch.inputs
-        slots, places = _emulated(self.instruction, patterns, tables)
+        slots, places = _moved_bits(self.instruction, patterns, tables)
         a = self.instruction.fragment("a")
-        memory = np.tile(unpacked(np.full((1, SIZE), POISON, np.uint8)), (len(patterns), len(images), 1))
+        memory = np.tile(unpack_bits(np.full((1, SIZE), POISON, np.uint8)), (len(patterns), len(images), 1))
         for pattern, where in zip(memory, places, strict=True):
-            pattern[:, where] = unpacked(images).reshape(len(images), a.slots, a.slot_bits)[:, slots]
-        return packed(memory)
+            pattern[:, where] = unpack_bits(images).reshape(len(images), a.slots, a.slot_bits)[:, slots]
+        return pack_bits(memory)
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,18 @@ class ExchangeMatrix:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Each slot of D gets its element from the slot of A that holds it."""
         a, d = self.instruction.fragments
-        held = unpacked(launch.inputs[0]).reshape(-1, a.slots, a.slot_bits)
+        slot_bits = unpack_bits(launch.inputs[0]).reshape(-1, a.slots, a.slot_bits)
         holders = tables.table(a).inverse
-        return packed(held[:, [holders[cell][0] for cell in tables.table(d).cells if cell is not None]])
+        return pack_bits(slot_bits[:, [holders[cell][0] for cell in tables.table(d).cells if cell is not None]])
 
 
-def _emulated(instruction: Instruction, patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
+def _moved_bits(instruction: Instruction, address_patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
     """(used slots; the memory bits of each: (patterns, slots, bits of an element))."""
     cells = {slot: cell for slot, cell in enumerate(tables.table(in_registers(instruction)).cells) if cell is not None}
     lane_of = {row: lanes[0] for (row,), lanes in tables.table(instruction.fragment("address")).inverse.items()}
     lanes, cols = [lane_of[row] for row, _ in cells.values()], np.array([col for _, col in cells.values()])
     width = in_memory(instruction).slot_bits
-    starts = 8 * patterns.view(np.uint32).astype(np.int64)[:, lanes] + width * cols
+    starts = 8 * address_patterns.view(np.uint32).astype(np.int64)[:, lanes] + width * cols
     return np.array(list(cells)), starts[..., None] + np.arange(width)
 
 
@@ -107,13 +107,13 @@ def patterns(size: int = ROW_BYTES) -> Words:
     return np.array([*regular, *scattered], np.uint32) * np.uint32(size)
 
 
-def launch(instruction: Instruction, addresses: Words) -> Launch:
+def launch(instruction: Instruction, lane_addresses: Words) -> Launch:
     """ldmatrix or stmatrix with address patterns of shape (patterns, lanes); blocks are (image, pattern)."""
-    text, held = kernel(instruction), in_registers(instruction)
-    registers, loads = WARP * ptx.thread_bytes(held), isinstance(text.op, LoadMatrices)
+    text, registers_fragment = kernel(instruction), in_registers(instruction)
+    registers, loads = WARP * ptx.thread_bytes(registers_fragment), isinstance(text.op, LoadMatrices)
     images = bit_codes(8 * (SIZE if loads else registers))
-    grid, size = (len(images), len(addresses), 1), registers if loads else SIZE
-    return Launch(text, grid, (images, addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
+    grid, size = (len(images), len(lane_addresses), 1), registers if loads else SIZE
+    return Launch(text, grid, (images, lane_addresses.view(np.uint8)), 0, grid[0] * grid[1] * size)
 
 
 # kernels
@@ -136,8 +136,8 @@ def kernel(instruction: Instruction) -> Kernel:
     """The probe of a move."""
     op, pointers, registers, body = _KERNELS[instruction.family](instruction)
     name = ptx.identifier(instruction.id)
-    held = (ptx.declare(f.operand, f) for f in instruction.fragments if f.role is not Role.ADDRESS)
-    text = ptx.entry(name, pointers, (*registers, *held), body)
+    declared = (ptx.declare(f.operand, f) for f in instruction.fragments if f.role is not Role.ADDRESS)
+    text = ptx.entry(name, pointers, (*registers, *declared), body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -152,8 +152,8 @@ def _load_kernel(instruction: Instruction) -> Parts:
         f"mad.wide.u32 %in, %lane, {ROW_BYTES}, %in;",
         *(
             line
-            for at in STEPS
-            for line in (f"ld.global.v4.b32 {WORDS}, [%in+{at}];", f"st.shared.v4.b32 [%place+{at}], {WORDS};")
+            for offset in STEPS
+            for line in (f"ld.global.v4.b32 {WORDS}, [%in+{offset}];", f"st.shared.v4.b32 [%place+{offset}], {WORDS};")
         ),
         *ADDRESS,
         f"{instruction.name} {ptx.braces('d', d)}, [%address];",
@@ -169,7 +169,7 @@ def _store_kernel(instruction: Instruction) -> Parts:
     body = [
         *PLACE,
         *(f"mov.b32 %w{word}, 0x{POISON * 0x01010101:x};" for word in range(4)),
-        *(f"st.shared.v4.b32 [%place+{at}], {WORDS};" for at in STEPS),
+        *(f"st.shared.v4.b32 [%place+{offset}], {WORDS};" for offset in STEPS),
         *ptx.point("in", "%x", a),
         *ptx.load("in", "a", a),
         *ADDRESS,
@@ -180,8 +180,8 @@ def _store_kernel(instruction: Instruction) -> Parts:
         f"mad.wide.u32 %out, %lane, {ROW_BYTES}, %out;",
         *(
             line
-            for at in STEPS
-            for line in (f"ld.shared.v4.b32 {WORDS}, [%place+{at}];", f"st.global.v4.b32 [%out+{at}], {WORDS};")
+            for offset in STEPS
+            for line in (f"ld.shared.v4.b32 {WORDS}, [%place+{offset}];", f"st.global.v4.b32 [%out+{offset}], {WORDS};")
         ),
     ]
     return StoreMatrices(instruction), ("in", "addresses", "out"), SHARED, body
@@ -214,19 +214,19 @@ def bit_codes(count: int) -> Bytes:
     return np.packbits(np.concatenate([digits, digits ^ 1]).astype(np.uint8), axis=1, bitorder="little")
 
 
-def numbers(images: Bits) -> Ints:
+def numbers(bit_images: Bits) -> Ints:
     """The number that each bit encodes, NOT_MOVED if none; from images of shape (..., images, bits)."""
-    plain, inverted = np.split(images, 2, axis=-2)
+    plain, inverted = np.split(bit_images, 2, axis=-2)
     moved = (plain ^ inverted).all(axis=-2)
     digits = np.arange(plain.shape[-2])[:, None]
     return np.where(moved, (plain.astype(np.int64) << digits).sum(axis=-2), NOT_MOVED)
 
 
-def unpacked(raw: Bytes) -> Bits:
+def unpack_bits(raw: Bytes) -> Bits:
     """Bytes as bits along the last axis, low bits first."""
     return np.unpackbits(np.ascontiguousarray(raw), axis=-1, bitorder="little")
 
 
-def packed(planes: Bits) -> Bytes:
+def pack_bits(planes: Bits) -> Bytes:
     """Bits as bytes in one row, low bits first."""
     return np.packbits(planes.reshape(-1), bitorder="little")

@@ -38,7 +38,7 @@ from tcprobe.probes.move_kernels import (
     launch,
     numbers,
     patterns,
-    unpacked,
+    unpack_bits,
 )
 from tcprobe.probes.ptx import POISON, Launch
 from tcprobe.references import Claim, claim_of, references
@@ -62,11 +62,11 @@ class MemoryMove(OfInstruction):
 
         ProbeError if patterns contradict each other, or something outside the rows was read or written.
         """
-        ((one,), (raw,)) = launches, outputs
-        shape = (one.grid[1], one.grid[0], -1)
-        read = _loaded if isinstance(one.kernel.op, LoadMatrices) else _stored
-        places = read(self.instruction, unpacked(raw.reshape(shape)))
-        rows = [_rows(self.instruction, *both) for both in zip(places, one.inputs[1].view(np.uint32), strict=True)]
+        ((launched,), (raw,)) = launches, outputs
+        shape = (launched.grid[1], launched.grid[0], -1)
+        read = _sources_of_load if isinstance(launched.kernel.op, LoadMatrices) else _sources_of_store
+        places = read(self.instruction, unpack_bits(raw.reshape(shape)))
+        rows = [_rows(self.instruction, *both) for both in zip(places, launched.inputs[1].view(np.uint32), strict=True)]
         for pattern, other in enumerate(rows[1:], 1):
             differs = np.flatnonzero((other != rows[0]).any(axis=0))
             if len(differs):
@@ -81,21 +81,21 @@ class MemoryMove(OfInstruction):
 
         ProbeError if an element is torn, missing, or held twice.
         """
-        held, kept = in_registers(self.instruction), in_memory(self.instruction)
+        registers, memory = in_registers(self.instruction), in_memory(self.instruction)
         lanes, cols, place = _whole(self.instruction, reading["lane"], reading["offset"])
         rows = {lane: row for row, lane in enumerate(sorted(set(lanes.tolist())))}
         elements = [(rows[lane], col) for lane, col in zip(lanes.tolist(), cols.tolist(), strict=True)]
-        if len(rows) != held.rows or len(set(elements)) != held.rows * held.cols:
+        if len(rows) != registers.rows or len(set(elements)) != registers.rows * registers.cols:
             raise ProbeError(
                 f"{self.instruction.name}: addresses of {len(rows)} lanes count, and {len(set(elements))} elements are "
-                f"moved, where there are {held.rows} rows of {held.cols}."
+                f"moved, where there are {registers.rows} rows of {registers.cols}."
             )
         values = {"row": tuple(row for row, _ in elements), "col": tuple(col for _, col in elements)}
         tables = {
-            held.operand: slot_table(WARP, held.elements, values),
+            registers.operand: slot_table(WARP, registers.elements, values),
             "address": slot_table(WARP, 1, {"row": tuple(rows.get(lane) for lane in range(WARP))}),
         }
-        return Conclusion(tables, MEMORY + (place if kept.slot_bits < held.slot_bits else ""))
+        return Conclusion(tables, MEMORY + (place if memory.slot_bits < registers.slot_bits else ""))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class RegisterMove(OfInstruction):
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """ "source" of every bit of D; ProbeError if a bit does not come from A."""
-        sources = numbers(unpacked(outputs[0].reshape(launches[0].grid[0], -1)))
+        sources = numbers(unpack_bits(outputs[0].reshape(launches[0].grid[0], -1)))
         missing = int((sources == NOT_MOVED).sum())
         if missing:
             raise ProbeError(f"{self.instruction.name}: {missing} bits of D are not a bit of A.")
@@ -132,7 +132,7 @@ def experiments() -> list[MemoryMove | RegisterMove]:
 # reading
 
 
-def _loaded(instruction: Instruction, registers: Bits) -> Ints:
+def _sources_of_load(instruction: Instruction, registers: Bits) -> Ints:
     """The memory bit of every bit of the registers, by pattern; `registers` are (patterns, images, bits).
 
     ProbeError if a bit that does not come from memory differs between images.
@@ -144,31 +144,31 @@ def _loaded(instruction: Instruction, registers: Bits) -> Ints:
     return sources
 
 
-def _stored(instruction: Instruction, memory: Bits) -> Ints:
-    """As `_loaded`, from the bits of memory after each pattern.
+def _sources_of_store(instruction: Instruction, memory_bits: Bits) -> Ints:
+    """As `_sources_of_load`, from the bits of memory after each pattern.
 
     ProbeError if anything else was written, or a bit was written twice.
     """
-    sources = numbers(memory)
-    poison = unpacked(np.full(SIZE, POISON, np.uint8))
-    strayed = int(((sources == NOT_MOVED)[:, None] & (memory != poison)).sum())
+    sources = numbers(memory_bits)
+    poison = unpack_bits(np.full(SIZE, POISON, np.uint8))
+    strayed = int(((sources == NOT_MOVED)[:, None] & (memory_bits != poison)).sum())
     count = 8 * WARP * ptx.thread_bytes(in_registers(instruction))
     if strayed or sources.max() >= count:
         raise ProbeError(f"{instruction.name}: {strayed} bits of memory hold something that is in no register.")
     places = np.full((len(sources), count), NOT_MOVED)
-    for pattern, held in zip(places, sources, strict=True):
-        (written,) = np.nonzero(held != NOT_MOVED)
-        pattern[held[written]] = written
-        if (pattern != NOT_MOVED).sum() != len(written):
+    for pattern, pattern_sources in zip(places, sources, strict=True):
+        (in_memory_bits,) = np.nonzero(pattern_sources != NOT_MOVED)
+        pattern[pattern_sources[in_memory_bits]] = in_memory_bits
+        if (pattern != NOT_MOVED).sum() != len(in_memory_bits):
             raise ProbeError(f"{instruction.name}: a bit of a register is in memory twice.")
     return places
 
 
-def _rows(instruction: Instruction, places: Ints, addresses: Words) -> Ints:
+def _rows(instruction: Instruction, places: Ints, lane_addresses: Words) -> Ints:
     """(2, bits): the lane whose row has each memory bit, and its number in that row; ProbeError if a bit is in none."""
     size = row_bytes(instruction)
     owners = np.full(SIZE // size, NOT_MOVED)
-    owners[addresses // size] = np.arange(WARP)
+    owners[lane_addresses // size] = np.arange(WARP)
     moved = places != NOT_MOVED
     lanes = np.where(moved, owners[places // (8 * size)], NOT_MOVED)
     wrong = np.flatnonzero(moved & (lanes == NOT_MOVED))
@@ -186,19 +186,24 @@ def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, 
     ProbeError unless every slot holds one whole element of memory, its bits in order, at the same place in all slots.
     Above it there is nothing from memory, or in all slots the element's highest bit again.
     """
-    held, width = in_registers(instruction), in_memory(instruction).slot_bits
-    lanes, offsets = lanes.reshape(held.slots, held.slot_bits), offsets.reshape(held.slots, held.slot_bits)
+    registers, width = in_registers(instruction), in_memory(instruction).slot_bits
+    lanes, offsets = (
+        lanes.reshape(registers.slots, registers.slot_bits),
+        offsets.reshape(registers.slots, registers.slot_bits),
+    )
     start = int((lanes[0] != NOT_MOVED).argmax())
-    extended = start + width < held.slot_bits and lanes[0, start + width] != NOT_MOVED
-    element = slice(start, held.slot_bits if extended else start + width)
-    there = np.zeros(held.slot_bits, bool)
-    there[element] = True
-    first, steps = offsets[:, start], np.minimum(np.arange(there.sum()), width - 1)
-    fits = ((lanes != NOT_MOVED) == there).all(axis=1) & (lanes[:, element] == lanes[:, start, None]).all(axis=1)
+    extended = start + width < registers.slot_bits and lanes[0, start + width] != NOT_MOVED
+    element = slice(start, registers.slot_bits if extended else start + width)
+    expected_bits = np.zeros(registers.slot_bits, bool)
+    expected_bits[element] = True
+    first, steps = offsets[:, start], np.minimum(np.arange(expected_bits.sum()), width - 1)
+    fits = ((lanes != NOT_MOVED) == expected_bits).all(axis=1) & (lanes[:, element] == lanes[:, start, None]).all(
+        axis=1
+    )
     fits &= (offsets[:, element] == first[:, None] + steps).all(axis=1) & (first % width == 0)
-    fits &= first // width < held.cols
+    fits &= first // width < registers.cols
     if not fits.all():
-        lane, i = divmod(int(fits.argmin()), held.elements)
+        lane, i = divmod(int(fits.argmin()), registers.elements)
         raise ProbeError(f"{instruction.name}: lane {lane} element {i} does not hold one element of {width} bits.")
     words = f"; an element is in bits {start} to {start + width - 1} of its byte"
     return lanes[:, start], first // width, words + (", its highest bit in those above too" if extended else "")

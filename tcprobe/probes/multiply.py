@@ -28,7 +28,7 @@ from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.numbering import Met, numbered
+from tcprobe.probes.numbering import Meetings, number_by_anchor_or_reference
 from tcprobe.probes.ptx import Kernel, Launch, Tables
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
 
@@ -59,8 +59,8 @@ class Multiply:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Multiplies zeros and ones; probes send nothing else."""
         row = self.instruction
-        given = (row.fragment(o) for o in "abc")
-        a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(given, launch.inputs, strict=True))
+        fragments = (row.fragment(o) for o in "abc")
+        a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(fragments, launch.inputs, strict=True))
         product = np.einsum("xpmk,ypkn->yxpmn", a, b, optimize=True)
         if row.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
             product = a.sum(3)[None, :, :, :, None] + b.sum(2)[:, None, :, None, :] - 2 * product
@@ -107,7 +107,9 @@ class MultiplyExperiment(OfInstruction):
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor."""
         triples = Triples(*(reading[operand].astype(np.int64) for operand in "abd"))
-        return numbered(self.instruction, Met(triples, reading["c"].astype(np.int64)), context)
+        return number_by_anchor_or_reference(
+            self.instruction, Meetings(triples, reading["c"].astype(np.int64)), context
+        )
 
 
 def experiments() -> list[MultiplyExperiment]:
@@ -169,9 +171,9 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
     answers = unpack(structure_raw[None], d.slot_bits).reshape(-1, 1 + hot.slots, width)
     reached, bits = (_bits_xor if instruction.bit_op == "xor" else _bits)(instruction, answers)
     hot_slots, d_slots = np.divmod(reached, width)
-    met = (bits << np.arange(len(bits), dtype=np.int32)[:, None]).sum(axis=0)
-    _check_count(instruction, met, coded.slots)
-    slots = {hot.operand: hot_slots, coded.operand: met}
+    coded_slots = (bits << np.arange(len(bits), dtype=np.int32)[:, None]).sum(axis=0)
+    _check_count(instruction, coded_slots, coded.slots)
+    slots = {hot.operand: hot_slots, coded.operand: coded_slots}
     order = np.lexsort((d_slots, slots["a"]))
     a, b, d_sorted = (x[order].astype(np.int32) for x in (slots["a"], slots["b"], d_slots))
     return Structure(a, b, d_sorted, _decode_c(instruction, unpack(c_raw[None], d.slot_bits).reshape(-1, width)))
@@ -217,9 +219,9 @@ def _refuse(instruction: Instruction, fits: Array, answers: Array) -> None:
     )
 
 
-def _check_count(instruction: Instruction, met: Array, slots: int) -> None:
-    """`met` is the slot of the coded operand in each triple; the operand has `slots`."""
-    shape, count, largest = instruction.shape, len(met), int(met.max(initial=0))
+def _check_count(instruction: Instruction, coded_slots: Array, slots: int) -> None:
+    """`coded_slots` is the slot of the coded operand in each triple; the operand has `slots`."""
+    shape, count, largest = instruction.shape, len(coded_slots), int(coded_slots.max(initial=0))
     needed = shape.m * shape.n * shape.k * instruction.products
     if count != needed or largest >= slots:
         raise ProbeError(

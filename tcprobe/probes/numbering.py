@@ -27,48 +27,52 @@ from tcprobe.store.measurement import MEMORY
 Tables = dict[str, Table]
 
 
-class Met(NamedTuple):
+class Meetings(NamedTuple):
     """The slots that meet: the triples of A, B and D, and the D slot of each C slot."""
 
     triples: Triples
     c_to_d: Ints
 
 
-def numbered(instruction: Instruction, met: Met, context: Context) -> Conclusion:
+def number_by_anchor_or_reference(instruction: Instruction, meetings: Meetings, context: Context) -> Conclusion:
     """The tables; ProbeError if the triples are not a matrix product, or contradict what is known."""
     if instruction.definitions:
-        tables, numbering = _anchored(instruction, met, context), MEMORY
+        tables, numbering = _by_anchors(instruction, meetings, context), MEMORY
     else:
-        tables, numbering = _referenced(instruction, met, context.device)
-    return Conclusion(tables, numbering, met.triples.digest(), _unread(instruction, met.triples))
+        tables, numbering = _by_reference(instruction, meetings, context.device)
+    return Conclusion(tables, numbering, meetings.triples.digest(), _unread(instruction, meetings.triples))
 
 
-def _anchored(instruction: Instruction, met: Met, context: Context) -> Tables:
-    known = {f.operand: context.known(f) for f in instruction.fragments}
-    tables = {operand: table for operand, table in known.items() if table is not None}
+def _by_anchors(instruction: Instruction, meetings: Meetings, context: Context) -> Tables:
+    known_tables = {f.operand: context.known_table(f) for f in instruction.fragments}
+    tables = {operand: table for operand, table in known_tables.items() if table is not None}
     missing = [f.id for f in instruction.fragments if f.operand not in tables]
     if missing:
         raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
-    agreed = agreement(instruction, met.triples, tables)
+    agreed = agreement(instruction, meetings.triples, tables)
     if not agreed.total:
         raise ProbeError(
             f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
             f"{agreed.matched} of {agreed.needed} triples agree; {'; '.join(agreed.first)}."
         )
-    if not _c_agrees(tables, met.c_to_d):
+    if not _c_agrees(tables, meetings.c_to_d):
         raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")
     return tables
 
 
-def _referenced(instruction: Instruction, met: Met, device: Arch) -> tuple[Tables, str]:
+def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) -> tuple[Tables, str]:
     for reference in references():
         claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
         tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        if len(tables) == 4 and agreement(instruction, met.triples, tables).total and _c_agrees(tables, met.c_to_d):
+        if (
+            len(tables) == 4
+            and agreement(instruction, meetings.triples, tables).total
+            and _c_agrees(tables, meetings.c_to_d)
+        ):
             return tables, reference.NAME
-    tables = number(instruction, met.triples)
+    tables = number(instruction, meetings.triples)
     d, c = tables["d"], instruction.fragment("c")
-    values = {name: tuple(column[t] for t in met.c_to_d.tolist()) for name, column in d.values.items()}
+    values = {name: tuple(column[t] for t in meetings.c_to_d.tolist()) for name, column in d.values.items()}
     return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
 
 

@@ -17,7 +17,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Bits
 
 Random = np.random.Generator
-MADE = 120  # how often styles draw, if there are many images
+DRAWS = 120  # how often styles draw, if there are many images
 NEAR = 4  # exponents of numbers of similar size differ by at most twice as much
 FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
 SPECIAL = 0.01  # share of infinities, in images that have them
@@ -43,57 +43,62 @@ class Images(NamedTuple):
     c: Bits
     scales: BlockScales | None = None
 
-    def at(self, some: Any) -> Images:
+    def select(self, some: Any) -> Images:
         """The images that an index or a slice selects."""
         scales = self.scales and BlockScales(self.scales.a[some], self.scales.b[some], self.scales.kind)
         return Images(self.a[some], self.b[some], self.c[some], scales)
 
 
-def floats(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
+def floats(types: ElementTypes, multiply_size: MultiplySize, count: int, seed: int) -> Images:
     """`count` images of floats, of one style after another.
 
     If there are many, some consecutive images share what a style draws once.
     """
     rng = np.random.default_rng(seed)
-    batch = max(1, count // MADE)
-    several = size._replace(products=size.products * batch)
-    made = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
-    shapes = [(-1, size.products, *shape[1:]) for shape in _shapes(size)]
-    a, b, c = (np.concatenate([image[j].reshape(shapes[j]) for image in made])[:count] for j in range(3))
+    batch = max(1, count // DRAWS)
+    several = multiply_size._replace(products=multiply_size.products * batch)
+    images = [STYLES[n % len(STYLES)](types, several, rng) for n in range(-(-count // batch))]
+    shapes = [(-1, multiply_size.products, *shape[1:]) for shape in _shapes(multiply_size)]
+    a, b, c = (np.concatenate([image[j].reshape(shapes[j]) for image in images])[:count] for j in range(3))
     return Images(a, b, c)
 
 
-def integers(types: ElementTypes, size: MultiplySize, count: int, seed: int) -> Images:
+def integers(types: ElementTypes, multiply_size: MultiplySize, count: int, seed: int) -> Images:
     """`count` images of integers.
 
     Every other image has C near both ends; in half of these, all factors are the type's highest bit.
     """
     rng = np.random.default_rng(seed)
     bits = [dtype(kind).bits for kind in (types.a, types.b)]
-    a, b = (rng.integers(0, 1 << width, (count, *shape)) for width, shape in zip(bits, _shapes(size), strict=False))
-    c = rng.integers(0, 1 << 32, (count, *_shapes(size)[2]))
+    a, b = (
+        rng.integers(0, 1 << width, (count, *shape)) for width, shape in zip(bits, _shapes(multiply_size), strict=False)
+    )
+    c = rng.integers(0, 1 << 32, (count, *_shapes(multiply_size)[2]))
     ends = rng.choice([0x7FFFFFFF, 0x80000000], c[1::2].shape) + rng.integers(-4096, 4096, c[1::2].shape)
     c[1::2] = ends & 0xFFFFFFFF
     a[1::4], b[1::4] = (1 << width - 1 for width in bits)
     return Images(a.astype(np.uint8), b.astype(np.uint8), c.astype(np.uint32))
 
 
-def scales(kind: str, size: MultiplySize, blocks: int, count: int) -> BlockScales:
+def scales(kind: str, multiply_size: MultiplySize, blocks: int, count: int) -> BlockScales:
     """Scales of `count` images, taking turns: all one, near one, any. In some of the last there is a NaN."""
-    rng, shapes = np.random.default_rng(blocks), [(count, size.products, line, blocks) for line in (size.m, size.n)]
-    one, last = (127, 255) if kind == "ue8m0" else (0x38, 0x7F)
-    made = []
+    rng, shapes = (
+        np.random.default_rng(blocks),
+        [(count, multiply_size.products, line, blocks) for line in (multiply_size.m, multiply_size.n)],
+    )
+    unit, last = (127, 255) if kind == "ue8m0" else (0x38, 0x7F)
+    factor_scales = []
     for shape in shapes:
-        bits = np.full(shape, one)
+        bits = np.full(shape, unit)
         bits[1::3] += rng.integers(-9, 10, bits[1::3].shape)
         bits[2::3] = rng.integers(0, last, bits[2::3].shape)
         bits[5::12][rng.random(bits[5::12].shape) < SPECIAL / 8] = last
-        made.append(bits.astype(np.uint8))
-    return BlockScales(made[0], made[1], kind)
+        factor_scales.append(bits.astype(np.uint8))
+    return BlockScales(factor_scales[0], factor_scales[1], kind)
 
 
-def _shapes(size: MultiplySize) -> list[tuple[int, ...]]:
-    products, m, n, k = size
+def _shapes(multiply_size: MultiplySize) -> list[tuple[int, ...]]:
+    products, m, n, k = multiply_size
     return [(products, m, k), (products, n, k), (products, m, n)]
 
 
@@ -112,21 +117,21 @@ def _forms(types: ElementTypes) -> list[FloatFormat]:
     return [FORMATS[kind] for kind in (types.a, types.b, types.c)]
 
 
-def _any(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _any(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents from the whole range of each type."""
     return [
         _numbers(form, shape, rng, rng.integers(0, 1 << form.bits - 1 - form.fraction, shape))
-        for form, shape in zip(_forms(types), _shapes(size), strict=True)
+        for form, shape in zip(_forms(types), _shapes(multiply_size), strict=True)
     ]
 
 
-def _like(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _like(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents near each other; C's are near the products'."""
     middles = [_middle(form, rng) for form in _forms(types)]
-    middles[2] = _of_products(types, middles)
+    middles[2] = _exponent_of_products(types, middles)
     return [
         _numbers(form, shape, rng, middle + rng.integers(-NEAR, NEAR + 1, shape))
-        for form, shape, middle in zip(_forms(types), _shapes(size), middles, strict=True)
+        for form, shape, middle in zip(_forms(types), _shapes(multiply_size), middles, strict=True)
     ]
 
 
@@ -135,16 +140,16 @@ def _middle(floats: FloatFormat, rng: Random) -> int:
     return int(rng.integers(top // 4, top - top // 4 + 1))
 
 
-def _of_products(types: ElementTypes, middles: list[int]) -> int:
+def _exponent_of_products(types: ElementTypes, middles: list[int]) -> int:
     a, b, c = _forms(types)
     return middles[0] - a.bias + middles[1] - b.bias + c.bias
 
 
-def _cancelling(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _cancelling(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """Pairs of products that cancel, except for a few whose last bit differs."""
-    a, b, c = _like(types, size, rng)
-    order = rng.permutation(size.k)
-    half = size.k // 2
+    a, b, c = _like(types, multiply_size, rng)
+    order = rng.permutation(multiply_size.k)
+    half = multiply_size.k // 2
     ours, theirs = order[:half], order[half : 2 * half]
     a[..., theirs] = a[..., ours] ^ (1 << FORMATS[types.a].bits - 1)
     b[..., theirs] = b[..., ours]
@@ -165,15 +170,15 @@ def _finite(floats: FloatFormat, bits: Bits) -> Bits:
     return np.where(wrong, bits ^ (1 << floats.fraction if floats.special == "ieee" else 1), bits).astype(bits.dtype)
 
 
-def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _beside(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """Large products at two k cancel; the others are at any depth below: shows what alignment keeps."""
-    (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(size)
+    (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(multiply_size)
     tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
     a, b = (
         _numbers(f, s, rng, top - rng.integers(min(3, top), min(17, top + 1), (*s[:-1], 1)) - rng.integers(0, 3, s))
         for f, s, top in zip((fa, fb), (sa, sb), tops, strict=True)
     )
-    i, j = rng.choice(size.k, 2, replace=False)
+    i, j = rng.choice(multiply_size.k, 2, replace=False)
     a[..., i] = _numbers(fa, sa[:-1], rng, np.full(sa[:-1], tops[0]))
     b[..., i] = _numbers(fb, sb[:-1], rng, np.full(sb[:-1], tops[1]))
     a[..., j], b[..., j] = a[..., i] ^ (1 << fa.bits - 1), b[..., i]
@@ -182,39 +187,39 @@ def _beside(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
     return [a, b, c]
 
 
-def _small(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _small(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """Subnormals, least exponents and zeros; every other line has any exponents, and some rows of A are zero."""
-    made = []
-    for form, shape in zip(_forms(types), _shapes(size), strict=True):
+    matrices = []
+    for form, shape in zip(_forms(types), _shapes(multiply_size), strict=True):
         top = (1 << form.bits - 1 - form.fraction) - 2
         exponents = rng.integers(0, 3, shape)
         exponents[:, ::2] = rng.integers(0, top, exponents[:, ::2].shape)
         bits = _numbers(form, shape, rng, exponents)
         bits[rng.random(shape) < 0.2] = 0
         bits[rng.random(shape) < 0.05] = 1 << form.bits - 1
-        made.append(bits)
-    made[0][rng.random(_shapes(size)[0][:-1]) < 0.2] = 0
-    return made
+        matrices.append(bits)
+    matrices[0][rng.random(_shapes(multiply_size)[0][:-1]) < 0.2] = 0
+    return matrices
 
 
-def _low_products(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _low_products(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """The smallest number of D beside a product below it, which a least exponent would cut.
 
     Types that do not go so low are clipped to their least exponents.
     """
     a, b, c = _forms(types)
     low = FORMATS[types.d].least - FORMATS[types.d].fraction + a.bias + b.bias
-    sa, sb, sc = _shapes(size)
-    i, j = rng.choice(size.k, 2, replace=False)
-    made = [np.zeros(sa, a.word), np.zeros(sb, b.word)]
-    depths = np.broadcast_to(FIRST_BELOW + np.arange(size.m) % 8, sa[:-1])
+    sa, sb, sc = _shapes(multiply_size)
+    i, j = rng.choice(multiply_size.k, 2, replace=False)
+    factors = [np.zeros(sa, a.word), np.zeros(sb, b.word)]
+    depths = np.broadcast_to(FIRST_BELOW + np.arange(multiply_size.m) % 8, sa[:-1])
     for k, below in ((i, 0 * depths), (j, depths)):
-        made[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
-        made[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
-    made = [_power(form, bits) for form, bits in zip((a, b), made, strict=True)]
+        factors[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
+        factors[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
+    factors = [_power(form, bits) for form, bits in zip((a, b), factors, strict=True)]
     own = _numbers(c, sc, rng, np.zeros(sc)) & c.word((1 << c.bits - 1) | 3)
     own[rng.random(sc) < 0.8] = 0
-    return [*made, own]
+    return [*factors, own]
 
 
 def _power(floats: FloatFormat, bits: Bits) -> Bits:
@@ -223,16 +228,16 @@ def _power(floats: FloatFormat, bits: Bits) -> Bits:
     return whole
 
 
-def _special(types: ElementTypes, size: MultiplySize, rng: Random) -> list[Bits]:
+def _special(types: ElementTypes, multiply_size: MultiplySize, rng: Random) -> list[Bits]:
     """Infinities, NaN and the largest patterns among others."""
-    made = _any(types, size, rng)
-    for bits, form in zip(made, _forms(types), strict=True):
+    matrices = _any(types, multiply_size, rng)
+    for bits, form in zip(matrices, _forms(types), strict=True):
         if form.special == "ieee":
             bits[rng.random(bits.shape) < SPECIAL] = form.infinity
             bits[rng.random(bits.shape) < SPECIAL / 2] = form.infinity | 1 << form.bits - 1
         if form.special != "none":
             bits[rng.random(bits.shape) < SPECIAL / 8] = (1 << form.bits - 1) - 1
-    return made
+    return matrices
 
 
 STYLES = (_any, _like, _cancelling, _beside, _small, _low_products, _special, _beside, _small, _low_products)

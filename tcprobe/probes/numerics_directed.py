@@ -21,7 +21,15 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.probes.numerics_dots import Directed, Power, largest, magnitude_bits, number
-from tcprobe.probes.numerics_ends import floor, nan, negative_zero, normalized, overflow, rounded_result, subnormals
+from tcprobe.probes.numerics_ends import (
+    floor,
+    nan,
+    negative_zero,
+    normalized_operands,
+    overflow,
+    result_rounding,
+    subnormals,
+)
 from tcprobe.probes.numerics_narrow import is_narrow, narrow_parameters
 from tcprobe.probes.numerics_partial import TINY, order, partial, through_f32
 
@@ -41,9 +49,9 @@ def parameters(directed: Directed) -> Arithmetic:
     kept = None if exact else _fraction(directed, groups, c)
     if kept is not None:
         _check_alignment(directed, groups, c, kept)
-    result, rounding = rounded_result(directed, groups, c, kept)
+    result, rounding = result_rounding(directed, groups, c, kept)
     small = subnormals(directed)
-    normal = (name for name in normalized(directed, groups, c, kept) if getattr(small, name) is not False)
+    normal = (name for name in normalized_operands(directed, groups, c, kept) if getattr(small, name) is not False)
     return Arithmetic(
         groups,
         kept,
@@ -67,11 +75,11 @@ def _unread(directed: Directed) -> int:
     if directed.types.a != "tf32":
         return 0
     count = directed.a.fraction
-    one, c = directed.a.one(), np.zeros(count, directed.c.word)
+    unit, c = directed.a.one(), np.zeros(count, directed.c.word)
     ignored = []
     for changed in (0, 1):
         factors = np.zeros((2, count, directed.products), np.uint32)
-        factors[:, :, 0] = one
+        factors[:, :, 0] = unit
         factors[changed, :, 0] |= np.uint32(1) << np.arange(count, dtype=np.uint32)
         ignored.append(directed.raw(factors[0], factors[1], c) == FORMATS["f32"].one())
     unread = int(ignored[0].sum())
@@ -87,12 +95,12 @@ def _later(directed: Directed) -> dict[tuple[int, int, int], bool]:
     """
     ks, x = range(directed.products), directed.x
     pairs = [(i, j) for i, j in combinations(ks, 2)] + [(-1, j) for j in ks]
-    asked = np.array([(i, j, t) for i, j in pairs for t in ks if t not in (i, j)])
-    if not len(asked):
+    small_at = np.array([(i, j, t) for i, j in pairs for t in ks if t not in (i, j)])
+    if not len(small_at):
         return {}
     small = Power(x - directed.deep)
-    left = directed.raw(*_beside(directed, asked, small)) == number(directed.d, small)
-    return dict(zip(map(tuple, asked.tolist()), left.tolist(), strict=True))
+    survives = directed.raw(*_terms_beside(directed, small_at, small)) == number(directed.d, small)
+    return dict(zip(map(tuple, small_at.tolist()), survives.tolist(), strict=True))
 
 
 def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[tuple[int, ...], ...]:
@@ -104,22 +112,22 @@ def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[
     groups: dict[frozenset[int], list[int]] = {}
     for t in sorted(ks, key=lambda k: (len(before[k]), k)):
         groups.setdefault(frozenset(before[t]), []).append(t)
-    done: set[int] = set()
+    summed: set[int] = set()
     for earlier, group in groups.items():
-        if earlier != done:
+        if earlier != summed:
             raise ProbeError(f"products are not a chain of sums: {sorted(group)} come after {sorted(earlier)}.")
-        done |= set(group)
+        summed |= set(group)
     return tuple(tuple(sorted(group)) for group in groups.values())
 
 
-def _beside(directed: Directed, asked: Ints, small: Power) -> tuple[Bits, Bits, Bits]:
+def _terms_beside(directed: Directed, small_at: Ints, small: Power) -> tuple[Bits, Bits, Bits]:
     """A, B and C of cases (i, j, t): x at i (in C if i is -1), -x at j, the small product at t."""
-    n = np.arange(len(asked))
-    a, b = (np.zeros((len(asked), directed.products), form.word) for form in (directed.a, directed.b))
-    by_c = asked[:, 0] < 0
-    for ks, term in zip(asked.T, (Power(directed.x), Power(directed.x, -1), small), strict=True):
-        there = ks >= 0
-        a[n[there], ks[there]], b[n[there], ks[there]] = directed.factors(term)
+    n = np.arange(len(small_at))
+    a, b = (np.zeros((len(small_at), directed.products), form.word) for form in (directed.a, directed.b))
+    by_c = small_at[:, 0] < 0
+    for ks, term in zip(small_at.T, (Power(directed.x), Power(directed.x, -1), small), strict=True):
+        is_product = ks >= 0
+        a[n[is_product], ks[is_product]], b[n[is_product], ks[is_product]] = directed.factors(term)
     return a, b, np.where(by_c, number(directed.c, Power(directed.x)), 0).astype(directed.c.word)
 
 

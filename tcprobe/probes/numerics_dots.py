@@ -16,7 +16,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.layout.arrays import Bits
 
 Dots = Callable[[Bits, Bits, Bits], Bits]
-Asked = tuple[dict[int, "Power"], "Power | int"]  # products by k, and C
+DotTerms = tuple[dict[int, "Power"], "Power | int"]  # products by k, and C
 HIGHEST, DEEPEST = 100, 200  # the exponent of x if the types allow it; how far below x a small term may be
 
 
@@ -30,7 +30,7 @@ class Power(NamedTuple):
 
 @dataclass
 class Directed:
-    """A form's answers; `asked` counts the cases.
+    """A form's answers; `cases_asked` counts the cases.
 
     If the form has scales, `scaled_dots(shift)` multiplies under scales whose product is 2^shift.
     """
@@ -40,7 +40,7 @@ class Directed:
     dots: Dots
     scaled_dots: Callable[[int], Dots | None] | None = None
     shift: int = 0
-    asked: int = field(default=0, init=False)
+    cases_asked: int = field(default=0, init=False)
     unread: int = field(default=0, init=False)
 
     @property
@@ -83,11 +83,11 @@ class Directed:
         """How far below x the smallest term is."""
         return min(self.x - max(self.least, self.d.least, self.c.least), DEEPEST)
 
-    def ask(self, cases: Sequence[Asked]) -> Bits:
+    def ask(self, dot_terms: Sequence[DotTerms]) -> Bits:
         """D of cases: products by k, the others zero, and C as a Power or as bits."""
-        a, b = (np.zeros((len(cases), self.products), form.word) for form in (self.a, self.b))
-        c = np.zeros(len(cases), self.c.word)
-        for n, (products, own) in enumerate(cases):
+        a, b = (np.zeros((len(dot_terms), self.products), form.word) for form in (self.a, self.b))
+        c = np.zeros(len(dot_terms), self.c.word)
+        for n, (products, own) in enumerate(dot_terms):
             for k, term in products.items():
                 a[n, k], b[n, k] = self.factors(term)
             c[n] = number(self.c, own) if isinstance(own, Power) else own
@@ -95,24 +95,24 @@ class Directed:
 
     def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
         """D of dot products, all as bits."""
-        self.asked += len(c)
+        self.cases_asked += len(c)
         return self.dots(a, b, c)
 
-    def shifted(self, by: int) -> Directed | None:
+    def scaled(self, exponent: int) -> Directed | None:
         """The same form with products scaled by 2^by; None if no scales of the form do that."""
-        dots = self.scaled_dots(by) if self.scaled_dots else None
-        return Directed(self.types, self.products, dots, self.scaled_dots, by) if dots else None
+        dots = self.scaled_dots(exponent) if self.scaled_dots else None
+        return Directed(self.types, self.products, dots, self.scaled_dots, exponent) if dots else None
 
-    def factors(self, term: Power) -> tuple[int, int]:
+    def factors(self, power: Power) -> tuple[int, int]:
         """The bits of A and B whose product is a term; ProbeError if there are none."""
-        term = term._replace(exponent=term.exponent - self.shift)
-        low = max(self.a.least, term.exponent - largest(self.b))
-        high = min(largest(self.a), term.exponent - self.b.least)
+        power = power._replace(exponent=power.exponent - self.shift)
+        low = max(self.a.least, power.exponent - largest(self.b))
+        high = min(largest(self.a), power.exponent - self.b.least)
         beyond = max(
-            0, self.least - self.shift - self.b.fraction - term.exponent
+            0, self.least - self.shift - self.b.fraction - power.exponent
         )  # what B cannot take, even as a subnormal
-        first = max(low, min(term.exponent // 2, high)) - beyond
-        return number(self.a, term._replace(exponent=first)), number(self.b, Power(term.exponent - first))
+        first = max(low, min(power.exponent // 2, high)) - beyond
+        return number(self.a, power._replace(exponent=first)), number(self.b, Power(power.exponent - first))
 
 
 def largest(floats: FloatFormat) -> int:
@@ -121,16 +121,16 @@ def largest(floats: FloatFormat) -> int:
     return top - (floats.special == "ieee")
 
 
-def number(floats: FloatFormat, term: Power) -> int:
+def number(floats: FloatFormat, power: Power) -> int:
     """The bits of a term; ProbeError if the format does not have it."""
-    field_ = term.exponent + floats.bias
-    sign = (1 << floats.bits - 1) if term.sign < 0 else 0
-    half = 1 << floats.fraction - 1 if term.half else 0
-    if field_ > 0 and term.exponent <= largest(floats):
+    field_ = power.exponent + floats.bias
+    sign = (1 << floats.bits - 1) if power.sign < 0 else 0
+    half = 1 << floats.fraction - 1 if power.half else 0
+    if field_ > 0 and power.exponent <= largest(floats):
         return sign | field_ << floats.fraction | half
     low = floats.fraction + field_ - 1
-    if not 0 <= low < floats.fraction or term.half:
-        raise ProbeError(f"2^{term.exponent} is not a number of type {floats.name}.")
+    if not 0 <= low < floats.fraction or power.half:
+        raise ProbeError(f"2^{power.exponent} is not a number of type {floats.name}.")
     return sign | 1 << low
 
 

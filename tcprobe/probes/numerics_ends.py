@@ -17,7 +17,7 @@ from tcprobe.arithmetic.parameters import (
     Subnormals,
 )
 from tcprobe.errors import ProbeError
-from tcprobe.probes.numerics_dots import Asked, Directed, Power, largest, magnitude_bits, number
+from tcprobe.probes.numerics_dots import Directed, DotTerms, Power, largest, magnitude_bits, number
 
 QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
 HALVES = {TOWARD_ZERO: (0, 0, 0, 1, 1, 1), NEAREST: (0, 0, 1, 1, 2, 2)}  # ulps that quarters round to
@@ -38,35 +38,37 @@ def _base(group: Sequence[int], x: int, m: int, exact: bool) -> SumBase:
     return SumBase({k: Power(x) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
 
 
-def rounded_result(
+def result_rounding(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[int, Rounding]:
     """(bits of a result below its leading one, how it is rounded); ProbeError if sums are too small to tell."""
-    exact, group, known = kept is None, groups[-1], 60 if kept is None else kept
+    exact, group, kept_or_60 = kept is None, groups[-1], 60 if kept is None else kept
     for m in range(1 if exact else 4):
         base = _base(group, directed.x - 3, m, exact)
         if not base.left:
             break
-        bits = _result_bits(directed, base, known)
-        if bits == m + known:
+        bits = _result_bits(directed, base, kept_or_60)
+        if bits == m + kept_or_60:
             continue
         rest = [_rest(directed, base, bits, quarters) for quarters in QUARTERS]
-        if all(rest) and bits + 2 - m <= known:
+        if all(rest) and bits + 2 - m <= kept_or_60:
             up, down = ([_with(base, part, sign) for part in rest] for sign in (1, -1))
             return bits, _rounding(directed, (up, down), base.m, bits)
-        by_c = None if c == AFTER else _in_c(directed, group, known, bits)
+        by_c = None if c == AFTER else _in_c(directed, group, kept_or_60, bits)
         if by_c:
             return bits, _rounding(directed, *by_c, bits)
     raise ProbeError("a sum is too small to tell how its result is rounded.")
 
 
-def _with(base: SumBase, part: dict[int, Power] | None, sign: int) -> Asked:
+def _with(base: SumBase, rest: dict[int, Power] | None, sign: int) -> DotTerms:
     """A base with more products, all of one sign."""
-    products = {k: _signed(term, sign) for k, term in {**base.products, **(part or {})}.items()}
-    return products, _signed(base.c, sign) if isinstance(base.c, Power) else base.c
+    products = {k: _with_sign(power, sign) for k, power in {**base.products, **(rest or {})}.items()}
+    return products, _with_sign(base.c, sign) if isinstance(base.c, Power) else base.c
 
 
-def _in_c(directed: Directed, group: Sequence[int], kept: int, bits: int) -> tuple[tuple[list[Asked], ...], int] | None:
+def _in_c(
+    directed: Directed, group: Sequence[int], kept: int, bits: int
+) -> tuple[tuple[list[DotTerms], ...], int] | None:
     """(cases by sign, m): 2^m copies of x, one of them C, whose low bits are the quarters. None if C has too few bits.
 
     The copies make room below x.
@@ -98,52 +100,52 @@ def _result_bits(directed: Directed, base: SumBase, kept: int) -> int:
 def _rest(directed: Directed, base: SumBase, bits: int, quarters: int) -> dict[int, Power] | None:
     """Products that sum to so many quarters of the last place; None if too few are left, or they cannot be so small."""
     x, places = directed.x - 3 + base.m, [(4, bits), (2, bits + 1), (1, bits + 2)]
-    chosen = [place for weight, place in places if quarters & weight]
-    if base.c != 0 and len(chosen) > len(base.left):
-        return _one_term(base, x, quarters, bits)
-    if len(chosen) > len(base.left) or x - max(chosen) < directed.least:
+    used_places = [place for weight, place in places if quarters & weight]
+    if base.c != 0 and len(used_places) > len(base.left):
+        return _rest_in_one_product(base, x, quarters, bits)
+    if len(used_places) > len(base.left) or x - max(used_places) < directed.least:
         return None
-    return {k: Power(x - place) for k, place in zip(base.left, chosen, strict=False)}
+    return {k: Power(x - place) for k, place in zip(base.left, used_places, strict=False)}
 
 
-def _one_term(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
+def _rest_in_one_product(base: SumBase, x: int, quarters: int, bits: int) -> dict[int, Power] | None:
     """As `_rest`, in a single product: exact for 3 and 6 quarters; 4 quarters for all others."""
     terms = {3: Power(x - bits - 1, half=True), 6: Power(x - bits, half=True)}
     return {base.left[0]: terms[quarters]} if quarters in terms else {base.left[0]: Power(x - bits)}
 
 
-def _rounding(directed: Directed, cases: tuple[list[Asked], ...], m: int, bits: int) -> Rounding:
+def _rounding(directed: Directed, up_and_down: tuple[list[DotTerms], ...], m: int, bits: int) -> Rounding:
     """The rounding, from the ulps that quarters of an ulp become, with both signs; ProbeError if it is unknown."""
-    answers = directed.ask([case for part in cases for case in part]).reshape(2, -1)
-    one, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
-    ulps = [[((int(v) & magnitude_bits(directed.d)) - one) / step for v in line] for line in answers]
+    answers = directed.ask([case for part in up_and_down for case in part]).reshape(2, -1)
+    unit, step = number(directed.d, Power(directed.x - 3 + m)), 1 << directed.d.fraction - bits
+    ulps = [[((int(v) & magnitude_bits(directed.d)) - unit) / step for v in line] for line in answers]
     for mode, expected in HALVES.items():
-        wanted = list(expected)
+        rounded = list(expected)
         if directed.types.d == "f64":
-            wanted[3] = wanted[5] = 1  # `_one_term` has 4 quarters for 5 and 7
-        if ulps == [wanted, wanted]:
+            rounded[3] = rounded[5] = 1  # `_rest_in_one_product` has 4 quarters for 5 and 7
+        if ulps == [rounded, rounded]:
             return mode
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
 
-def _signed(term: Power, sign: int) -> Power:
-    return term._replace(sign=term.sign * sign)
+def _with_sign(power: Power, sign: int) -> Power:
+    return power._replace(sign=power.sign * sign)
 
 
 def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None) -> int | None:
     """The least exponent that terms are aligned to; None if there is none, or no product can be below it."""
     least, group = directed.d.least - directed.d.fraction, groups[0]
     if directed.scaled_dots and not directed.shift and kept is not None:
-        low = directed.shifted(least - kept - 2 - directed.least)
+        low = directed.scaled(least - kept - 2 - directed.least)
         return floor(low, groups, kept) if low and low.most >= least else None
     if kept is None or directed.types.d != "f32" or len(group) < 2 or directed.least > least - kept - 2:
         return None
     depths = range(1, min(least - directed.least, 60))
     d = directed.ask([({group[0]: Power(least), group[1]: Power(least - s, -1)}, 0) for s in depths])
-    taken = np.flatnonzero(d == 0)  # kept: the difference is below the smallest number, and becomes zero
-    if not len(taken) or len(taken) != taken[-1] + 1 or (d[len(taken) :] != 1).any():
+    cut = np.flatnonzero(d == 0)  # kept: the difference is below the smallest number, and becomes zero
+    if not len(cut) or len(cut) != cut[-1] + 1 or (d[len(cut) :] != 1).any():
         return None
-    unit = least - depths[int(taken[-1])]
+    unit = least - depths[int(cut[-1])]
     return None if unit == least - kept else unit + kept
 
 
@@ -183,7 +185,7 @@ def _keeps_d(directed: Directed, keeps_c: bool | None) -> bool | None:
     return True if keeps_c and directed.types.c == directed.types.d else None
 
 
-def normalized(
+def normalized_operands(
     directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
 ) -> tuple[Literal["a", "b", "c"], ...]:
     """The operands whose subnormals are aligned by their leading bit instead of the least exponent.
@@ -195,18 +197,18 @@ def normalized(
         return ()
     factors: list[tuple[Literal["a", "b"], FloatFormat, FloatFormat]]
     factors = [("a", directed.a, directed.b), ("b", directed.b, directed.a)]
-    told: dict[Literal["a", "b", "c"], bool] = {
+    survives: dict[Literal["a", "b", "c"], bool] = {
         name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors
     }
-    told["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
-    return tuple(name for name, normal in told.items() if normal)
+    survives["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
+    return tuple(name for name, normal in survives.items() if normal)
 
 
 def _survives(
-    directed: Directed, group: Sequence[int], kept: int, operand: tuple[str, FloatFormat, FloatFormat]
+    directed: Directed, group: Sequence[int], kept: int, formats: tuple[str, FloatFormat, FloatFormat]
 ) -> bool:
     """Whether the term survives beside the smallest subnormal of A or B times a large number, and its negative."""
-    name, form, other = operand
+    name, form, other = formats
     low, high = form.least - form.fraction + directed.unread, largest(other)
     small = Power(form.least + high - kept - 1)
     if small.exponent < directed.least or not _holds(directed.d, small.exponent):
@@ -234,10 +236,10 @@ def _holds(floats: FloatFormat, exponent: int) -> bool:
     return floats.least - floats.fraction <= exponent <= largest(floats)
 
 
-def _is_kept(answer: int, whole: int, operand: str) -> bool:
-    if answer not in (whole, 0):
-        raise ProbeError(f"a subnormal {operand.upper()} gives {answer:#x}, neither {whole:#x} nor zero.")
-    return answer == whole
+def _is_kept(d_bits: int, whole: int, operand: str) -> bool:
+    if d_bits not in (whole, 0):
+        raise ProbeError(f"a subnormal {operand.upper()} gives {d_bits:#x}, neither {whole:#x} nor zero.")
+    return d_bits == whole
 
 
 def nan(directed: Directed) -> str | None:
@@ -261,7 +263,7 @@ def overflow(directed: Directed) -> Literal["infinity", "largest"] | None:
     """What D becomes if two products sum to more than its largest number; None if no case can tell."""
     top = largest(directed.d)
     if directed.most < top and directed.scaled_dots and not directed.shift:
-        high = directed.shifted(top - directed.most)
+        high = directed.scaled(top - directed.most)
         return overflow(high) if high else None
     if directed.most < top or directed.products < 2:
         return None

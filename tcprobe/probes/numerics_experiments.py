@@ -52,58 +52,64 @@ def size_of(instruction: Instruction) -> MultiplySize:
     return MultiplySize(instruction.products, instruction.shape.m, instruction.shape.n, instruction.stored)
 
 
-def images(instruction: Instruction, count: int, seed: int = 0) -> Images:
+def draw_images(instruction: Instruction, count: int, seed: int = 0) -> Images:
     """Random and adversarial images for a form."""
     kinds, size = types(instruction), size_of(instruction)
-    made = (floats if kinds.is_float else integers)(kinds, size, count, seed)
+    batch = (floats if kinds.is_float else integers)(kinds, size, count, seed)
     if not instruction.scales:
-        return made
-    of_a = instruction.scales[0]
-    return made._replace(scales=scales(of_a.type, size, of_a.cols, count))
+        return batch
+    scale_a = instruction.scales[0]
+    return batch._replace(scales=scales(scale_a.type, size, scale_a.cols, count))
 
 
 def model_results(
-    instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False
+    instruction: Instruction, arithmetic: Arithmetic | Integers, batch: Images, satfinite: bool = False
 ) -> Bits:
     """D of images by the model, as bits."""
     kinds = types(instruction)
     if isinstance(arithmetic, Integers):
-        given = (whole.numbers(kinds.a, made.a), whole.numbers(kinds.b, made.b), whole.numbers("s32", made.c))
-        return (whole.multiplied(kinds, arithmetic, given, satfinite) & 0xFFFFFFFF).astype(np.uint32)
+        numbers = (whole.numbers(kinds.a, batch.a), whole.numbers(kinds.b, batch.b), whole.numbers("s32", batch.c))
+        return (whole.multiplied(kinds, arithmetic, numbers, satfinite) & 0xFFFFFFFF).astype(np.uint32)
     if arithmetic.fraction_bits is None:
-        full = np.broadcast_shapes(made.a[..., :, None, :].shape, made.b[..., None, :, :].shape)
-        pair = [np.broadcast_to(part, full) for part in (made.a[..., :, None, :], made.b[..., None, :, :])]
-        return dot(kinds, arithmetic, (pair[0], pair[1], made.c))
-    a, b = factor("a", kinds.a, arithmetic, made.a), factor("b", kinds.b, arithmetic, made.b)
-    if made.scales and arithmetic.summed_first > 1:
-        return _of_sums(kinds, arithmetic, (a, b), made)
-    if made.scales:
-        a, b = scaled(a, made.scales.kind, made.scales.a), scaled(b, made.scales.kind, made.scales.b)
+        product_shape = np.broadcast_shapes(batch.a[..., :, None, :].shape, batch.b[..., None, :, :].shape)
+        factors = [
+            np.broadcast_to(part, product_shape) for part in (batch.a[..., :, None, :], batch.b[..., None, :, :])
+        ]
+        return dot(kinds, arithmetic, (factors[0], factors[1], batch.c))
+    a, b = factor("a", kinds.a, arithmetic, batch.a), factor("b", kinds.b, arithmetic, batch.b)
+    if batch.scales and arithmetic.summed_first > 1:
+        return _model_of_block_sums(kinds, arithmetic, (a, b), batch)
+    if batch.scales:
+        a, b = scaled(a, batch.scales.kind, batch.scales.a), scaled(b, batch.scales.kind, batch.scales.b)
     every = slice(None)
-    return multiplied(kinds, arithmetic, (a.at((..., every, None, every)), b.at((..., None, every, every))), made.c)
+    return multiplied(kinds, arithmetic, (a.at((..., every, None, every)), b.at((..., None, every, every))), batch.c)
 
 
-def _of_sums(kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], made: Images) -> Bits:
+def _model_of_block_sums(
+    kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], batch: Images
+) -> Bits:
     """As `model_results`, if products are summed before they are scaled."""
     every, count = slice(None), arithmetic.summed_first
     lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
-    assert made.scales is not None
+    assert batch.scales is not None
     blocks = tuple(tuple(sorted({k // count for k in group})) for group in arithmetic.groups)
     whole = msgspec.structs.replace(arithmetic, groups=blocks, summed_first=1)
-    return multiplied(kinds, whole, block_sums(lines, made.scales, count), made.c)
+    return multiplied(kinds, whole, block_sums(lines, batch.scales, count), batch.c)
 
 
-def follow(instruction: Instruction, arithmetic: Arithmetic | Integers, made: Images, satfinite: bool = False) -> Bits:
+def model_results_in_threads(
+    instruction: Instruction, arithmetic: Arithmetic | Integers, batch: Images, satfinite: bool = False
+) -> Bits:
     """As `model_results`, in several threads."""
 
-    def part(at: int) -> Bits:
-        return model_results(instruction, arithmetic, made.at(slice(at, at + AT_ONCE)), satfinite)
+    def chunk(start: int) -> Bits:
+        return model_results(instruction, arithmetic, batch.select(slice(start, start + AT_ONCE)), satfinite)
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return np.concatenate(list(pool.map(part, range(0, len(made.a), AT_ONCE))))
+        return np.concatenate(list(pool.map(chunk, range(0, len(batch.a), AT_ONCE))))
 
 
-def differ(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, expected: Bits) -> Bools:
+def differences(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bits, expected: Bits) -> Bools:
     """Where results differ; any NaN equals any other if the form gives several."""
     other: Bools = got != expected
     if isinstance(arithmetic, Integers) or arithmetic.nan:
@@ -148,178 +154,198 @@ class NumericsExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Reading:
         """ "body": the Body as JSON, since the proof needs all cases."""
-        form = _form(self.first, bench)
+        form = _tabled(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
-        made = images(self.first, count, seed=len(self.id))
-        body = self._floats(bench, form, made) if form.types.is_float else self._integers(bench, form, made)
+        batch = draw_images(self.first, count, seed=len(self.id))
+        body = self._floats(bench, form, batch) if form.types.is_float else self._integers(bench, form, batch)
         return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The parameters, and the cases that they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
-    def _floats(self, bench: Bench, form: TabledForm, made: Images) -> Body:
+    def _floats(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
         directed = Directed(
             form.types,
             self.first.stored,
             lambda a, b, c: dots(bench, form, Images(a, b, c)),
             partial(_scaled_dots, bench, form) if self.first.scales else None,
         )
-        got = _run(bench, form, made)
+        got = _run(bench, form, batch)
         try:
             rule = parameters(directed)
         except ProbeError as error:
-            return self._unfit(form, made, got, (directed.asked, str(error)))
-        wrong, shown = wrong_cases(form, rule, made, (got, follow(self.first, rule, made)))
-        compared = self._compared(bench, form, made, got)
-        return Body([row.id for row in self.rows], directed.asked, got.size, wrong, compared, rule, None, shown)
-
-    def _unfit(self, form: TabledForm, made: Images, got: Bits, asked: tuple[int, str]) -> Body:
-        """The finding on a form that the model does not describe: why, and cases from all its images."""
-        directed, why = asked
-        spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
-        places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        shown = [msgspec.structs.replace(case, model=None) for case in _wrong(form.types, made, (got, got), places)]
-        return Body([self.first.id], directed, got.size, got.size, 0, None, None, shown, why)
-
-    def _integers(self, bench: Bench, form: TabledForm, made: Images) -> Body:
-        ends = _overflows(bench, form)
-        rule = Integers(ends, _overflows(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None)
-        got = _run(bench, form, made)
-        wrong, shown = wrong_cases(form, rule, made, (got, follow(self.first, rule, made)))
-        tried = got.size
-        if self._clampable:
-            clamped = _run(bench, TabledForm(form.row, form.tables, True), made)
-            more, others = wrong_cases(form, rule, made, (clamped, follow(self.first, rule, made, satfinite=True)))
-            wrong, shown, tried = wrong + more, [*shown, *others][:SHOWN], tried + clamped.size
-        compared = self._compared(bench, form, made, got)
+            return self._unfit(form, batch, got, (directed.cases_asked, str(error)))
+        wrong, first_wrong = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
+        compared = self._compare_others(bench, form, batch, got)
         return Body(
-            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, shown
+            [row.id for row in self.rows], directed.cases_asked, got.size, wrong, compared, rule, None, first_wrong
         )
 
-    def _compared(self, bench: Bench, form: TabledForm, made: Images, got: Bits) -> int:
+    def _unfit(self, form: TabledForm, batch: Images, got: Bits, directed_and_why: tuple[int, str]) -> Body:
+        """The finding on a form that the model does not describe: why, and cases from all its images."""
+        directed, why = directed_and_why
+        spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
+        places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
+        sample_cases = [
+            msgspec.structs.replace(case, model=None) for case in _wrong(form.types, batch, (got, got), places)
+        ]
+        return Body([self.first.id], directed, got.size, got.size, 0, None, None, sample_cases, why)
+
+    def _integers(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
+        ends = _overflow_rule(bench, form)
+        rule = Integers(
+            ends, _overflow_rule(bench, TabledForm(form.row, form.tables, True)) if self._clampable else None
+        )
+        got = _run(bench, form, batch)
+        wrong, first_wrong = wrong_cases(form, rule, batch, (got, model_results_in_threads(self.first, rule, batch)))
+        tried = got.size
+        if self._clampable:
+            clamped = _run(bench, TabledForm(form.row, form.tables, True), batch)
+            more, others = wrong_cases(
+                form, rule, batch, (clamped, model_results_in_threads(self.first, rule, batch, satfinite=True))
+            )
+            wrong, first_wrong, tried = wrong + more, [*first_wrong, *others][:SHOWN], tried + clamped.size
+        compared = self._compare_others(bench, form, batch, got)
+        return Body(
+            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, first_wrong
+        )
+
+    def _compare_others(self, bench: Bench, form: TabledForm, batch: Images, got: Bits) -> int:
         """How many results of the other forms were compared; ProbeError if one has other bits."""
         compared = 0
         for row in self.rows:
             for from_memory in (False, True) if row.threads > WARP else (False,):
                 if row == self.first and not from_memory:
                     continue
-                compared += _same(bench, _form(row, bench), (form, made, got), from_memory)
+                compared += _compare_form(bench, _tabled(row, bench), (form, batch, got), from_memory)
         return compared
 
 
-def _same(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
+def _compare_form(
+    bench: Bench, other_form: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool
+) -> int:
     """How many results of another form were compared; it multiplies rows and columns of the first form's images.
 
     ProbeError unless all of D is the same.
     """
-    form, made, results = base
-    m, n, products = (other.row.shape.m, other.row.shape.n, other.row.products)
-    count = max(1, min(len(made.a), OTHERS // (m * n * products)))
-    rows, cols = (np.arange(wanted) % have for wanted, have in ((m, form.row.shape.m), (n, form.row.shape.n)))
-    some = made.at(slice(count))
-    scale = some.scales and BlockScales(some.scales.a[:, :, rows], some.scales.b[:, :, cols], some.scales.kind)
-    part = Images(some.a[:, :, rows], some.b[:, :, cols], some.c[:, :, rows][..., cols], scale)
+    form, batch, results = base
+    m, n, products = (other_form.row.shape.m, other_form.row.shape.n, other_form.row.products)
+    count = max(1, min(len(batch.a), OTHERS // (m * n * products)))
+    rows, cols = (np.arange(needed) % available for needed, available in ((m, form.row.shape.m), (n, form.row.shape.n)))
+    first_images = batch.select(slice(count))
+    scale = first_images.scales and BlockScales(
+        first_images.scales.a[:, :, rows], first_images.scales.b[:, :, cols], first_images.scales.kind
+    )
+    sub_batch = Images(
+        first_images.a[:, :, rows], first_images.b[:, :, cols], first_images.c[:, :, rows][..., cols], scale
+    )
     expected = results[:count][:, :, rows][..., cols]
-    got = _run(bench, other, part, from_memory)
+    got = _run(bench, other_form, sub_batch, from_memory)
     if (got != expected).any():
         place = "A in shared memory" if from_memory else "A in registers"
         raise ProbeError(
-            f"{other.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
+            f"{other_form.row.id} ({place}): {np.count_nonzero(got != expected)} of {got.size} results are "
             f"other bits than {form.row.id}'s."
         )
     return int(got.size)
 
 
-def _form(instruction: Instruction, bench: Bench) -> TabledForm:
-    tables = {fragment.operand: bench.known(fragment) for fragment in instruction.fragments}
+def _tabled(instruction: Instruction, bench: Bench) -> TabledForm:
+    tables = {fragment.operand: bench.known_table(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise ProbeError(
             f"{instruction.id} is not measured: {', '.join(missing)} has no table; `tcprobe run` measures it."
         )
     scaling = [scale.operand for scale in instruction.scales]
-    known = {o: table.selection(0) if o in scaling else table for o, table in tables.items() if table is not None}
-    return TabledForm(instruction, known)
+    in_use = {o: table.selection(0) if o in scaling else table for o, table in tables.items() if table is not None}
+    return TabledForm(instruction, in_use)
 
 
-def _run(bench: Bench, form: TabledForm, made: Images, from_memory: bool = False) -> Bits:
+def _run(bench: Bench, form: TabledForm, batch: Images, from_memory: bool = False) -> Bits:
     """D of images; a sparse form gets another legal metadata for each image."""
     metadata = None
     if form.row.metadata:
         legal = sparsity(form.row.metadata).legal
-        metadata = np.resize(np.array(legal, np.uint8), len(made.a))
-    launch = form.launch(Operands(made.a, made.b, made.c, metadata, made.scales), from_memory)
+        metadata = np.resize(np.array(legal, np.uint8), len(batch.a))
+    launch = form.launch(Operands(batch.a, batch.b, batch.c, metadata, batch.scales), from_memory)
     return form.results(bench.run([launch])[0].copy())
 
 
 def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
     """Dot products under scales of A and B whose product is 2^shift; None if the type of the scales has none."""
-    one, last = form.row.scales[0].one, (1 << dtype(form.row.scales[0].type).bits) - 1
-    step = one & -one
-    first, second = (one + step * part for part in (shift - shift // 2, shift // 2))
+    unit, last = form.row.scales[0].one, (1 << dtype(form.row.scales[0].type).bits) - 1
+    step = unit & -unit
+    first, second = (unit + step * part for part in (shift - shift // 2, shift // 2))
     if not all(step <= bits < last for bits in (first, second)):
         return None
 
-    def dotted(a: Bits, b: Bits, c: Bits) -> Bits:
+    def scaled_dots(a: Bits, b: Bits, c: Bits) -> Bits:
         return dots(bench, form, Images(a, b, c), (first, second))
 
-    return dotted
+    return scaled_dots
 
 
-def dots(bench: Bench, form: TabledForm, lines: Images, scale: tuple[int, int] | None = None) -> Bits:
+def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
     """D of dot products, as many per multiply as D's diagonal holds.
 
     `scale` has the bits of A's and of B's scales; all are one without it.
     """
     products, m, n, k = size_of(form.row)
-    each, count = min(m, n), len(lines.c)
+    each, count = min(m, n), len(batch.c)
     padded = -(-count // (each * products)) * each * products
-    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in lines[:3])
-    a[:count], b[:count], c[:count] = lines[:3]
-    at = np.arange(each)
+    a, b, c = (np.zeros((padded, *part.shape[1:]), part.dtype) for part in batch[:3])
+    a[:count], b[:count], c[:count] = batch[:3]
+    diagonal = np.arange(each)
     image_a, image_b = (
         np.zeros((padded // each // products, products, line, k), part.dtype) for line, part in ((m, a), (n, b))
     )
     image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
     image_c = np.zeros((len(image_a), products, m, n), c.dtype)
-    image_c[:, :, at, at] = c.reshape(-1, products, each)
-    d = _run(bench, form, Images(image_a, image_b, image_c, _even(form.row, image_a, scale)))
-    return d[:, :, at, at].reshape(-1)[:count]
+    image_c[:, :, diagonal, diagonal] = c.reshape(-1, products, each)
+    d = _run(bench, form, Images(image_a, image_b, image_c, _uniform_scales(form.row, image_a, scale)))
+    return d[:, :, diagonal, diagonal].reshape(-1)[:count]
 
 
-def _even(instruction: Instruction, images_: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
+def _uniform_scales(instruction: Instruction, image_a: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
     """The same scale everywhere in A, and in B."""
     if scale is None:
         return None
     blocks = instruction.scales[0].cols
-    made = [
-        np.full((*images_.shape[:2], line, blocks), bits, np.uint8)
+    factor_scales = [
+        np.full((*image_a.shape[:2], line, blocks), bits, np.uint8)
         for line, bits in zip((instruction.shape.m, instruction.shape.n), scale, strict=True)
     ]
-    return BlockScales(made[0], made[1], instruction.scales[0].type)
+    return BlockScales(factor_scales[0], factor_scales[1], instruction.scales[0].type)
 
 
 def wrong_cases(
-    form: TabledForm, rule: Arithmetic | Integers, made: Images, results: tuple[Bits, Bits]
+    form: TabledForm, rule: Arithmetic | Integers, batch: Images, got_and_expected: tuple[Bits, Bits]
 ) -> tuple[int, list[WrongCase]]:
     """(how many results differ from the model's, the first of them)."""
-    got, expected = results
-    wrong = differ(form.types, rule, got, expected)
-    return int(np.count_nonzero(wrong)), list(_wrong(form.types, made, results, np.argwhere(wrong)[:SHOWN]))
+    got, expected = got_and_expected
+    wrong = differences(form.types, rule, got, expected)
+    return int(np.count_nonzero(wrong)), list(_wrong(form.types, batch, got_and_expected, np.argwhere(wrong)[:SHOWN]))
 
 
-def _wrong(kinds: ElementTypes, made: Images, results: tuple[Bits, Bits], places: Ints) -> Iterator[WrongCase]:
-    got, expected = results
+def _wrong(
+    kinds: ElementTypes, batch: Images, got_and_expected: tuple[Bits, Bits], places: Ints
+) -> Iterator[WrongCase]:
+    got, expected = got_and_expected
     for image, product, row, col in places:
-        at = (image, product, row, col)
-        a, b, given = made.a[image, product, row], made.b[image, product, col], made.scales
-        factors = ([], []) if given is None else (given.a[image, product, row], given.b[image, product, col])
+        element = (image, product, row, col)
+        a, b, batch_scales = batch.a[image, product, row], batch.b[image, product, col], batch.scales
+        factors = (
+            ([], [])
+            if batch_scales is None
+            else (batch_scales.a[image, product, row], batch_scales.b[image, product, col])
+        )
         yield WrongCase(
             [_hex(kinds.a, v) for v in a],
             [_hex(kinds.b, v) for v in b],
-            _hex(kinds.c, made.c[at]),
-            _hex(kinds.d, got[at]),
-            _hex(kinds.d, expected[at]),
+            _hex(kinds.c, batch.c[element]),
+            _hex(kinds.d, got[element]),
+            _hex(kinds.d, expected[element]),
             *([f"0x{int(scale):02x}" for scale in line] for line in factors),
         )
 
@@ -328,7 +354,7 @@ def _hex(kind: str, bits: np.integer[Any] | int) -> str:
     return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
-def _overflows(bench: Bench, form: TabledForm) -> Any:
+def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
     """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
     row = form.row
     a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")

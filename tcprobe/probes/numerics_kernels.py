@@ -27,7 +27,8 @@ from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.wgmma import held_bytes, places
+from tcprobe.probes.wgmma import k_bytes, places
+from tcprobe.probes.wgmma_input_kernels import copy_to_shared
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 from tcprobe.probes.wgmma_op import Warpgroup, behind
 
@@ -63,8 +64,8 @@ class Numeric:
         """Computes D by the model of the emulated core."""
         form = TabledForm(self.instruction, self.tables, self.satfinite)
         image = form.read(launch)
-        given = (image.a, image.b, image.c, *([image.scales] if image.scales else []))
-        d = core.computed(self.instruction, given, self.satfinite)
+        operands = (image.a, image.b, image.c, *([image.scales] if image.scales else []))
+        d = core.computed(self.instruction, operands, self.satfinite)
         return form.registers("d", d).reshape(-1)
 
 
@@ -87,20 +88,22 @@ class TabledForm:
         text = kernel(self.row, self.satfinite)
         return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
 
-    def launch(self, image: Operands, from_memory: bool = False) -> Launch:
+    def launch(self, operand_bits: Operands, from_memory: bool = False) -> Launch:
         """One launch, with a block for each image."""
         c, d = "c" if "c" in self.tables else "d", self.row.fragment("d")
-        b = self._spread(image.b, image.metadata)
+        b = self._spread(operand_bits.b, operand_bits.metadata)
         warpgroup = "b" not in self.tables
         images = (
-            self._memory("a_smem", image.a) if warpgroup and from_memory else self.registers("a", image.a),
+            self._memory("a_smem", operand_bits.a)
+            if warpgroup and from_memory
+            else self.registers("a", operand_bits.a),
             self._memory("b_smem", b) if warpgroup else self.registers("b", b.swapaxes(2, 3)),
-            self.registers(c, image.c),
-            *([self._metadata(image)] if self.row.metadata else []),
-            *self._scales(image),
+            self.registers(c, operand_bits.c),
+            *([self._metadata(operand_bits)] if self.row.metadata else []),
+            *self._scales(operand_bits),
         )
-        size = len(image.a) * d.threads * ptx.thread_bytes(d)
-        return Launch(self.kernel, (len(image.a), 1, 1), images, int(from_memory), size, self.row.threads)
+        size = len(operand_bits.a) * d.threads * ptx.thread_bytes(d)
+        return Launch(self.kernel, (len(operand_bits.a), 1, 1), images, int(from_memory), size, self.row.threads)
 
     def results(self, raw: Bytes) -> Bits:
         """D: (images, products, m, n)."""
@@ -116,14 +119,14 @@ class TabledForm:
 
     def read(self, launch: Launch) -> Operands:
         """The matrices of a launch: the inverse of `launch`."""
-        warpgroup, given = "b" not in self.tables, launch.inputs
-        nibbles = (given[3][:, 0] & 0xF).astype(np.uint8) if self.row.metadata else None
-        a = self._from_memory("a_smem", given[0]) if warpgroup and launch.ldm else self._matrices("a", given[0])
-        b = self._from_memory("b_smem", given[1]) if warpgroup else self._matrices("b", given[1]).swapaxes(2, 3)
-        c = self._matrices("c" if "c" in self.tables else "d", given[2])
+        warpgroup, images = "b" not in self.tables, launch.inputs
+        nibbles = (images[3][:, 0] & 0xF).astype(np.uint8) if self.row.metadata else None
+        a = self._from_memory("a_smem", images[0]) if warpgroup and launch.ldm else self._matrices("a", images[0])
+        b = self._from_memory("b_smem", images[1]) if warpgroup else self._matrices("b", images[1]).swapaxes(2, 3)
+        c = self._matrices("c" if "c" in self.tables else "d", images[2])
         if nibbles is not None:
-            b = np.stack([part[..., self._met(int(nibble))] for part, nibble in zip(b, nibbles, strict=True)])
-        return Operands(a, b, c, nibbles, self._read_scales(given))
+            b = np.stack([part[..., self._stored_k(int(nibble))] for part, nibble in zip(b, nibbles, strict=True)])
+        return Operands(a, b, c, nibbles, self._read_scales(images))
 
     def _matrices(self, operand: str, raw: Bytes) -> Bits:
         fragment = self.row.fragment(operand)
@@ -134,33 +137,35 @@ class TabledForm:
         matrices[:, index] = slots[:, used] >> _shift(fragment)
         return matrices.reshape(size)
 
-    def _memory(self, name: str, lines: Bits) -> Bytes:
+    def _memory(self, name: str, factor_lines: Bits) -> Bytes:
         """Lines along k, packed as a descriptor without swizzle needs them."""
-        held = behind(self.row, name).held
-        line, k = places(held.slot_bits, *lines.shape[2:])
-        return pack(np.ascontiguousarray(lines[:, 0][:, line, k]), held.slot_bits)
+        operand = behind(self.row, name).held
+        line, k = places(operand.slot_bits, *factor_lines.shape[2:])
+        return pack(np.ascontiguousarray(factor_lines[:, 0][:, line, k]), operand.slot_bits)
 
     def _from_memory(self, name: str, raw: Bytes) -> Bits:
-        held = behind(self.row, name).held
-        size = (held.rows, held.cols) if name == "a_smem" else (held.cols, held.rows)
-        line, k = places(held.slot_bits, *size)
-        lines = np.zeros((len(raw), *size), _word(held.slot_bits))
-        lines[:, line, k] = unpack(raw, held.slot_bits)
+        operand = behind(self.row, name).held
+        size = (operand.rows, operand.cols) if name == "a_smem" else (operand.cols, operand.rows)
+        line, k = places(operand.slot_bits, *size)
+        lines = np.zeros((len(raw), *size), _word(operand.slot_bits))
+        lines[:, line, k] = unpack(raw, operand.slot_bits)
         return lines[:, None]
 
-    def _metadata(self, image: Operands) -> Bytes:
+    def _metadata(self, operand_bits: Operands) -> Bytes:
         e = self.row.fragment("e")
-        nibbles = np.full(len(image.a), LEGAL, np.uint8) if image.metadata is None else image.metadata
+        nibbles = (
+            np.full(len(operand_bits.a), LEGAL, np.uint8) if operand_bits.metadata is None else operand_bits.metadata
+        )
         return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)
 
-    def _scales(self, image: Operands) -> list[Bytes]:
+    def _scales(self, operand_bits: Operands) -> list[Bytes]:
         """The registers of scales; all one if none are given."""
         if not self.row.scales:
             return []
         of_a, of_b = self.row.scales
-        shapes = [(*image.a.shape[:2], *size) for size in ((of_a.rows, of_a.cols), (of_b.cols, of_b.rows))]
+        shapes = [(*operand_bits.a.shape[:2], *size) for size in ((of_a.rows, of_a.cols), (of_b.cols, of_b.rows))]
         ones = [np.full(shape, of_a.one, np.uint8) for shape in shapes]
-        lines = image.scales or BlockScales(ones[0], ones[1], of_a.type)
+        lines = operand_bits.scales or BlockScales(ones[0], ones[1], of_a.type)
         return [self.registers(of_a.operand, lines.a), self.registers(of_b.operand, lines.b.swapaxes(2, 3))]
 
     def _read_scales(self, inputs: Sequence[Array]) -> BlockScales | None:
@@ -177,11 +182,11 @@ class TabledForm:
         whole = np.zeros((*b.shape[:-1], self.row.shape.k), b.dtype)
         nibbles = np.full(len(b), LEGAL) if metadata is None else metadata
         for nibble in np.unique(nibbles):
-            chosen = np.flatnonzero(nibbles == nibble)
-            whole[chosen[:, None], ..., self._met(int(nibble))] = b[chosen].transpose(0, 3, 1, 2)
+            selected = np.flatnonzero(nibbles == nibble)
+            whole[selected[:, None], ..., self._stored_k(int(nibble))] = b[selected].transpose(0, 3, 1, 2)
         return whole
 
-    def _met(self, nibble: int) -> Ints:
+    def _stored_k(self, nibble: int) -> Ints:
         """The k of every stored column under four bits of metadata."""
         e = self.row.fragment("e")
         rule = sparsity(e)
@@ -211,7 +216,7 @@ def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
     """The kernel of a form; its op has no tables yet."""
     named = replace(instruction, name=_satfinite_name(instruction), called=instruction.id) if satfinite else instruction
     name = ptx.identifier(f"numerics.{instruction.id}{SATFINITE if satfinite else ''}")
-    text = _of_warp(named, name) if instruction.threads == WARP else _of_warpgroup(named, name)
+    text = _warp_kernel(named, name) if instruction.threads == WARP else _warpgroup_kernel(named, name)
     target = instruction.target.at_least(ptx.ALIGNED) if instruction.threads == WARP else instruction.target
     return Kernel(name, Numeric(instruction, {}, satfinite), text, target)
 
@@ -224,27 +229,27 @@ def _satfinite_name(instruction: Instruction) -> str:
     return f"{before}{SATFINITE}.s32.{after}"
 
 
-def _of_warp(instruction: Instruction, name: str) -> str:
+def _warp_kernel(instruction: Instruction, name: str) -> str:
     fragments = {f.operand: f for f in instruction.fragments}
-    given = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
+    inputs = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
-        *(line for o in given for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *(line for o in inputs for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         ptx.instruction_text(instruction),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]
-    return ptx.entry(name, [*given, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
+    return ptx.entry(name, [*inputs, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
 
 
-def _of_warpgroup(instruction: Instruction, name: str) -> str:
+def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
     a, b = (behind(instruction, operand).held for operand in ("a_smem", "b_smem"))
-    sizes = [held.rows * held.cols * held.slot_bits // 8 for held in (a, b)]
+    sizes = [factor.rows * factor.cols * factor.slot_bits // 8 for factor in (a, b)]
     d, op = instruction.fragment("d"), Warpgroup(instruction, "raw", "b_smem", ("k", "k"), 0)
     body = [
         f"mov.u32 %base, {name}_memory;",
         f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
         f"mad.wide.u32 %b, %x, {sizes[1]}, %b;",
-        *_copied("%b", "%base", sizes[1], "B"),
+        *copy_to_shared("%b", "%base", sizes[1], "B_NEXT", "B_COPIED"),
         "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
         "@%memory bra.uni A_MEMORY;",
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
@@ -254,10 +259,10 @@ def _of_warpgroup(instruction: Instruction, name: str) -> str:
         "A_MEMORY:",
         f"mad.wide.u32 %place, %x, {sizes[0]}, %a_;",
         "mov.u64 %a_, %place;",
-        *_copied("%a_", "%there", sizes[0], "A"),
+        *copy_to_shared("%a_", "%there", sizes[0], "A_NEXT", "A_COPIED"),
         "A_DONE:",
-        *_descriptor("%db", "%base", packed_descriptor(held_bytes(b)).encode()),
-        *_descriptor("%da", "%there", packed_descriptor(held_bytes(a)).encode()),
+        *_descriptor("%db", "%base", packed_descriptor(k_bytes(b)).encode()),
+        *_descriptor("%da", "%there", packed_descriptor(k_bytes(a)).encode()),
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         f"mad.wide.u32 %c, %image, {ptx.thread_bytes(d)}, %c;",
         *ptx.load("c", "d", d),
@@ -290,21 +295,3 @@ def _of_warpgroup(instruction: Instruction, name: str) -> str:
 
 def _descriptor(name: str, where: str, encoded: int) -> list[str]:
     return [f"shr.u32 %t, {where}, 4;", f"cvt.u64.u32 {name}, %t;", f"add.u64 {name}, {name}, {encoded:#x};"]
-
-
-def _copied(source: str, target: str, size: int, label: str) -> list[str]:
-    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
-    return [
-        "mul.lo.u32 %at, %lane, 16;",
-        f"{label}_NEXT:",
-        f"setp.ge.u32 %p, %at, {size};",
-        f"@%p bra {label}_COPIED;",
-        "cvt.u64.u32 %low, %at;",
-        f"add.u64 %place, {source}, %low;",
-        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
-        f"add.u32 %to, {target}, %at;",
-        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
-        "add.u32 %at, %at, 2048;",
-        f"bra {label}_NEXT;",
-        f"{label}_COPIED:",
-    ]

@@ -37,7 +37,7 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
     if not _toward_zero(directed, low, bits) or kept <= bits == directed.d.fraction:
         raise ProbeError("beside a large C nothing shows what a sum keeps: it is not rounded toward zero in one sum.")
     groups = ordered(directed.products, _later(directed, low, kept))
-    together = _summed_first(directed, low, kept)
+    together = _products_summed_first(directed, low, kept)
     _check_raw_exponents(directed, kept)
     small, least = subnormals(directed), floor(directed, groups, kept)
     normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
@@ -89,7 +89,7 @@ def _later(directed: Directed, low: int, kept: int) -> dict[tuple[int, int, int]
     return {(-1, i, j): int(d) != int(alone[i]) for (i, j), d in zip(pairs, both, strict=True)}
 
 
-def _summed_first(directed: Directed, low: int, kept: int) -> int:
+def _products_summed_first(directed: Directed, low: int, kept: int) -> int:
     """How many products are summed before they are cut; two that are half the last place survive together.
 
     ProbeError unless these are neighbours and scaled, and their sum aligns by its scales alone.

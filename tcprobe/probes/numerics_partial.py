@@ -19,7 +19,7 @@ from tcprobe.probes.numerics_ends import HALVES, QUARTERS, nan, negative_zero, o
 
 Groups = tuple[tuple[int, ...], ...]
 Later = Mapping[tuple[int, int, int], bool]
-HELD = ("f16",)  # types whose products an f32 holds exactly
+EXACT_IN_F32 = ("f16",)  # types whose products an f32 holds exactly
 F32 = 23
 TINY = F32 + 1  # first bit below x that an f32 as large as x does not hold
 
@@ -29,13 +29,13 @@ def order(products: int, later: Later) -> Groups | None:
     ks = range(products)
     after = {t: frozenset(j for j in ks if j != t and later[-1, j, t]) for t in ks}
     firsts = sorted(set(after.values()), key=len)
-    groups = tuple(_ordered([t for t in ks if after[t] == first], later) for first in firsts)
-    if max(map(len, groups)) < 2 or any(later[case] != _expected(groups, case) for case in later):
+    groups = tuple(_in_order([t for t in ks if after[t] == first], later) for first in firsts)
+    if max(map(len, groups)) < 2 or any(later[case] != _survives_in(groups, case) for case in later):
         return None
     return groups
 
 
-def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
+def _in_order(members: list[int], later: Later) -> tuple[int, ...]:
     """Members of a group, by how many of them are added before."""
     before = {
         t: {k for i, j in combinations(members, 2) if t not in (i, j) and later[i, j, t] for k in (i, j)}
@@ -44,7 +44,7 @@ def _ordered(members: list[int], later: Later) -> tuple[int, ...]:
     return tuple(sorted(members, key=lambda t: (len(before[t]), t)))
 
 
-def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
+def _survives_in(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -> bool:
     """Whether a small product at t survives beside x at i (in C if i is -1) and -x at j."""
     place = {k: (g, n) for g, group in enumerate(groups) for n, k in enumerate(group)}
     i, j, t = question
@@ -55,7 +55,11 @@ def _expected(groups: Sequence[Sequence[int]], question: tuple[int, int, int]) -
 
 def partial(directed: Directed, added: Groups) -> Arithmetic | None:
     """All parameters; None if sums are not those of f32."""
-    if directed.types.a not in HELD or directed.types.b not in HELD or not _sums_are_f32(directed, added[0]):
+    if (
+        directed.types.a not in EXACT_IN_F32
+        or directed.types.b not in EXACT_IN_F32
+        or not _sums_are_f32(directed, added[0])
+    ):
         return None
     wide, d = directed.types.d == "f32", directed.d
     through = None if wide else through_f32(directed, [k for group in added for k in group])
@@ -83,8 +87,8 @@ def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
         c = np.full(len(QUARTERS), number(directed.c, Power(x, -sign)), directed.c.word)
         answers.append(_with_quarters(directed, group, (Power(x, sign), x - F32 - 2), c))
     ulps = [[_ulps(directed, int(bits), x - F32) for bits in line] for line in answers]
-    wanted = list(HALVES[NEAREST])
-    return ulps == [wanted, [-ulp for ulp in wanted]]
+    nearest = list(HALVES[NEAREST])
+    return ulps == [nearest, [-ulp for ulp in nearest]]
 
 
 def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power, int], c: Bits) -> Bits:
@@ -102,8 +106,11 @@ def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power,
 def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:
     """A result as a multiple (0 to 2, signed) of 2^exponent; None if it is none of these."""
     sign = -1 if bits >> directed.d.bits - 1 else 1
-    known = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
-    return next((sign * ulps for one, ulps in known.items() if bits & ~(1 << directed.d.bits - 1) == one), None)
+    ulps_of_bits = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
+    return next(
+        (sign * ulps for magnitude, ulps in ulps_of_bits.items() if bits & ~(1 << directed.d.bits - 1) == magnitude),
+        None,
+    )
 
 
 def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
@@ -111,8 +118,8 @@ def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
     x, d = directed.x - 3, directed.d
     c = np.zeros(len(QUARTERS), directed.c.word)
     answers = [_with_quarters(directed, group, (Power(x, sign), x - d.fraction - 2), c) for sign in (1, -1)]
-    wanted = [[number(d, Power(x, sign)) + ulps for ulps in HALVES[NEAREST]] for sign in (1, -1)]
-    return [line.tolist() for line in answers] == wanted
+    nearest = [[number(d, Power(x, sign)) + ulps for ulps in HALVES[NEAREST]] for sign in (1, -1)]
+    return [line.tolist() for line in answers] == nearest
 
 
 def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
@@ -127,8 +134,8 @@ def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
     above = {first: Power(x), second: Power(x - form.fraction - 1), third: Power(x - TINY)}
     below = {first: Power(x), second: Power(x - form.fraction, half=True), third: Power(x - TINY, -1)}
     places = tuple((directed.ask([(above, 0), (below, 0)]) - form.word(number(form, Power(x)))).tolist())
-    known: dict[tuple[int, ...], Rounding | None] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
-    if places not in known:
+    roundings: dict[tuple[int, ...], Rounding | None] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
+    if places not in roundings:
         raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {places}.")
-    rounding: Rounding | None = known[places]
+    rounding: Rounding | None = roundings[places]
     return rounding

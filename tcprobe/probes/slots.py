@@ -34,27 +34,27 @@ def unpack(raw: Bytes, bits: int) -> Array:
 
 
 @cache
-def one_hot(count: int, bits: int, one: int) -> Bytes:
-    """Image 0 is all zero; image 1 + s has `one` in slot s alone. (1 + count, count * bits / 8), read-only."""
+def one_hot(count: int, bits: int, one_bits: int) -> Bytes:
+    """Image 0 is all zero; image 1 + s has `one_bits` in slot s alone. (1 + count, count * bits / 8), read-only."""
     images = np.zeros((1 + count, count * bits // 8), np.uint8)
     slots = np.arange(count)
     if bits in _WORDS:
-        images.view(_WORDS[bits])[1 + slots, slots] = one
+        images.view(_WORDS[bits])[1 + slots, slots] = one_bits
     else:
-        images[1 + slots, slots * bits // 8] = one << (slots * bits % 8)
+        images[1 + slots, slots * bits // 8] = one_bits << (slots * bits % 8)
     images.flags.writeable = False
     return images
 
 
 @cache
-def codes(count: int, bits: int, one: int) -> Bytes:
-    """Image 0 is all `one`; then, for each bit of a slot's number, the image with `one` where it is set; last all zero.
+def codes(count: int, bits: int, one_bits: int) -> Bytes:
+    """Image 0 has `one_bits` in all slots; image 1 + j in those whose number has bit j set; the last one is all zero.
 
     Shape (2 + bits of a slot number, count * bits / 8), read-only.
     """
     numbers = np.arange(count, dtype=np.uint64)
     planes = [numbers >> np.uint64(bit) & np.uint64(1) for bit in range(bit_length(count))]
-    images = pack(np.stack([np.ones_like(numbers), *planes, np.zeros_like(numbers)]) * np.uint64(one), bits)
+    images = pack(np.stack([np.ones_like(numbers), *planes, np.zeros_like(numbers)]) * np.uint64(one_bits), bits)
     images.flags.writeable = False
     return images
 

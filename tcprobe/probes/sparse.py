@@ -138,10 +138,10 @@ def launches(instruction: Instruction) -> list[Launch]:
     ]
 
 
-def _answer(d: Fragment, i: int, images: int) -> list[str]:
+def _answer(d: Fragment, i: int, image_count: int) -> list[str]:
     """Pack the answer of D's element i: a bit if it is one, the sign bit if it is neither zero nor one."""
     register, low = d.place(i)
-    word, shift = f"%w{i % 2}", images * (i // 2)
+    word, shift = f"%w{i % 2}", image_count * (i // 2)
     value = f"shr.u32 %v, %d{register}, {low};" if low else f"mov.b32 %v, %d{register};"
     half = ["and.b32 %v, %v, 0xffff;"] if d.slot_bits == 16 else []
     return [

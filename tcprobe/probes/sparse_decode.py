@@ -41,21 +41,23 @@ def decode(instruction: Instruction, outputs: Sequence[Bytes]) -> Sparse:
 def decode_selector(instruction: Instruction, raw: Bytes, selector: int) -> tuple[Ints, Ints, Ints]:
     """(D slots by A slot, B slots by A slot and index, field by A slot) under one selector; ProbeError as `decode`."""
     rule, name = sparsity(instruction.fragment("e")), f"{instruction.name}, selector {selector}"
-    d, met = _meetings(instruction, _words(raw), name)
-    by_index, field = indices_and_fields(rule, met, instruction.threads, name)
+    d, b_slots = _meetings(instruction, _words(raw), name)
+    by_index, field = indices_and_fields(rule, b_slots, instruction.threads, name)
     return d, by_index.astype(np.int64), field
 
 
-def indices_and_fields(sparsity: Sparsity, met: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
-    """(B slots by A slot and index, field by A slot); `met` are the B slots met, by image of metadata and A slot.
+def indices_and_fields(sparsity: Sparsity, b_slots: Small | Ints, threads: int, name: str) -> tuple[Small | Ints, Ints]:
+    """(B slots by A slot and index, field by A slot); `b_slots` are the B slots met, by image of metadata and A slot.
 
     ProbeError if an A slot does not obey exactly one field.
     """
-    half = _half(sparsity, met, name)
-    by_index = _by_index(sparsity, met, half)
+    half = _half_obeyed(sparsity, b_slots, name)
+    by_index = _by_index(sparsity, b_slots, half)
     images = metadata_images(sparsity, threads)
-    place = _place(sparsity, met, by_index[np.arange(len(half)), _second(sparsity)[half]], bit_length(images.shape[1]))
-    _check(index_table(sparsity)[images[:, place], half[None]], met, by_index, name)
+    place = _place(
+        sparsity, b_slots, by_index[np.arange(len(half)), _second(sparsity)[half]], bit_length(images.shape[1])
+    )
+    _check(index_table(sparsity)[images[:, place], half[None]], b_slots, by_index, name)
     return by_index, place * sparsity.fields + half
 
 
@@ -80,51 +82,51 @@ def _meetings(instruction: Instruction, words: Words, name: str) -> tuple[Ints, 
     answer = (1 << images - 1) - 1  # all codes but the last, where B is zero
     ones = np.uint32(1 | 1 << images)
     hit = words[0] & ones
-    told, reached = ~(hit * np.uint32(answer)) | ones, _reached_slots(hit, images)
+    answer_bits, reached = ~(hit * np.uint32(answer)) | ones, _reached_slots(hit, images)
     if hit[0].any() or (reached.sum(axis=1)[1:] != n).any():
         raise ProbeError(f"{name}: not a sparse product: an A slot does not reach {n} D slots.")
     d = np.nonzero(reached[1:])[1].reshape(a.slots, n)
     word, shift = d // 4 * 2 + d % 2, (images * (d % 4 // 2) + 1).astype(np.uint32)
-    met = np.empty((len(words), *d.shape), np.int16)
+    b_slots = np.empty((len(words), *d.shape), np.int16)
     place = (1 + np.arange(a.slots)[:, None]) * words.shape[2] + word
     for part in _parts(words):
         answers = words[part]
         other = answers ^ hit
-        other &= told
+        other &= answer_bits
         if other.max():
             raise _wrong_answers(instruction, answers, hit, name)
-        met[part] = answers.reshape(len(answers), -1)[:, place] >> shift & np.uint32(answer >> 1)
-    if met.max() >= instruction.fragment("b").slots:
-        raise ProbeError(f"{name}: the answers encode B slot {met.max()}, which does not exist.")
-    return d, met
+        b_slots[part] = answers.reshape(len(answers), -1)[:, place] >> shift & np.uint32(answer >> 1)
+    if b_slots.max() >= instruction.fragment("b").slots:
+        raise ProbeError(f"{name}: the answers encode B slot {b_slots.max()}, which does not exist.")
+    return d, b_slots
 
 
-def _parts(images: NDArray[np.generic]) -> Iterator[slice]:
+def _parts(answer_images: NDArray[np.generic]) -> Iterator[slice]:
     """Slices of consecutive images, of up to CACHED bytes each."""
-    count = max(1, CACHED // images[0].nbytes)
-    yield from (slice(start, start + count) for start in range(0, len(images), count))
+    count = max(1, CACHED // answer_images[0].nbytes)
+    yield from (slice(start, start + count) for start in range(0, len(answer_images), count))
 
 
-def _reached_slots(hit: Words, images: int) -> Bools:
+def _reached_slots(hit: Words, image_count: int) -> Bools:
     """By A image, which D slots answer to a B of ones. Element i of a lane is in word i % 2, from 2 on higher up."""
-    by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, images], np.uint32)[:, None] & np.uint32(1)
+    by_lane = hit.reshape(len(hit), WARP, 1, 2) >> np.array([0, image_count], np.uint32)[:, None] & np.uint32(1)
     return by_lane.reshape(len(hit), -1).astype(bool)
 
 
-def _wrong_answers(instruction: Instruction, answers: Words, hit: Words, name: str) -> ProbeError:
+def _wrong_answers(instruction: Instruction, answer_words: Words, hit: Words, name: str) -> ProbeError:
     """The error in the answers to some metadata images."""
-    _check_sign(instruction, answers)
-    if ((answers & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
+    _check_sign(instruction, answer_words)
+    if ((answer_words & np.uint32(1 | 1 << b_images(instruction))) != hit).any():
         return ProbeError(f"{name}: not a sparse product: an A slot does not reach the same D slots throughout.")
     return ProbeError(f"{name}: D answers where A or B is zero, or where all ones gave nothing.")
 
 
-def _half(sparsity: Sparsity, met: Small | Ints, name: str) -> Ints:
+def _half_obeyed(sparsity: Sparsity, b_slots: Small | Ints, name: str) -> Ints:
     """The half of four bits that each A slot obeys: of legal values, those with equal indices give equal answers.
 
     ProbeError unless there is exactly one.
     """
-    fits = np.stack([_follows(sparsity, met, half) for half in range(sparsity.fields)])
+    fits = np.stack([_follows(sparsity, b_slots, half) for half in range(sparsity.fields)])
     if (fits.sum(axis=0) != 1).any():
         slot = int(np.flatnonzero(fits.sum(axis=0) != 1)[0])
         raise ProbeError(f"{name}: A slot {slot} obeys {int(fits[:, slot].sum())} halves of four bits of metadata.")
@@ -132,23 +134,23 @@ def _half(sparsity: Sparsity, met: Small | Ints, name: str) -> Ints:
     return half_of_slot
 
 
-def _follows(sparsity: Sparsity, met: Small | Ints, half: int) -> Bools:
+def _follows(sparsity: Sparsity, b_slots: Small | Ints, half: int) -> Bools:
     """By A slot: whether equal indices in `half` meet the same B slots, and different ones no common one."""
     indices = [sparsity.read(value, half) for value in sparsity.legal]
-    fits = np.ones(met.shape[1], bool)
-    for i, one in enumerate(indices):
-        for j, other in enumerate(indices[:i]):
-            equal = met[i] == met[j]
-            fits &= equal.all(axis=1) if one == other else ~equal.any(axis=1)
+    fits = np.ones(b_slots.shape[1], bool)
+    for i, index in enumerate(indices):
+        for j, other_index in enumerate(indices[:i]):
+            equal = b_slots[i] == b_slots[j]
+            fits &= equal.all(axis=1) if index == other_index else ~equal.any(axis=1)
     return fits
 
 
-def _by_index(sparsity: Sparsity, met: Small | Ints, half: Ints) -> Small | Ints:
+def _by_index(sparsity: Sparsity, b_slots: Small | Ints, half: Ints) -> Small | Ints:
     """The B slots that each A slot meets by index, (slots, positions, n); -1 if no legal value has the index."""
-    by_index = np.full((met.shape[1], sparsity.positions, met.shape[2]), -1, met.dtype)
+    by_index = np.full((b_slots.shape[1], sparsity.positions, b_slots.shape[2]), -1, b_slots.dtype)
     for image, value in enumerate(sparsity.legal):
         for h in range(sparsity.fields):
-            by_index[half == h, sparsity.read(value, h)] = met[image, half == h]
+            by_index[half == h, sparsity.read(value, h)] = b_slots[image, half == h]
     return by_index
 
 
@@ -158,22 +160,22 @@ def _second(sparsity: Sparsity) -> Ints:
     return np.array([sparsity.read(other, h) for h in range(sparsity.fields)])
 
 
-def _place(sparsity: Sparsity, met: Small | Ints, shown: Small | Ints, count: int) -> Ints:
-    """The place of the four bits that each A slot obeys: bit i is one if it meets `shown` in image pair i."""
+def _place(sparsity: Sparsity, b_slots: Small | Ints, expected_slots: Small | Ints, count: int) -> Ints:
+    """The place of the four bits that each A slot obeys; bit i is set if it meets `expected_slots` in image pair i."""
     first = len(sparsity.legal)
-    bits = [(met[first + 2 * bit] == shown).all(axis=1) for bit in range(count)]
-    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(shown), np.int64))
+    bits = [(b_slots[first + 2 * bit] == expected_slots).all(axis=1) for bit in range(count)]
+    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(expected_slots), np.int64))
 
 
-def _check(indices: Ints, met: Small | Ints, by_index: Small | Ints, name: str) -> None:
+def _check(indices: Ints, b_slots: Small | Ints, by_index: Small | Ints, name: str) -> None:
     """ProbeError unless every A slot met, in every image, what its index there says."""
     slots = np.arange(len(by_index))
-    wrong = np.concatenate([(by_index[slots, indices[p]] != met[p]).any(axis=2) for p in _parts(met)])
+    wrong = np.concatenate([(by_index[slots, indices[p]] != b_slots[p]).any(axis=2) for p in _parts(b_slots)])
     if wrong.any():
         image, slot = (int(n) for n in np.argwhere(wrong)[0])
         raise ProbeError(
             f"{name}: A slot {slot} does not obey one field of the metadata alone: first in "
-            f"image {image}; {np.count_nonzero(wrong)} of {len(met) * len(slots)} answers."
+            f"image {image}; {np.count_nonzero(wrong)} of {len(b_slots) * len(slots)} answers."
         )
 
 

@@ -30,18 +30,18 @@ def metadata_images(sparsity: Sparsity, threads: int = WARP) -> Bytes:
     uniform = [np.full(count, value, np.uint8) for value in sparsity.legal]
     places = np.arange(count)
     positional = [
-        np.where((places >> bit & 1) ^ turned, other, one).astype(np.uint8)
-        for one, other in PAIRS[sparsity.fields]
+        np.where((places >> bit & 1) ^ turned, if_set, if_clear).astype(np.uint8)
+        for if_clear, if_set in PAIRS[sparsity.fields]
         for bit in range(bit_length(count))
         for turned in (0, 1)
     ]
     return np.stack(uniform + positional)
 
 
-def random_metadata(sparsity: Sparsity, images: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
+def random_metadata(sparsity: Sparsity, image_count: int, generator: np.random.Generator, threads: int = WARP) -> Bytes:
     """Random legal metadata of all lanes: (images, bytes)."""
-    chosen: Array = generator.choice(np.array(sparsity.legal, np.uint8), (images, threads * NIBBLES))
-    return pack(chosen, 4)
+    nibbles: Array = generator.choice(np.array(sparsity.legal, np.uint8), (image_count, threads * NIBBLES))
+    return pack(nibbles, 4)
 
 
 def fields(sparsity: Sparsity, metadata: Bytes) -> Ints:

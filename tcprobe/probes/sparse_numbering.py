@@ -44,7 +44,7 @@ class Sparse(NamedTuple):
 
 def numbered(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
     """Tables that predict every measured answer; ProbeError if there are none."""
-    tables, numbering = _referenced(instruction, sparse, context.device) or _by_rule(instruction, sparse)
+    tables, numbering = _by_reference(instruction, sparse, context.device) or _by_rule(instruction, sparse)
     return Conclusion(tables, numbering, structure(instruction, sparse))
 
 
@@ -65,7 +65,7 @@ class _Measured:
     instruction: Instruction
     sparse: Sparse
 
-    def completed(self, a: Table, d: Table) -> Tables | None:
+    def complete(self, a: Table, d: Table) -> Tables | None:
         """All tables, given those of A and D; None if no tables with these numbers predict what was measured."""
         (m, stored, _), (row, col, _) = elements(a), elements(d)
         if (row[self.sparse.d] != m[:, None]).any():
@@ -85,13 +85,13 @@ class _Measured:
         b, rule = self.instruction.fragment("b"), sparsity(_metadata(self.instruction))
         row, col = np.full(b.slots, -1), np.full(b.slots, -1)
         for index in range(rule.positions):
-            met, seen = self.sparse.b[:, index], self.sparse.b[:, index, 0] >= 0
-            k = np.broadcast_to(columns(rule, stored, index)[:, None], met.shape)
-            known = row[met[seen]] >= 0
-            if ((row[met[seen]] != k[seen]) | (col[met[seen]] != slot_columns[seen]))[known].any():
+            b_slots, seen = self.sparse.b[:, index], self.sparse.b[:, index, 0] >= 0
+            k = np.broadcast_to(columns(rule, stored, index)[:, None], b_slots.shape)
+            numbered_before = row[b_slots[seen]] >= 0
+            if ((row[b_slots[seen]] != k[seen]) | (col[b_slots[seen]] != slot_columns[seen]))[numbered_before].any():
                 return None
-            row[met[seen]], col[met[seen]] = k[seen], slot_columns[seen]
-            if (row[met[seen]] != k[seen]).any() or (col[met[seen]] != slot_columns[seen]).any():
+            row[b_slots[seen]], col[b_slots[seen]] = k[seen], slot_columns[seen]
+            if (row[b_slots[seen]] != k[seen]).any() or (col[b_slots[seen]] != slot_columns[seen]).any():
                 return None
         whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
         return _table(b, row, col) if whole else None
@@ -110,13 +110,17 @@ class _Measured:
         return selected(tables)
 
 
-def _referenced(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
+def _by_reference(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
     """The tables as the first reference numbers them that states fitting tables of A, C and D; None if none does."""
     for reference in references():
         claims = {operand: claim_of(reference, instruction.fragment(operand), device) for operand in "acd"}
-        meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        tables = _Measured(instruction, sparse).completed(meant["a"], meant["d"]) if len(meant) == len(claims) else None
-        if tables and tables["c"] == meant["c"]:
+        stated_tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        tables = (
+            _Measured(instruction, sparse).complete(stated_tables["a"], stated_tables["d"])
+            if len(stated_tables) == len(claims)
+            else None
+        )
+        if tables and tables["c"] == stated_tables["c"]:
             return tables, reference.NAME
     return None
 
@@ -135,7 +139,7 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
     a, d = instruction.fragment("a"), instruction.fragment("d")
     tables = None
     if len(b_of_d) == d.slots and row.max() < a.rows and stored.max() < a.cols and col.max() < d.cols:
-        tables = _Measured(instruction, sparse).completed(_table(a, row, stored), _table(d, row_of_d, col))
+        tables = _Measured(instruction, sparse).complete(_table(a, row, stored), _table(d, row_of_d, col))
     if tables is None:
         raise ProbeError(f"{instruction.name}: not a sparse product: no rows, columns and k fit which slots meet.")
     return tables, OWN_RULE

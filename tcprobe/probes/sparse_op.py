@@ -80,26 +80,26 @@ def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
     values = unpack(raw, e.slot_bits).astype(np.int64) >> (
         3 if rule.fields == 1 else 0
     )  # the top bit tells 0xE from 0x4
-    chosen = np.zeros((len(raw), e.rows * e.cols), np.int64)
-    chosen[:, index] = values[:, used]
+    index_fields = np.zeros((len(raw), e.rows * e.cols), np.int64)
+    index_fields[:, index] = values[:, used]
     stored = np.arange(e.cols)
-    chosen = chosen.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
+    index_fields = index_fields.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
     unit = stored // (rule.fields * rule.span) * rule.positions
-    k: Ints = (unit + chosen) * rule.span + stored % rule.span
+    k: Ints = (unit + index_fields) * rule.span + stored % rule.span
     return k
 
 
-def _counts(a: Ints, b: Ints, k: Ints) -> Ints:
+def _counts(a: Ints, b: Ints, k_of_stored: Ints) -> Ints:
     """A x B for every image of A and of metadata: (metadata images, A images, m, n). A has few ones."""
     images, rows, stored = np.nonzero(a)
-    counts = np.zeros((len(a) * a.shape[1], len(k), b.shape[1]), np.int64)
-    np.add.at(counts, images * a.shape[1] + rows, b[k[:, rows, stored]].swapaxes(0, 1))
-    return counts.reshape(len(a), a.shape[1], len(k), -1).transpose(2, 0, 1, 3)
+    counts = np.zeros((len(a) * a.shape[1], len(k_of_stored), b.shape[1]), np.int64)
+    np.add.at(counts, images * a.shape[1] + rows, b[k_of_stored[:, rows, stored]].swapaxes(0, 1))
+    return counts.reshape(len(a), a.shape[1], len(k_of_stored), -1).transpose(2, 0, 1, 3)
 
 
-def _add(words: Words, slots: Bytes, number: int, images: int) -> None:
+def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:
     """Pack the answers of D slots to B image `number`."""
-    for i in range(slots.shape[-1]):
-        ones = (slots[..., i] == 1).astype(np.uint32) << np.uint32(images * (i // 2) + number)
-        wrong = (slots[..., i] > 1).astype(np.uint32) << np.uint32(31)
+    for i in range(d_slots.shape[-1]):
+        ones = (d_slots[..., i] == 1).astype(np.uint32) << np.uint32(image_count * (i // 2) + number)
+        wrong = (d_slots[..., i] > 1).astype(np.uint32) << np.uint32(31)
         words[..., i % 2] |= ones | wrong

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcprobe.errors import ProbeError, UnmeasuredError
+from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
@@ -20,7 +20,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, known_tables
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
@@ -45,14 +45,14 @@ def undocumented_selectors(instruction: Instruction) -> list[int]:
 def nibble_launch(instruction: Instruction) -> Launch:
     """Every A slot alone under each of the 16 values of four bits, the same everywhere; selector 0."""
     a, b, c, e = (instruction.fragment(operand) for operand in "abce")
-    given = (
+    inputs = (
         one_hot(a.slots, a.slot_bits, a.one),
         codes(b.slots, b.slot_bits, b.one),
         one_hot(c.slots, c.slot_bits, c.one)[:1],
         pack(np.arange(NIBBLES)[:, None].repeat(PLACES, axis=1), 4),
     )
     size = NIBBLES * (1 + a.slots) * WARP * 8
-    return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), given, 0, size)
+    return Launch(kernel(instruction, e.selectors[0]), (1 + a.slots, NIBBLES, 1), inputs, 0, size)
 
 
 def selector_launch(instruction: Instruction, selector: int) -> Launch:
@@ -84,10 +84,10 @@ def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: 
     (of_d, _, _), e = elements(tables["d"]), instruction.fragment("e")
     if (of_d[d] != row[:, None]).any():
         raise ProbeError(f"{instruction.name}, selector {selector}: D adds other rows of A.")
-    for one in e.selectors:
-        of_field, first, _ = elements(tables["e"].selection(one))
+    for documented in e.selectors:
+        of_field, first, _ = elements(tables["e"].selection(documented))
         if (of_field[field] == row).all() and (first[field] == stored - stored % e.span).all():
-            return one
+            return documented
     return None
 
 
@@ -197,12 +197,7 @@ class SelectorExperiment(Dialogue):
 
 
 def _tables(instruction: Instruction, context: Context) -> dict[str, Table]:
-    tables = {fragment.operand: context.known(fragment) for fragment in instruction.fragments}
-    if missing := [operand for operand, table in tables.items() if table is None]:
-        raise UnmeasuredError(
-            f"{instruction.id} is not measured: no table of {', '.join(missing)}; `tcprobe run` makes it."
-        )
-    return {operand: table for operand, table in tables.items() if table is not None}
+    return known_tables(instruction, context.known_table, "tcprobe run")
 
 
 def experiments() -> list[Dialogue]:

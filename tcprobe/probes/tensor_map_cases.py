@@ -15,7 +15,7 @@ from typing import Any
 
 from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
 from tcprobe.probes.tensor_maps import BoxCase
-from tcprobe.references.shared_memory.tensor_map import TensorMap, packed
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 
 WIDTHS = (16, 32, 48, 64, 80, 112, 128, 144, 256)  # bytes of a row
 BASES = (0, 128, 384, 896)
@@ -30,7 +30,7 @@ def boxes() -> list[BoxCase]:
     return [*_wide(), *_deep()]
 
 
-def misaligned() -> list[BoxCase]:
+def misaligned_boxes() -> list[BoxCase]:
     """Boxes at shared addresses that are not multiples of 128."""
     return [_case("UINT16", (16, 8), swizzle, base) for swizzle, base in MISALIGNED]
 
@@ -38,7 +38,7 @@ def misaligned() -> list[BoxCase]:
 @cache
 def all_boxes() -> tuple[BoxCase, ...]:
     """All boxes, the misaligned ones last."""
-    return (*boxes(), *misaligned())
+    return (*boxes(), *misaligned_boxes())
 
 
 SPANS_BY_NAME = tuple(name for name, number in SWIZZLES.items() if number in (0, *SPANS))
@@ -59,9 +59,9 @@ def _deep() -> Iterator[BoxCase]:
 def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
     """A box that starts a few elements into each dimension of a tensor with gaps after its rows."""
     size = DATA_TYPES[kind][1]
-    at = (16 // size, *(1 for _ in box[1:]))
+    coordinates = (16 // size, *(1 for _ in box[1:]))
     dims = (box[0] + 32 // size, *(side + 2 for side in box[1:]))
-    return BoxCase(packed(kind, dims, box, swizzle, PADDING - dims[0] * size % 16), at, base)
+    return BoxCase(packed_map(kind, dims, box, swizzle, PADDING - dims[0] * size % 16), coordinates, base)
 
 
 @dataclass(frozen=True)
@@ -75,23 +75,23 @@ class Encoding:
 
 def encodings() -> list[Encoding]:
     """All calls that are tried, in order."""
-    return [Encoding(argument, _plain(value), made) for argument, value, made in _varied()]
+    return [Encoding(argument, _plain(value), tensor_map) for argument, value, tensor_map in _variations()]
 
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-FLAT = packed("FLOAT16", (256, 64), (32, 8))
-WHOLE = packed("UINT16", (256, 64), (32, 8))
-DEEP = packed("FLOAT16", (256, 64, 16), (32, 8, 2))
+FLAT = packed_map("FLOAT16", (256, 64), (32, 8))
+WHOLE = packed_map("UINT16", (256, 64), (32, 8))
+DEEP = packed_map("FLOAT16", (256, 64, 16), (32, 8, 2))
 
 
-def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
+def _variations() -> Iterator[tuple[str, Any, TensorMap]]:
     yield from (("tensorMap", place, FLAT._replace(place=place)) for place in (0, 16, 32, 64))
     types = [number for number, _ in DATA_TYPES.values()]
     yield from (("tensorDataType", n, FLAT._replace(type=n)) for n in (*types, *PACKED.values(), 16, -1))
-    yield from (("tensorRank", rank, _of_rank(rank)) for rank in range(7))
+    yield from (("tensorRank", rank, _map_of_rank(rank)) for rank in range(7))
     yield from (("globalAddress", n, FLAT._replace(address=n)) for n in (2, 8, 16, 32, 48))
     yield from (("globalDim[0]", n, FLAT._replace(dims=(n, 64))) for n in (0, 1, 31, 32, 257, FULL, FULL + 1))
     yield from (("globalDim[1]", n, FLAT._replace(dims=(256, n))) for n in (0, 1, 7, FULL, FULL + 1))
@@ -112,14 +112,18 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
     yield from (("swizzle", n, FLAT._replace(swizzle=n, box=(16, 8))) for n in (*range(8), -1))
     yield from (("interleave", n, FLAT._replace(interleave=n, box=(16, 8))) for n in (0, 1, 2, 3, -1))
     for interleave, swizzle in product((1, 2, 3), range(4)):
-        made = DEEP._replace(interleave=interleave, swizzle=swizzle, box=(16, 8, 2))
-        yield f"interleave, swizzle {swizzle}", interleave, made
-        yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, made._replace(address=16)
-        yield f"interleave, swizzle {swizzle}, globalStrides 528", interleave, made._replace(strides=(528, 1 << 16))
+        interleaved = DEEP._replace(interleave=interleave, swizzle=swizzle, box=(16, 8, 2))
+        yield f"interleave, swizzle {swizzle}", interleave, interleaved
+        yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, interleaved._replace(address=16)
+        yield (
+            f"interleave, swizzle {swizzle}, globalStrides 528",
+            interleave,
+            interleaved._replace(strides=(528, 1 << 16)),
+        )
     for width, swizzle in product((4, 8, 12, 16, 24, 32, 40, 64, 256), (0, 1)):
-        made = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
+        interleaved = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
         yield from (
-            (f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, made._replace(interleave=n)) for n in (1, 2)
+            (f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, interleaved._replace(interleave=n)) for n in (1, 2)
         )
     yield from (("l2Promotion", n, FLAT._replace(promotion=n)) for n in (*range(5), -1))
     yield from (("oobFill", n, FLAT._replace(fill=n)) for n in (0, 1, 2, -1))
@@ -127,7 +131,7 @@ def _varied() -> Iterator[tuple[str, Any, TensorMap]]:
     yield from (("oobFill 1, tensorDataType", n, FLAT._replace(fill=1, type=n)) for n in types)
 
 
-def _of_rank(rank: int) -> TensorMap:
+def _map_of_rank(rank: int) -> TensorMap:
     """A map of `rank` dimensions; all of its values are valid if the rank is."""
     dims = (64, *(8 for _ in range(rank - 1)))[:rank]
     strides = tuple(128 * prod(dims[1:n]) for n in range(1, rank))

@@ -21,9 +21,9 @@ from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
 from tcprobe.isa.target import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
 from tcprobe.layout.arrays import Array
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, lines_of, of_lines
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, array_of_text, text_lines
 from tcprobe.probes.ptx import Kernel
-from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned
+from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned_boxes
 from tcprobe.probes.tensor_maps import DIRECTIONS, TARGET, BoxCase, decode, is_rounded, kernel, launches, window_of
 from tcprobe.references.shared_memory.tensor_map import broken_rules, refusing_rules
 from tcprobe.store.kinds.tensor_maps import (
@@ -38,7 +38,7 @@ from tcprobe.store.kinds.tensor_maps import (
 )
 
 KIND = "tensor_maps"
-TAKEN = "CUDA_SUCCESS"
+ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
 Placed = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
@@ -75,19 +75,19 @@ class ModeExperiment(OfTensorMaps):
         """ "maps": the driver's answer to each map; "load", "store": where boxes are; "wrong": copies that could not be
         followed.
         """
-        answers = [bench.encoded(case.map) for case in self.cases]
-        taken = {n: case for n, case in enumerate(self.cases) if answers[n] == TAKEN}
-        return {"maps": of_lines(answers), **_copy_boxes(bench, taken)}
+        answers = [bench.map_result(case.map) for case in self.cases]
+        accepted = {n: case for n, case in enumerate(self.cases) if answers[n] == ACCEPTED}
+        return {"maps": array_of_text(answers), **_copy_boxes(bench, accepted)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
-        answers = lines_of(reading["maps"])
-        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == TAKEN) == bool(refusing_rules(case.map))]
-        taken = answers.count(TAKEN)
-        maps = MapCounts(taken, len(answers) - taken, [_box(self.cases[n], result=answers[n]) for n in unlike])
+        answers = text_lines(reading["maps"])
+        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == ACCEPTED) == bool(refusing_rules(case.map))]
+        accepted = answers.count(ACCEPTED)
+        maps = MapCounts(accepted, len(answers) - accepted, [_box(self.cases[n], result=answers[n]) for n in unlike])
         mode = self._mode(reading)
-        if taken and mode is None:
-            raise ProbeError(f"no box of {taken} maps could be followed, first {lines_of(reading['wrong'])[0]}.")
+        if accepted and mode is None:
+            raise ProbeError(f"no box of {accepted} maps could be followed, first {text_lines(reading['wrong'])[0]}.")
         return Body(mode=mode, maps=maps)
 
     def _mode(self, reading: Reading) -> ModeRule | None:
@@ -97,7 +97,7 @@ class ModeExperiment(OfTensorMaps):
             return None
         first, second = map(_rule, fit_boxes(every))
         used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
-        lost = [line.split(" ", 2) for line in lines_of(reading["wrong"])]
+        lost = [line.split(" ", 2) for line in text_lines(reading["wrong"])]
         return ModeRule(
             first.pitch,
             first.swizzle,
@@ -136,7 +136,7 @@ class MisalignedExperiment(OfTensorMaps):
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Whether it was copied, else what went wrong."""
-        wrong = lines_of(reading["wrong"])
+        wrong = text_lines(reading["wrong"])
         return Body(fault=_box(self.case, words=wrong[0].split(" ", 2)[2] if wrong else "copied"))
 
     def instead(self, event: str, words: str) -> Body | None:
@@ -158,36 +158,36 @@ class EncodingsExperiment(OfTensorMaps):
 
     def measure(self, bench: Bench) -> Reading:
         """ "maps": the driver's answer to each map."""
-        return {"maps": of_lines([bench.encoded(one.map) for one in encodings()])}
+        return {"maps": array_of_text([bench.map_result(encoding.map) for encoding in encodings()])}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
         """Each call, and the rules that it breaks."""
-        answers = lines_of(reading["maps"])
+        answers = text_lines(reading["maps"])
         return Body(
             calls=[
                 EncodeCall(
-                    one.argument,
-                    list(one.value) if isinstance(one.value, tuple) else one.value,
+                    encoding.argument,
+                    list(encoding.value) if isinstance(encoding.value, tuple) else encoding.value,
                     words,
-                    [rule.name for rule in broken_rules(one.map)],
-                    (words == TAKEN) != bool(refusing_rules(one.map)),
+                    [rule.name for rule in broken_rules(encoding.map)],
+                    (words == ACCEPTED) != bool(refusing_rules(encoding.map)),
                 )
-                for one, words in zip(encodings(), answers, strict=True)
+                for encoding, words in zip(encodings(), answers, strict=True)
             ]
         )
 
 
-def _kernels(cases: Sequence[BoxCase]) -> list[Kernel]:
-    ranks = sorted({case.map.rank for case in cases})
+def _kernels(boxes: Sequence[BoxCase]) -> list[Kernel]:
+    ranks = sorted({case.map.rank for case in boxes})
     return [kernel(direction, rank) for direction in DIRECTIONS for rank in ranks]
 
 
-def _copy_boxes(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
+def _copy_boxes(bench: Bench, numbered_boxes: Mapping[int, BoxCase]) -> Reading:
     """By direction the boxes, one after the other, as `_boxes_of` reads them; "wrong": the copies that failed."""
     arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
     wrong = []
-    for rank, rounded in sorted({(case.map.rank, is_rounded(case)) for case in cases.values()}):
-        alike = {n: case for n, case in cases.items() if (case.map.rank, is_rounded(case)) == (rank, rounded)}
+    for rank, rounded in sorted({(case.map.rank, is_rounded(case)) for case in numbered_boxes.values()}):
+        alike = {n: case for n, case in numbered_boxes.items() if (case.map.rank, is_rounded(case)) == (rank, rounded)}
         window = 0
         for direction in DIRECTIONS:
             outputs = bench.run(launches(direction, rank, list(alike.values())))
@@ -198,19 +198,19 @@ def _copy_boxes(bench: Bench, cases: Mapping[int, BoxCase]) -> Reading:
                 else:
                     arrays[direction].append(np.array([n, window, *addresses.shape, *addresses.ravel()], np.int32))
     flat = {direction: np.concatenate([np.zeros(0, np.int32), *parts]) for direction, parts in arrays.items()}
-    return {**flat, "wrong": of_lines(wrong)}
+    return {**flat, "wrong": array_of_text(wrong)}
 
 
-def _boxes_of(flat: Array, cases: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
+def _boxes_of(flat: Array, boxes: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
     """(number, box) from an array of: number, start of shared memory, rows, bytes of a row, addresses."""
-    at = 0
-    while at < len(flat):
-        number, window, rows, width = (int(n) for n in flat[at : at + 4])
-        addresses = flat[at + 4 : at + 4 + rows * width].reshape(rows, width).astype(np.int64)
-        if not 0 <= number < len(cases):
+    start = 0
+    while start < len(flat):
+        number, window, rows, width = (int(n) for n in flat[start : start + 4])
+        addresses = flat[start + 4 : start + 4 + rows * width].reshape(rows, width).astype(np.int64)
+        if not 0 <= number < len(boxes):
             raise ProbeError(f"there is no box {number}.")
-        yield number, PlacedBox(window + cases[number].base, addresses)
-        at += 4 + rows * width
+        yield number, PlacedBox(window + boxes[number].base, addresses)
+        start += 4 + rows * width
 
 
 def _rule(fitted: BoxFit) -> Rule:
@@ -228,4 +228,8 @@ def experiments() -> list[Dialogue]:
     for case in boxes():
         by_mode.setdefault(case.map.swizzle, []).append(case)
     modes = [ModeExperiment(MODE_NAMES[number], tuple(cases)) for number, cases in by_mode.items()]
-    return [*modes, EncodingsExperiment(), *(MisalignedExperiment(n, case) for n, case in enumerate(misaligned()))]
+    return [
+        *modes,
+        EncodingsExperiment(),
+        *(MisalignedExperiment(n, case) for n, case in enumerate(misaligned_boxes())),
+    ]

@@ -41,10 +41,10 @@ DIRECTIONS = ("load", "store")
 
 
 class BoxCase(NamedTuple):
-    """A box of a map at coordinates `at`, copied to or from byte `base` of shared memory."""
+    """A box of a map at `coordinates`, copied to or from byte `base` of shared memory."""
 
     map: TensorMap
-    at: tuple[int, ...]
+    coordinates: tuple[int, ...]
     base: int
 
 
@@ -176,99 +176,99 @@ def images(count: int, rounded: bool) -> list[Bytes]:
     return [(KEPT | piece.astype(np.uint32) << KEPT_SHIFT).view(np.uint8) if rounded else piece for piece in pieces]
 
 
-def numbers(read: Sequence[Bytes], rounded: bool) -> Ints:
-    """The byte number that each copied byte encodes, NOWHERE if nothing was copied; `read` are the four images."""
+def numbers(images_read: Sequence[Bytes], rounded: bool) -> Ints:
+    """The byte number that each copied byte encodes in the four images, NOWHERE if nothing was copied."""
     if not rounded:
-        return _byte_numbers(list(read), np.ones(len(read[0]), np.bool_))
-    words = [np.ascontiguousarray(raw).view(np.uint32) for raw in read]
+        return _byte_numbers(list(images_read), np.ones(len(images_read[0]), np.bool_))
+    words = [np.ascontiguousarray(raw).view(np.uint32) for raw in images_read]
     whole = np.all([word & ~np.uint32(0xFF << KEPT_SHIFT) == KEPT for word in words], axis=0)
     word_numbers = _byte_numbers([(word >> KEPT_SHIFT & 0xFF).astype(np.uint8) for word in words], whole)
     each = np.where(word_numbers[:, None] == NOWHERE, NOWHERE, word_numbers[:, None] * WORD + np.arange(WORD))
     return np.asarray(each.ravel(), np.int64)
 
 
-def _byte_numbers(pieces: Sequence[Bytes], known: Bools) -> Ints:
+def _byte_numbers(pieces: Sequence[Bytes], copied_bits: Bools) -> Ints:
     low, high, not_low, not_high = pieces
-    copied = known & (low == ~not_low) & (high == ~not_high)
+    copied = copied_bits & (low == ~not_low) & (high == ~not_high)
     return np.asarray(np.where(copied, low.astype(np.int64) | high.astype(np.int64) << 8, NOWHERE), np.int64)
 
 
-def is_rounded(case: BoxCase) -> bool:
+def is_rounded(box_case: BoxCase) -> bool:
     """Whether a load rounds the elements."""
-    return case.map.type in ROUNDED
+    return box_case.map.type in ROUNDED
 
 
-def launches(direction: str, rank: int, cases: Sequence[BoxCase]) -> list[Launch]:
+def launches(direction: str, rank: int, boxes: Sequence[BoxCase]) -> list[Launch]:
     """The four launches of all cases of one kernel; all cases must be rounded, or none."""
-    rows = np.zeros((len(cases), 8), np.uint32)
-    for row, case in zip(rows, cases, strict=True):
+    rows = np.zeros((len(boxes), 8), np.uint32)
+    for row, case in zip(rows, boxes, strict=True):
         row[:2] = case.base, case.map.bytes
-        row[2 : 2 + rank] = case.at
+        row[2 : 2 + rank] = case.coordinates
     loads = direction == "load"
     each = HEADER + AREA if loads else TENSOR
-    maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(cases))
+    maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(boxes))
     case_words = rows.view(np.uint8).reshape(1, -1)
     return [
         Launch(
             kernel(direction, rank),
-            (len(cases), 1, 1),
+            (len(boxes), 1, 1),
             (image.reshape(1, -1), case_words),
             0,
-            len(cases) * each,
+            len(boxes) * each,
             THREADS,
             AREA + 16,
             maps,
             not loads,
         )
-        for image in images(TENSOR if loads else AREA, is_rounded(cases[0]))
+        for image in images(TENSOR if loads else AREA, is_rounded(boxes[0]))
     ]
 
 
-def offsets(case: BoxCase) -> Ints:
+def offsets(box_case: BoxCase) -> Ints:
     """Where the box's bytes are in global memory, from the tensor's first byte: (rows, bytes of a row)."""
-    made = case.map
-    outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(made.box[1:])))])
-    start = case.at[0] * made.size
-    rows = ((outer + np.array(case.at[1:], np.int64)) * np.array(made.strides, np.int64)).sum(axis=1)
-    return np.asarray(rows.astype(np.int64)[:, None] + start + np.arange(made.row_bytes)[None, :], np.int64)
+    tensor_map = box_case.map
+    outer = np.array([list(reversed(n)) for n in product(*(range(side) for side in reversed(tensor_map.box[1:])))])
+    start = box_case.coordinates[0] * tensor_map.size
+    rows = ((outer + np.array(box_case.coordinates[1:], np.int64)) * np.array(tensor_map.strides, np.int64)).sum(axis=1)
+    return np.asarray(rows.astype(np.int64)[:, None] + start + np.arange(tensor_map.row_bytes)[None, :], np.int64)
 
 
-def decode(direction: str, cases: Sequence[BoxCase], read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
+def decode(direction: str, boxes: Sequence[BoxCase], images_read: Sequence[Bytes], window: int = 0) -> list[Ints | str]:
     """For each case, the absolute shared address of every byte of its box, (rows, bytes); or a text that says what is
     wrong.
 
     `window` is where shared memory begins, for stores; a load's output has it.
     """
     each = HEADER + AREA if direction == "load" else TENSOR
-    blocks = [raw.reshape(len(cases), each) for raw in read]
-    one = _loaded if direction == "load" else _stored
-    return [one(case, [block[n] for block in blocks], window) for n, case in enumerate(cases)]
+    blocks = [raw.reshape(len(boxes), each) for raw in images_read]
+    decode_case = _decode_load if direction == "load" else _decode_store
+    return [decode_case(case, [block[n] for block in blocks], window) for n, case in enumerate(boxes)]
 
 
-def window_of(read: Sequence[Bytes]) -> int:
+def window_of(images_read: Sequence[Bytes]) -> int:
     """Where shared memory begins, from the outputs of a load."""
-    return int(read[0][:HEADER].view(np.uint32)[1])
+    return int(images_read[0][:HEADER].view(np.uint32)[1])
 
 
-def _loaded(case: BoxCase, read: Sequence[Bytes], _: int) -> Ints | str:
-    came, window = (int(word) for word in read[0][:HEADER].view(np.uint32)[:2])
+def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _: int) -> Ints | str:
+    came, window = (int(word) for word in images_read[0][:HEADER].view(np.uint32)[:2])
     if not came:
         return "the box never came"
-    held = numbers([raw[HEADER:] for raw in read], is_rounded(case))
-    return _matched(case, window + np.flatnonzero(held != NOWHERE), held[held != NOWHERE])
+    sources = numbers([raw[HEADER:] for raw in images_read], is_rounded(box_case))
+    return _match(box_case, window + np.flatnonzero(sources != NOWHERE), sources[sources != NOWHERE])
 
 
-def _stored(case: BoxCase, read: Sequence[Bytes], window: int) -> Ints | str:
-    held = numbers(read, is_rounded(case))
-    return _matched(case, window + held[held != NOWHERE], np.flatnonzero(held != NOWHERE))
+def _decode_store(box_case: BoxCase, images_read: Sequence[Bytes], window: int) -> Ints | str:
+    sources = numbers(images_read, is_rounded(box_case))
+    return _match(box_case, window + sources[sources != NOWHERE], np.flatnonzero(sources != NOWHERE))
 
 
-def _matched(case: BoxCase, shared: Ints, tensor: Ints) -> Ints | str:
+def _match(box_case: BoxCase, shared_addresses: Ints, tensor: Ints) -> Ints | str:
     """Shared addresses of the box's bytes, from pairs of shared address and byte of the tensor; or what is wrong."""
-    wanted = offsets(case)
+    box_bytes = offsets(box_case)
     where = np.full(TENSOR, NOWHERE, np.int64)
-    where[tensor] = shared
-    if len(np.unique(tensor)) < len(tensor) or len(tensor) != wanted.size:
-        return f"{len(tensor)} bytes were copied, of a box of {wanted.size}"
-    addresses: Ints = where[wanted]
+    where[tensor] = shared_addresses
+    if len(np.unique(tensor)) < len(tensor) or len(tensor) != box_bytes.size:
+        return f"{len(tensor)} bytes were copied, of a box of {box_bytes.size}"
+    addresses: Ints = where[box_bytes]
     return "bytes from outside the box were copied" if (addresses == NOWHERE).any() else addresses

@@ -77,7 +77,7 @@ class TensorMove(OfInstruction):
     """A load or store of tensor memory. A reading has "lane" and "column" of every slot."""
 
     @property
-    def moved(self) -> Fragment:
+    def moved_fragment(self) -> Fragment:
         """The registers that are loaded or stored."""
         return next(f for f in self.instruction.fragments if f.operand != REDUCED)
 
@@ -88,21 +88,21 @@ class TensorMove(OfInstruction):
 
     def launches(self) -> Sequence[Launch]:
         """One launch of one warp."""
-        size = WARP * ptx.thread_bytes(self.moved) if self.loads else WARP * columns(self.instruction) * 4
+        size = WARP * ptx.thread_bytes(self.moved_fragment) if self.loads else WARP * columns(self.instruction) * 4
         return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """The cell of every slot; ProbeError if a register has no cell's number, or a slot is in no cell."""
-        slots, width = self.moved.slots, columns(self.instruction)
-        found = outputs[0].view(np.uint32).astype(np.int64) - 1
+        slots, width = self.moved_fragment.slots, columns(self.instruction)
+        numbers_read = outputs[0].view(np.uint32).astype(np.int64) - 1
         if self.loads:
-            numbers = found
+            numbers = numbers_read
         else:
-            cells = np.flatnonzero(found >= 0)
-            if sorted(found[cells].tolist()) != list(range(slots)):
+            cells = np.flatnonzero(numbers_read >= 0)
+            if sorted(numbers_read[cells].tolist()) != list(range(slots)):
                 raise ProbeError(f"{self.instruction.name}: {len(cells)} cells are written, by {slots} registers.")
             numbers = np.empty(slots, np.int64)
-            numbers[found[cells]] = cells
+            numbers[numbers_read[cells]] = cells
         strange = int(((numbers < 0) | (numbers >= WARP * width)).sum())
         if strange:
             raise ProbeError(f"{self.instruction.name}: {strange} registers hold no cell's number.")
@@ -110,24 +110,24 @@ class TensorMove(OfInstruction):
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """The table of the registers; ProbeError unless the cells are all those of the access, each once."""
-        held = self.moved
+        moved = self.moved_fragment
         cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
-        if set(cells) != {(row, col) for row in range(held.rows) for col in range(held.cols)}:
+        if set(cells) != {(row, col) for row in range(moved.rows) for col in range(moved.cols)}:
             raise ProbeError(
-                f"{self.instruction.name}: its {len(set(cells))} cells are not the {held.rows} lanes x {held.cols} "
+                f"{self.instruction.name}: its {len(set(cells))} cells are not the {moved.rows} lanes x {moved.cols} "
                 "columns from the address on."
             )
         values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
-        return Conclusion({held.operand: slot_table(WARP, held.elements, values)}, NUMBERING)
+        return Conclusion({moved.operand: slot_table(WARP, moved.elements, values)}, NUMBERING)
 
 
 def kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
-    held, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
-    work = _loading(instruction, held) if held.operand == "d" else _storing(instruction, held)
+    registers, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
+    work = _loading(instruction, registers) if registers.operand == "d" else _storing(instruction, registers)
     body = [*_prologue(instruction), *work, *_epilogue(instruction)]
-    op = LoadCells(instruction) if held.operand == "d" else StoreCells(instruction)
-    text = ptx.entry(name, ["out"], [*ALLOCATE, *_declared(instruction)], body)
+    op = LoadCells(instruction) if registers.operand == "d" else StoreCells(instruction)
+    text = ptx.entry(name, ["out"], [*ALLOCATE, *_declarations(instruction)], body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -154,7 +154,7 @@ def _instruction_text(instruction: Instruction) -> str:
     return tensor_memory.instruction_text(instruction).replace(".min.f32", ".max.u32")
 
 
-def _declared(instruction: Instruction) -> list[str]:
+def _declarations(instruction: Instruction) -> list[str]:
     return [ptx.declare(f.operand, f) for f in instruction.fragments]
 
 
@@ -233,7 +233,7 @@ class TensorReduction(TensorMove):
 
     def launches(self) -> Sequence[Launch]:
         """The load's launch, then one with a block for each cell."""
-        count = self.moved.rows * self.moved.cols
+        count = self.moved_fragment.rows * self.moved_fragment.cols
         marked = Launch(marked_kernel(self.instruction), (count, 1, 1), (), 0, 4 * WARP * count)
         return [*super().launches(), marked]
 
@@ -250,15 +250,15 @@ class TensorReduction(TensorMove):
 
         ProbeError unless each thread's cells are such a part, all parts having the same number of columns.
         """
-        found, kept = super().conclude(reading, context), self.instruction.fragment(REDUCED)
-        width = self.moved.cols // kept.cols
-        parts = reading["marked"].reshape(kept.rows, kept.cols, width, WARP)
+        moved, reduced = super().conclude(reading, context), self.instruction.fragment(REDUCED)
+        width = self.moved_fragment.cols // reduced.cols
+        parts = reading["marked"].reshape(reduced.rows, reduced.cols, width, WARP)
         if (parts != parts[:, :, :1]).any() or (parts[:, :, 0].sum(axis=(0, 1)) != 1).any():
             beside = f"{width} next to each other in one lane"
             raise ProbeError(f"{self.instruction.name}: the cells that feed a thread's {REDUCED} are not {beside}.")
         numbers = parts[:, :, 0].reshape(-1, WARP).argmax(axis=0)
-        values = {"row": tuple((numbers // kept.cols).tolist()), "col": tuple((numbers % kept.cols).tolist())}
-        return Conclusion({**found.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)
+        values = {"row": tuple((numbers // reduced.cols).tolist()), "col": tuple((numbers % reduced.cols).tolist())}
+        return Conclusion({**moved.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)
 
 
 def marked_kernel(instruction: Instruction) -> Kernel:
@@ -277,7 +277,7 @@ def marked_kernel(instruction: Instruction) -> Kernel:
         *ptx.store("out", kept.operand, kept),
         *_epilogue(instruction),
     ]
-    text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declared(instruction)], body)
+    text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declarations(instruction)], body)
     return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 

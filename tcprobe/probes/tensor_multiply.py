@@ -51,7 +51,7 @@ class Inputs(NamedTuple):
 def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
     """One launch of all runs."""
     a, b, words, numbers = multiply_inputs
-    shared = [images.in_shared(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
+    shared = [images.shared_images(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
     memory = np.ascontiguousarray(words, np.uint32).view(np.uint8).reshape(len(words), -1)
     plan, blocks = images.plan(sized, numbers, sized.n), len(numbers) * sized.ctas
     return Launch(
@@ -72,7 +72,7 @@ def answers(sized: SizedMultiply, bench: Bench, multiply_inputs: Inputs) -> Arra
     return raw.view(word).reshape(len(multiply_inputs.image_numbers), -1)
 
 
-def _followed(sized: SizedMultiply, bench: Bench, parts_of_d: Ints, multiply_inputs: Inputs) -> Array:
+def _d_parts(sized: SizedMultiply, bench: Bench, parts_of_d: Ints, multiply_inputs: Inputs) -> Array:
     """What each element of D becomes under all images of tensor memory, by setting of A and B: (.., images, M, N)."""
     parts = answers(sized, bench, multiply_inputs)
     return parts.reshape(-1, len(multiply_inputs.tensor_words), parts.shape[1])[..., parts_of_d]
@@ -102,23 +102,24 @@ def codes(count: int) -> Ints:
 
 
 def element_parts(sized: SizedMultiply, bench: Bench) -> Ints:
-    """A part that holds each element of D: (M, N); ProbeError as `parts_of`."""
-    row, col, number = parts_of(sized, bench)
-    found = np.full((sized.m, sized.n), -1)
-    found[row, col] = number
-    return found
+    """A part that holds each element of D: (M, N); ProbeError as `d_parts_of`."""
+    row, col, number = d_parts_of(sized, bench)
+    part_of_element = np.full((sized.m, sized.n), -1)
+    part_of_element[row, col] = number
+    return part_of_element
 
 
-def parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
+def d_parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
     """(row, column, number) of every part that holds an element of D.
 
     ProbeError unless every element has a part, and A and B agree about k.
     """
-    one = dtype(sized.d_type).one
-    met = [
-        _met(sized, answers(sized, bench, given), one, shifts) for given, shifts in (_a_coded(sized), _b_coded(sized))
+    high = dtype(sized.d_type).one
+    element_and_answered = [
+        _decode_both(sized, answers(sized, bench, inputs), high, shifts)
+        for inputs, shifts in (_inputs_with_coded_a(sized), _inputs_with_coded_b(sized))
     ]
-    (of_a, by_a), (of_b, by_b) = met
+    (of_a, by_a), (of_b, by_b) = element_and_answered
     used = by_a[0]
     if not (used.any() and (by_a == used).all() and (by_b == used).all()):
         raise ProbeError(f"{sized.row.name}: cells answer in some images of A and B only.")
@@ -130,28 +131,28 @@ def parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
     fits = fits and (k == sized.first_k[(row[0] + np.arange(len(k))[:, None] * sized.m) % sized.stored]).all()
     if not fits:
         raise ProbeError(f"{sized.row.name}: A and B disagree about k, or a cell of D is of several rows or columns.")
-    there = len(set(zip(row[0].tolist(), col[0].tolist(), strict=True)))
-    if there < sized.m * sized.n:
-        raise ProbeError(f"{sized.row.name}: cells answer for {there} of {sized.m * sized.n} elements of D.")
+    answered = len(set(zip(row[0].tolist(), col[0].tolist(), strict=True)))
+    if answered < sized.m * sized.n:
+        raise ProbeError(f"{sized.row.name}: cells answer for {answered} of {sized.m * sized.n} elements of D.")
     return row[0], col[0], np.flatnonzero(used)
 
 
-def _met(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
+def _decode_both(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
     return decode_codes(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
 
 
-def _a_coded(sized: SizedMultiply) -> tuple[Inputs, int]:
+def _inputs_with_coded_a(sized: SizedMultiply) -> tuple[Inputs, int]:
     a = codes(sized.m * sized.stored).reshape(-1, sized.m, sized.stored)
     b = ones(sized.n, sized.stored, -(-sized.stored // sized.n))
     whole = np.zeros((len(b), sized.n, sized.k), np.int64)
     whole[:, :, sized.first_k] = b
-    return Inputs(a, whole, images.in_tensor(sized)[None], _each(len(b), len(a), a_coded=True)), len(b)
+    return Inputs(a, whole, images.tensor_image(sized)[None], _each(len(b), len(a), a_coded=True)), len(b)
 
 
-def _b_coded(sized: SizedMultiply) -> tuple[Inputs, int]:
+def _inputs_with_coded_b(sized: SizedMultiply) -> tuple[Inputs, int]:
     b = codes(sized.n * sized.k).reshape(-1, sized.n, sized.k)
     a = ones(sized.m, sized.stored, -(-sized.stored // sized.m))
-    return Inputs(a, b, images.in_tensor(sized)[None], _each(len(a), len(b), a_coded=False)), len(a)
+    return Inputs(a, b, images.tensor_image(sized)[None], _each(len(a), len(b), a_coded=False)), len(a)
 
 
 def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
@@ -162,22 +163,22 @@ def ones(lines: int, k: int, shifts: int, step: int | None = None) -> Ints:
     """Matrices with a single one in each line: in matrix y, line l has it at (l + y * step) % k; `step` defaults to
     `lines`.
     """
-    wanted = (np.arange(lines) + np.arange(shifts)[:, None] * (lines if step is None else step)) % k
-    matrices: Ints = (np.arange(k) == wanted[..., None]).astype(np.int64)
+    k_of_line = (np.arange(lines) + np.arange(shifts)[:, None] * (lines if step is None else step)) % k
+    matrices: Ints = (np.arange(k) == k_of_line[..., None]).astype(np.int64)
     return matrices
 
 
 def places_of_a(sized: SizedMultiply, bench: Bench) -> Ints:
     """The places of A in tensor memory: rows of (row, col, CTA, lane, bit); ProbeError if a product follows no part."""
     parts_of_d = element_parts(replace(sized, a_in_tensor=False), bench)
-    memory = images.coded(sized, "a", sized.bits, sized.one, 0)
+    memory = images.encode_parts(sized, "a", sized.bits, sized.one, 0)
     step = sized.n // 4  # each k is met in every quarter of the columns, which may read copies of their own
     shifts = -(-sized.stored // step)
     b = np.zeros((shifts, sized.n, sized.k), np.int64)
     b[:, :, sized.first_k] = ones(sized.n, sized.stored, shifts, step)
     which = [(0, shift, image) for shift in range(shifts) for image in range(len(memory))]
-    given = Inputs(np.zeros((1, sized.m, sized.stored), np.int64), b, memory, which)
-    number = _numbers(sized, "A", _followed(sized, bench, parts_of_d, given), (dtype(sized.d_type).one, 0))
+    inputs = Inputs(np.zeros((1, sized.m, sized.stored), np.int64), b, memory, which)
+    number = _numbers(sized, "A", _d_parts(sized, bench, parts_of_d, inputs), (dtype(sized.d_type).one, 0))
     row, col = np.indices(parts_of_d.shape)
     stored = (col + step * np.arange(shifts)[:, None, None]) % sized.stored
     return _places(sized, sized.bits, np.broadcast_to(row, number.shape), stored, number)
@@ -186,8 +187,8 @@ def places_of_a(sized: SizedMultiply, bench: Bench) -> Ints:
 def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
     """As `places_of_a`, for scale_a or scale_b."""
     parts_of_d = element_parts(sized, bench)
-    one, two = (dtype(sized.scale_type).pattern(value, BYTE) for value in (1, 2))
-    memory = images.coded(sized, name, BYTE, two, one)
+    one_bits, two_bits = (dtype(sized.scale_type).pattern(value, BYTE) for value in (1, 2))
+    memory = images.encode_parts(sized, name, BYTE, two_bits, one_bits)
     each = sized.k // sized.vector
     stored = np.arange(sized.stored)
     a = np.zeros((sized.vector, sized.m, sized.stored), np.int64)
@@ -195,20 +196,20 @@ def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
         of_block = stored[sized.first_k // each == j]
         a[j, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
     which = [(j, 0, image) for j in range(sized.vector) for image in range(len(memory))]
-    given = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
-    number = _numbers(sized, name, _followed(sized, bench, parts_of_d, given), _values(sized, (2, 1)))
+    inputs = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
+    number = _numbers(sized, name, _d_parts(sized, bench, parts_of_d, inputs), _values(sized, (2, 1)))
     row, col = (np.broadcast_to(line, number.shape) for line in np.indices(parts_of_d.shape))
     block = np.broadcast_to(np.arange(sized.vector)[:, None, None], number.shape)
-    at = (row, block) if name == "scale_a" else (block, col)
-    return _places(sized, BYTE, *at, number)
+    places_of_scale = (row, block) if name == "scale_a" else (block, col)
+    return _places(sized, BYTE, *places_of_scale, number)
 
 
 def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     """As `places_of_a`, for the metadata: the index field that selects the k of each stored element of A."""
     parts_of_d = element_parts(sized, bench)
     kept, whole, span, bits = sized.chunk
-    coded = images.coded(sized, "e", 4, FIRST_HALF, LAST_HALF)
-    apart = images.in_tensor(sized)
+    coded = images.encode_parts(sized, "e", 4, FIRST_HALF, LAST_HALF)
+    apart = images.tensor_image(sized)
     first = images.REGIONS["e"] - images.FIRST
     apart[..., first : first + images.REGION] = (FIELDS_APART if bits < 4 else FIRST_HALF) * 0x11111111
     memory = np.concatenate([coded, apart[None]])
@@ -218,7 +219,7 @@ def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     b = np.stack([mine & (inside < whole // 2), mine & (inside < span)]).astype(np.int64)
     a = (np.arange(sized.stored) % kept == np.arange(kept)[:, None, None]).astype(np.int64).repeat(sized.m, axis=1)
     which = [(j, int(image == len(coded)), image) for j in range(kept) for image in range(len(memory))]
-    parts = _followed(sized, bench, parts_of_d, Inputs(a, b, memory, which))
+    parts = _d_parts(sized, bench, parts_of_d, Inputs(a, b, memory, which))
     high_low = dtype(sized.d_type).one, 0
     number = _numbers(sized, "E", parts[:, :-1], high_low) * (4 // bits)
     if bits < 4:  # the lower of two fields picked the first element, where B is one
@@ -241,8 +242,8 @@ def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple
         raise ProbeError(
             f"{sized.row.name}: {(~answered).sum()} of {answered.size} products do not follow one part of {name}."
         )
-    found: Ints = numbers.reshape(shape[0], *shape[2:])
-    return found
+    part_numbers: Ints = numbers.reshape(shape[0], *shape[2:])
+    return part_numbers
 
 
 def _places(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
@@ -253,7 +254,7 @@ def _places(sized: SizedMultiply, bits: int, *of_element: Any) -> Ints:
 
 def places_of_d(sized: SizedMultiply, bench: Bench) -> Ints:
     """As `places_of_a`, for D; its bits count from its first column."""
-    (row, col, number), width = parts_of(sized, bench), dtype(sized.d_type).bits
+    (row, col, number), width = d_parts_of(sized, bench), dtype(sized.d_type).bits
     cta, rest = np.divmod(number, LANES * sized.n * (CELL // width))
     lane, inside = np.divmod(rest, sized.n * (CELL // width))
     return np.stack([row, col, cta, lane, inside * width], axis=1)

@@ -127,13 +127,13 @@ class CopyExperiment(Dialogue):
         cells = bench.run([self.launch()])[0].copy().view(np.uint32).reshape(LANES, -1)
         lane, column = np.nonzero(cells != POISON * 0x01010101)
         rows, cols = self.row.shape.m, self.row.shape.n
-        element = {int(word) + 1: at for at, word in enumerate(numbers(CELL, rows, cols).tolist())}
-        found = [element.get(int(word), -1) for word in cells[lane, column]]
-        if set(found) != set(range(rows * cols)):
+        element = {int(word) + 1: number for number, word in enumerate(numbers(CELL, rows, cols).tolist())}
+        elements = [element.get(int(word), -1) for word in cells[lane, column]]
+        if set(elements) != set(range(rows * cols)):
             raise ProbeError(
-                f"{self.row.name}: {len(found)} cells do not hold the {rows} x {cols} words of the source."
+                f"{self.row.name}: {len(elements)} cells do not hold the {rows} x {cols} words of the source."
             )
-        row, col = np.divmod(np.array(found), cols)
+        row, col = np.divmod(np.array(elements), cols)
         return {"held": np.stack([row, col, np.zeros_like(row), lane, column * CELL], axis=1)}
 
     def conclude(self, reading: Reading, context: Context) -> Body:
@@ -150,10 +150,10 @@ def experiments() -> list[Dialogue]:
         if row.id.startswith("tcgen05.cp.")
         for name in row.stated.get("multicast", ("",))
     ]
-    return [*copies, *(one for row in rows if row.multiplies for one in _of_multiply(row))]
+    return [*copies, *(experiment for row in rows if row.multiplies for experiment in _place_experiments(row))]
 
 
-def _of_multiply(instruction: Instruction) -> Iterator[Dialogue]:
+def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
     names = {operand.name for operand in instruction.operands}
     scaled = vectors(instruction) if "scale_a" in names else (0,)
     for m in map(int, instruction.stated["m_values"]):
@@ -178,8 +178,8 @@ def _scales(instruction: Instruction, m: int) -> Iterator[Dialogue]:
 
 def _some(instruction: Instruction) -> list[int]:
     """The least N, the largest, and some between."""
-    known = [int(n) for n in instruction.stated["n_values"]]
-    return [n for n in known if n in (known[0], known[-1], *SOME_N)]
+    n_values = [int(n) for n in instruction.stated["n_values"]]
+    return [n for n in n_values if n in (n_values[0], n_values[-1], *SOME_N)]
 
 
 def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:

@@ -130,7 +130,7 @@ def k_bytes(sized: SizedMultiply, operand: str) -> int:
     return (sized.stored if operand == "a" else sized.k) * sized.bits // 8
 
 
-def in_shared(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
+def shared_images(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
     """Images of A (count, M, stored) or B (count, N, k), of zeros and ones, packed: (count * CTAs, bytes)."""
     count, lines, k = matrices.shape
     parts = matrices.reshape(count * sized.ctas, lines // sized.ctas * k)
@@ -142,12 +142,14 @@ def in_shared(sized: SizedMultiply, operand: str, matrices: Ints) -> Bytes:
 @cache
 def numbers(bits: int, lines: int, k: int) -> Ints:
     """The number in packed memory of each element, by line, then k; flat."""
-    line, at = np.indices((lines, k)).reshape(2, -1)
-    found: Ints = (offsets(packed_descriptor(k * bits // 8), "k", line, at, bits) * 8 + at * bits % 8) // bits
-    return found
+    line, element_k = np.indices((lines, k)).reshape(2, -1)
+    element_numbers: Ints = (
+        offsets(packed_descriptor(k * bits // 8), "k", line, element_k, bits) * 8 + element_k * bits % 8
+    ) // bits
+    return element_numbers
 
 
-def in_tensor(sized: SizedMultiply) -> Array:
+def tensor_image(sized: SizedMultiply) -> Array:
     """Tensor memory that does not change a product: scales of one, metadata that picks the first elements, A zero.
 
     Words of shape (CTAs, lanes, COLUMNS).
@@ -155,13 +157,13 @@ def in_tensor(sized: SizedMultiply) -> Array:
     memory = np.zeros((sized.ctas, LANES, COLUMNS), np.uint32)
     _region(memory, "e")[...] = FIRST_HALF * 0x11111111
     if sized.vector:
-        one = dtype(sized.scale_type).one_in(BYTE)
+        one_bits = dtype(sized.scale_type).one_in(BYTE)
         for name in ("scale_a", "scale_b"):
-            _region(memory, name)[...] = one * 0x01010101
+            _region(memory, name)[...] = one_bits * 0x01010101
     return memory
 
 
-def coded(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) -> Array:
+def encode_parts(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) -> Array:
     """Images of tensor memory in which parts of `bits` bits of an operand encode their numbers.
 
     All parts are `high`; then, for each bit of the number, `high` if it is set and else `low`; then all are `low`.
@@ -170,15 +172,15 @@ def coded(sized: SizedMultiply, operand: str, bits: int, high: int, low: int) ->
     shape = (sized.ctas, LANES, REGION)
     parts = np.arange(int(np.prod(shape)) * (CELL // bits), dtype=np.uint64)
     planes = [parts >> np.uint64(bit) & np.uint64(1) for bit in range((len(parts) - 1).bit_length())]
-    chosen = np.stack([np.ones_like(parts), *planes, np.zeros_like(parts)])
-    words = pack(np.where(chosen == 1, np.uint64(high), np.uint64(low)), bits).view(np.uint32)
-    images = np.repeat(in_tensor(sized)[None], len(chosen), axis=0)
+    is_high = np.stack([np.ones_like(parts), *planes, np.zeros_like(parts)])
+    words = pack(np.where(is_high == 1, np.uint64(high), np.uint64(low)), bits).view(np.uint32)
+    images = np.repeat(tensor_image(sized)[None], len(is_high), axis=0)
     _region(images, operand)[...] = words.reshape(-1, *shape)
     return images
 
 
 def part(sized: SizedMultiply, bits: int, part_numbers: Ints) -> tuple[Ints, Ints, Ints]:
-    """(CTA, lane, bit from the operand's address on) of parts of `coded`, by number."""
+    """(CTA, lane, bit from the operand's address on) of parts of `encode_parts`, by number."""
     each = CELL // bits
     cta, rest = np.divmod(part_numbers, LANES * REGION * each)
     lane, inside = np.divmod(rest, REGION * each)

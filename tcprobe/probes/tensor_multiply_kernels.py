@@ -15,7 +15,7 @@ from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.tensor_multiply_images import PLAN, REGIONS, ROOM_A, ROOM_B
 from tcprobe.probes.tensor_multiply_op import TensorCopy, TensorMultiply
-from tcprobe.probes.wgmma_input_kernels import copied
+from tcprobe.probes.wgmma_input_kernels import copy_to_shared
 
 ALIGNMENT, ALL_COLUMNS = 1024, 512
 SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # offsets of the allocated address and of the mbarrier
@@ -48,8 +48,8 @@ def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector:
 @cache
 def copy_kernel(instruction: Instruction, multicast: str = "") -> Kernel:
     """The probe of a copy; the source is where A is."""
-    known = instruction.stated.get("multicast", ("",))
-    text = tensor_memory.instruction_text(instruction).replace(str(known[0]), multicast)
+    multicasts = instruction.stated.get("multicast", ("",))
+    text = tensor_memory.instruction_text(instruction).replace(str(multicasts[0]), multicast)
     return _kernel(f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, ptx.ALIGNED))
 
 
@@ -59,7 +59,7 @@ def _kernel(name: str, probe_op: TensorMultiply | TensorCopy, spelled_as: tuple[
     name = ptx.identifier(name)
     memory = f".extern .shared .align {ALIGNMENT} .b8 {name}_memory[];\n"
     cluster = ".explicitcluster .reqnctapercluster 2, 1, 1" if paired else ""
-    body = [*_prologue(name, paired), *_fill(paired), *_issue(text, paired), *_read(), *_epilogue(paired)]
+    body = [*_prologue(name, paired), *_fill(paired), *_issue(text, paired), *_read_back(), *_epilogue(paired)]
     source = memory + ptx.entry(name, POINTERS, REGISTERS, body, cluster)
     return Kernel(name, probe_op, source, probe_op.instruction.target.at_least(since))
 
@@ -81,8 +81,8 @@ def _prologue(name: str, paired: bool) -> list[str]:
         "ld.global.v4.b32 {%abytes, %bbytes, %columns, %dcolumns}, [%plan+32];",
         "mad.wide.u32 %a, %ia, %abytes, %a;",
         "mad.wide.u32 %b, %ib, %bbytes, %b;",
-        *copied("%a", "%base", "%abytes", "BRING_A"),
-        *copied("%b", "%there", "%bbytes", "BRING_B"),
+        *copy_to_shared("%a", "%base", "%abytes", "BRING_A"),
+        *copy_to_shared("%b", "%there", "%bbytes", "BRING_B"),
         f"@%first tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 [%base+{SLOT}], {ALL_COLUMNS};",
         f"@%first tcgen05.relinquish_alloc_permit.{group}.sync.aligned;",
         f"@%one mbarrier.init.shared::cta.b64 [%base+{ARRIVED}], 1;",
@@ -122,8 +122,8 @@ def _issue(instruction: str, paired: bool) -> list[str]:
     rank = ["mov.u32 %rank, %cluster_ctarank;", "setp.eq.and.u32 %first, %rank, 0, %first;"] if paired else []
     return [
         *(
-            f"add.u32 %{name}, %taddr, {REGIONS[of]};"
-            for name, of in zip(("ta", "meta", "sa", "sb"), REGIONS, strict=True)
+            f"add.u32 %{name}, %taddr, {REGIONS[region]};"
+            for name, region in zip(("ta", "meta", "sa", "sb"), REGIONS, strict=True)
         ),
         *(
             line
@@ -145,7 +145,7 @@ def _issue(instruction: str, paired: bool) -> list[str]:
     ]
 
 
-def _read() -> list[str]:
+def _read_back() -> list[str]:
     """Store the first columns of all lanes, lane by lane."""
     return [
         f"mad.lo.u32 %place4, %x, {WARPGROUP}, %lane;",

@@ -60,10 +60,10 @@ class _Emulated:
         fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
         sized = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
         self.sized, self.op = replace(sized, a_in_tensor=multiply_op.a_in_tensor), multiply_op
-        chosen = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}
+        selector_fields = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}
         self.places = {
             name: tables.in_tensor_memory(row, name, replace(self.sized, selects=name, selector=fields.get(field, 0)))
-            for name, field in ({"d": ""} | {n: f for n, f in chosen.items() if n in sized.names}).items()
+            for name, field in ({"d": ""} | {n: f for n, f in selector_fields.items() if n in sized.names}).items()
         }
         if multiply_op.a_in_tensor:
             self.places["a"] = tables.in_tensor_memory(row, "a", self.sized)
@@ -87,12 +87,12 @@ class _Emulated:
         memory = self.memory[of_t]
         most = max([1, *(places.shape[2] for name, places in self.places.items() if name != "d")])
         inputs = [self._inputs(of_a, memory, copy / most) for copy in range(most)]
-        keys = [b"".join(each.tobytes() for each in one) for one in inputs]
-        made = {
-            key: self._product(self.shared["b"][of_b], *one)
-            for key, one in dict(zip(keys, inputs, strict=True)).items()
+        keys = [b"".join(each.tobytes() for each in input_arrays) for input_arrays in inputs]
+        product_of_key = {
+            key: self._product(self.shared["b"][of_b], *input_arrays)
+            for key, input_arrays in dict(zip(keys, inputs, strict=True)).items()
         }
-        products = [made[key] for key in keys]
+        products = [product_of_key[key] for key in keys]
         row, col = np.indices((sized.m, sized.n))
         which = (row * most // sized.m + col * most // sized.n) % most
         d = np.stack(products)[which, row, col].astype(WORDS[sized.d_type])
@@ -104,14 +104,14 @@ class _Emulated:
         """(A, the k that its elements meet, both scales); `share` (0 to 1) selects among the copies of each."""
         sized = self.sized
         a = (
-            self._read("a", tensor_words, share, sized.bits) == sized.one
+            self._read_elements("a", tensor_words, share, sized.bits) == sized.one
             if self.op.a_in_tensor
             else self.shared["a"][of_a]
         )
-        met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
+        k_met = np.broadcast_to(sized.first_k, (sized.m, sized.stored))
         if "e" in sized.names:
-            met = self._met(self._read("e", tensor_words, share, sized.chunk[3]))
-        return a, met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
+            k_met = self._k_of_stored(self._read_elements("e", tensor_words, share, sized.chunk[3]))
+        return a, k_met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
 
     def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
         """D: (M, N)."""
@@ -129,25 +129,25 @@ class _Emulated:
         product: Array = dense @ weighed
         return product
 
-    def _read(self, name: str, tensor_words: Array, share: float, bits: int) -> Ints:
+    def _read_elements(self, name: str, tensor_words: Array, share: float, bits: int) -> Ints:
         """The elements of an operand in tensor memory."""
         places = self.places[name]
         cta, lane, bit = np.moveaxis(places[:, :, int(share * places.shape[2])], 2, 0)
         words = tensor_words[cta, lane, REGIONS[name] - FIRST + bit // CELL]
-        found: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
-        return found
+        elements: Ints = words.astype(np.int64) >> bit % CELL & (1 << bits) - 1
+        return elements
 
-    def _met(self, index_fields: Ints) -> Ints:
+    def _k_of_stored(self, index_fields: Ints) -> Ints:
         """The k that each stored element meets."""
         kept, whole, span, bits = self.sized.chunk
         stored = np.arange(self.sized.stored)
         position = (index_fields == LAST_HALF).astype(np.int64) if bits == 4 else index_fields
-        met: Ints = stored // kept * whole + position * span + stored % span
-        return met
+        k_met: Ints = stored // kept * whole + position * span + stored % span
+        return k_met
 
     def _scale(self, name: str, tensor_words: Array, share: float) -> Array:
         """Scales as factors, one or two."""
-        patterns = self._read(name, tensor_words, share, BYTE)
+        patterns = self._read_elements(name, tensor_words, share, BYTE)
         return np.where(patterns == dtype(self.sized.scale_type).pattern(2, BYTE), 2, 1).astype(np.float32)
 
 

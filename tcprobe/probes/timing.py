@@ -92,11 +92,11 @@ class Loop:
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
         directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
-        text = entry(self.name, pointers, self._declared(), self._lines(), directives)
+        text = entry(self.name, pointers, self._declarations(), self._lines(), directives)
         op = LoopTiming(self.subject, self.variant, self.copies, ctas=self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
 
-    def _declared(self) -> list[str]:
+    def _declarations(self) -> list[str]:
         named = dict.fromkeys((*self.loaded, *self.results))
         kinds = (("b64", [r for r in named if r in self.wide]), ("b32", [r for r in named if r not in self.wide]))
         return [
@@ -143,9 +143,9 @@ class Loop:
             "bar.sync 0, %warps;",
             "mov.u64 %end, %clock64;",
             "mov.u64 %until, %globaltimer;",
-            *self._told(),
+            *self._store_times(),
             "mov.u32 %sum, 0;",
-            *(line for name in self.results for line in self._consumed(name)),
+            *(line for name in self.results for line in self._consume(name)),
             f"setp.eq.u32 %first, %sum, {NEVER};",
             "@%first st.global.u32 [%out], %sum;",
             *self.ended,
@@ -158,7 +158,7 @@ class Loop:
             return [f"ld.global.u32 {name}, [%data+{place}];"]
         return [f"ld.global.u32 %low, [%data+{place}];", f"mov.b64 {name}, {{%low, %low}};"]
 
-    def _told(self) -> list[str]:
+    def _store_times(self) -> list[str]:
         """Thread 0 stores cycles and nanoseconds of the pass."""
         return [
             "sub.u64 %end, %end, %start;",
@@ -174,7 +174,7 @@ class Loop:
             "@%more bra PASS;",
         ]
 
-    def _consumed(self, name: str) -> list[str]:
+    def _consume(self, name: str) -> list[str]:
         if name not in self.wide:
             return [f"xor.b32 %sum, %sum, {name};"]
         return [f"mov.b64 {{%low, %high}}, {name};", "xor.b32 %sum, %sum, %low;", "xor.b32 %sum, %sum, %high;"]
@@ -227,9 +227,9 @@ def launch(
         row[:2] = block.threads, block.image
         row[2 : 2 + len(block.words)] = block.words
         row[2 + MOST_WORDS : 2 + MOST_WORDS + len(ROUNDS)] = block.rounds or ROUNDS
-    given = (images() if inputs is None else inputs, plan.view(np.uint8).reshape(1, -1))
+    launch_inputs = (images() if inputs is None else inputs, plan.view(np.uint8).reshape(1, -1))
     threads, size = max(block.threads for block in blocks), len(blocks) * 8 * (len(ROUNDS) + 1)
-    return Launch(kernel, (len(blocks) * _op(kernel).ctas, 1, 1), given, 0, size, threads, shared_bytes, maps)
+    return Launch(kernel, (len(blocks) * _op(kernel).ctas, 1, 1), launch_inputs, 0, size, threads, shared_bytes, maps)
 
 
 def _op(kernel: Kernel) -> LoopTiming:
@@ -254,7 +254,7 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     short, long = cycles[:, 1::2], cycles[:, 2::2]
     if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
         raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")
-    made = (LONG - SHORT) * _op(launch.kernel).copies
+    copies = (LONG - SHORT) * _op(launch.kernel).copies
     rate = long.sum(axis=1) / np.maximum(ns[:, 2::2].sum(axis=1), 1)
     number = long.min(axis=1) - short.min(axis=1)
-    return np.column_stack([(long - short) / made, number / made, rate])
+    return np.column_stack([(long - short) / copies, number / copies, rate])

@@ -49,19 +49,23 @@ class WarpgroupExperiment(OfInstruction):
         """One A slot at a time in registers; then A in shared memory."""
         row = self.instruction
         b, slots = behind(row, "b_smem").held, row.fragment("a").slots
-        return [registers_launch(Coded(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
+        return [registers_launch(CodedRun(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Elements of A and D by slot; ProbeError if the answers are not those of a matrix product."""
         row = self.instruction
-        met = product(row, outputs[0], places(*packed_b(row)))
-        lines = lines_of(row, outputs[1], met)
-        elements_by_slot = of_memory(row, lines[met.least] * row.shape.k + met.k, lines * row.shape.n + met.col)
-        return {**elements_by_slot, "sha256": met.digest()}
+        whole = product(row, outputs[0], places(*packed_b(row)))
+        lines = d_rows(row, outputs[1], whole)
+        elements_by_slot = element_numbers_by_slot(
+            row, lines[whole.least] * row.shape.k + whole.k, lines * row.shape.n + whole.col
+        )
+        return {**elements_by_slot, "sha256": whole.digest()}
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables, numbered by addresses in shared memory."""
-        tables = {f.operand: table_of(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
+        tables = {
+            f.operand: slot_table_of_elements(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments
+        }
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
 
 
@@ -71,7 +75,7 @@ def experiments() -> list[WarpgroupExperiment]:
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedRun:
     """What a launch runs: the kernel, how (`flags`: FEW, SHARED_A), and images of metadata for a sparse form."""
 
     row: Instruction
@@ -83,15 +87,19 @@ class Coded:
     metadata: Bytes | None = None
 
     def launch(
-        self, images: tuple[Bytes, Bytes], descriptors: Sequence[tuple[int, int]], grid: tuple[int, int], size: int
+        self,
+        coded_and_other: tuple[Bytes, Bytes],
+        descriptors: Sequence[tuple[int, int]],
+        grid: tuple[int, int],
+        size: int,
     ) -> Launch:
-        """`images` are those of the coded matrix and of the other one; `descriptors` of both, by block; `size`: output
-        bytes.
+        """`coded_and_other`: images of the coded matrix and of the other one; `descriptors` of both, by block; `size`:
+        output bytes.
         """
-        first, _ = images
+        first, _ = coded_and_other
         length, count = first.shape[1], len(first) if self.kind != "raw" else 1
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
-        inputs = (*images, described, *([] if self.metadata is None else [self.metadata]))
+        inputs = (*coded_and_other, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
         return Launch(
             text,
@@ -104,10 +112,10 @@ class Coded:
         )
 
 
-def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
+def registers_launch(run: CodedRun, grid: tuple[int, int], size: int) -> Launch:
     """A launch of the kernel of kind registers; with SHARED_A in its flags, A is coded instead of B."""
     a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
-    both = [packed_descriptor(held_bytes(held)).encode() for held in (b, a)]
+    both = [packed_descriptor(k_bytes(operand)).encode() for operand in (b, a)]
     images = coded_images(a if run.flags & SHARED_A else b), ones_by_k(run.row)
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
@@ -115,11 +123,11 @@ def registers_launch(run: Coded, grid: tuple[int, int], size: int) -> Launch:
 def shared_launch(instruction: Instruction) -> Launch:
     """A in shared memory encodes its elements' numbers; each image of B comes with the metadata of `picked`."""
     shifts = len(ones_by_k(instruction))
-    run = Coded(instruction, flags=SHARED_A, metadata=uniform(instruction, [NIBBLE] * shifts))
+    run = CodedRun(instruction, flags=SHARED_A, metadata=uniform(instruction, [NIBBLE] * shifts))
     return registers_launch(run, (1, shifts), 4 * instruction.fragment("d").slots * shifts)
 
 
-def held_bytes(operand: Operand) -> int:
+def k_bytes(operand: Operand) -> int:
     """Bytes along k in a row of A or a column of B."""
     return (operand.cols if operand.name == "a_smem" else operand.rows) * operand.slot_bits // 8
 
@@ -140,10 +148,13 @@ def coded_images(operand: Operand, image_bytes: int | None = None) -> Bytes:
 @cache
 def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
     """(line, k) of every element number of a packed matrix."""
-    at = np.indices((lines, k)).reshape(2, -1)
-    bit = offsets(packed_descriptor(k * bits // 8), "k", at[0], at[1], bits) * 8 + at[1] * bits % 8
+    line_and_k = np.indices((lines, k)).reshape(2, -1)
+    bit = (
+        offsets(packed_descriptor(k * bits // 8), "k", line_and_k[0], line_and_k[1], bits) * 8
+        + line_and_k[1] * bits % 8
+    )
     order = np.argsort(bit // bits)
-    return at[0][order].astype(np.int32), at[1][order].astype(np.int32)
+    return line_and_k[0][order].astype(np.int32), line_and_k[1][order].astype(np.int32)
 
 
 def ones_by_k(instruction: Instruction) -> Bytes:
@@ -157,48 +168,48 @@ def ones_by_k(instruction: Instruction) -> Bytes:
 
 
 @cache
-def _ones_by_k(size: tuple[int, int, int], one: int, k_of_lines: tuple[int, ...]) -> Bytes:
+def _ones_by_k(size: tuple[int, int, int], one_bits: int, k_of_lines: tuple[int, ...]) -> Bytes:
     (lines, k), (bits, cols, _) = places(*size), size
     shifts = np.arange(-(-len(k_of_lines) // cols))[:, None]
-    wanted = np.array(k_of_lines)[(lines + shifts * cols) % len(k_of_lines)]
-    return pack(np.where(k == wanted, one, 0).astype(np.uint64), bits)
+    k_of_column = np.array(k_of_lines)[(lines + shifts * cols) % len(k_of_lines)]
+    return pack(np.where(k == k_of_column, one_bits, 0).astype(np.uint64), bits)
 
 
-def decode_answers(instruction: Instruction, words: Words, images: int) -> Ints:
+def decode_answers(instruction: Instruction, words: Words, image_count: int) -> Ints:
     """The numbers that words of answers encode; ProbeError if a single one cannot give an answer."""
-    wrong = words & (ODD | 1 | 1 << images - 1) != 1
+    wrong = words & (ODD | 1 | 1 << image_count - 1) != 1
     if wrong.any():
-        at = np.argwhere(wrong)[0].tolist()
+        first = np.argwhere(wrong)[0].tolist()
         raise ProbeError(
             f"{instruction.name}: {wrong.sum()} of {words.size} answers are not an element of the coded matrix, "
-            f"first at {at}: {int(words[tuple(at)]):#x}."
+            f"first at {first}: {int(words[tuple(first)]):#x}."
         )
-    return (words >> 1 & (1 << images - 2) - 1).astype(np.int64)
+    return (words >> 1 & (1 << image_count - 2) - 1).astype(np.int64)
 
 
 def packed_b(instruction: Instruction) -> tuple[int, int, int]:
     """(bits of an element of B, columns, k): arguments of `places`."""
-    held = behind(instruction, "b_smem").held
-    return held.slot_bits, held.cols, held.rows
+    b = behind(instruction, "b_smem").held
+    return b.slot_bits, b.cols, b.rows
 
 
-def lines_of(instruction: Instruction, raw: Bytes, met: WholeProduct) -> Ints:
+def d_rows(instruction: Instruction, raw: Bytes, whole: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError if it met an element of A with another k than B picked."""
     a, name = behind(instruction, "a_smem").held, instruction.name
-    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(met.col))
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(whole.col))
     lines, ks = (
         x[decode_answers(instruction, words, len(coded_images(a)))] for x in places(a.slot_bits, a.rows, a.cols)
     )
-    expected = (met.col + np.arange(len(words))[:, None] * instruction.shape.n) % instruction.stored
+    expected = (whole.col + np.arange(len(words))[:, None] * instruction.shape.n) % instruction.stored
     if (ks != expected).any() or (lines != lines[0]).any():
         raise ProbeError(f"{name}: A and B in shared memory disagree about k, or a D slot is of two rows.")
     line: Ints = lines[0]
-    if (line != line[met.first]).any():
+    if (line != line[whole.first]).any():
         raise ProbeError(f"{name}: A in registers and A in shared memory disagree about which D slots are a row.")
     return line
 
 
-def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
+def element_numbers_by_slot(instruction: Instruction, a: Ints, d: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
     for operand, numbers in (("a", a), ("d", d)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
@@ -207,8 +218,8 @@ def of_memory(instruction: Instruction, a: Ints, d: Ints) -> Reading:
 
 
 @cache
-def table_of(cols: int, elements: int, numbers: bytes) -> Table:
+def slot_table_of_elements(cols: int, elements: int, number_bytes: bytes) -> Table:
     """The table of slots that hold elements of these numbers, counted row by row."""
-    rows, columns = np.divmod(np.frombuffer(numbers, np.int32), cols)
+    rows, columns = np.divmod(np.frombuffer(number_bytes, np.int32), cols)
     values: Json = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
     return slot_table(WARPGROUP, elements, values)

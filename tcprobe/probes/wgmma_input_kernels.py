@@ -6,13 +6,13 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 
 
-def descriptors(coded: str, other: str, at: str) -> list[str]:
+def descriptors(coded_matrix: str, other_matrix: str, offset: str) -> list[str]:
     """Load two descriptors; their start addresses count from the coded matrix, and from the other one."""
     return [
-        f"ld.global.v2.b64 {{{coded}, {other}}}, [%desc+{at}];",
+        f"ld.global.v2.b64 {{{coded_matrix}, {other_matrix}}}, [%desc+{offset}];",
         *(
             line
-            for name, where in ((coded, "%base"), (other, "%there"))
+            for name, where in ((coded_matrix, "%base"), (other_matrix, "%there"))
             for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")
         ),
     ]
@@ -59,23 +59,24 @@ def b_image(instruction: Instruction, image: str, size: str) -> list[str]:
     return [
         f"mov.u32 %size, {size};",
         f"mad.wide.u32 %other, {image}, %size, %other;",
-        *copied("%other", "%there", "%size", "OTHER"),
+        *copy_to_shared("%other", "%there", "%size", "OTHER"),
     ]
 
 
-def copied(source: str, target: str, size: str, label: str) -> list[str]:
-    """All threads copy `size` bytes, a multiple of 16, into shared memory."""
+def copy_to_shared(source: str, target: str, size: str | int, begin: str, end: str = "") -> list[str]:
+    """All threads copy `size` bytes, a multiple of 16, into shared memory; `begin` and `end` label the loop."""
+    end = end or f"{begin}_DONE"
     return [
         "mul.lo.u32 %at, %lane, 16;",
-        f"{label}:",
+        f"{begin}:",
         f"setp.ge.u32 %p, %at, {size};",
-        f"@%p bra {label}_DONE;",
+        f"@%p bra {end};",
         "cvt.u64.u32 %low, %at;",
         f"add.u64 %place, {source}, %low;",
         "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
         f"add.u32 %to, {target}, %at;",
         "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
         f"add.u32 %at, %at, {16 * WARPGROUP};",
-        f"bra {label};",
-        f"{label}_DONE:",
+        f"bra {begin};",
+        f"{end}:",
     ]

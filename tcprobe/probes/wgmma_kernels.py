@@ -52,7 +52,7 @@ def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int, few: bo
     slots = FEW_SLOTS if few else instruction.fragment("d").elements
     answers = 0 if kind == "raw" else _image(instruction, slots) + slots * ANSWER_BYTES
     other = image_bytes if kind == "raw" else other_bytes(instruction)
-    return PERIOD + _rounded(image_bytes) + _rounded(other) + answers + COUNT_BYTES
+    return PERIOD + _whole_periods(image_bytes) + _whole_periods(other) + answers + COUNT_BYTES
 
 
 @lru_cache(maxsize=16)  # launches of a form share a kernel
@@ -60,9 +60,9 @@ def kernel(
     instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
 ) -> Kernel:
     """`coded` is the operand that is coded, "b_smem" or "a_smem"; `majors` are those of A and B."""
-    turned = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
-    chosen = f".selector{selector}" if instruction.metadata else ""
-    name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{turned}{chosen}")
+    major_suffix = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
+    selector_suffix = f".selector{selector}" if instruction.metadata else ""
+    name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{major_suffix}{selector_suffix}")
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     pointers = POINTERS[:3] + (("e",) if instruction.metadata else ()) + POINTERS[3:]
     op = Warpgroup(instruction, kind, coded, majors, selector)
@@ -81,11 +81,15 @@ def _registers(instruction: Instruction) -> list[str]:
     ]
 
 
-def _body(op: Warpgroup) -> list[str]:
-    instruction, by_descriptor, raw = op.instruction, op.coded == "a_smem", op.kind == "raw"
+def _body(warpgroup_op: Warpgroup) -> list[str]:
+    instruction, by_descriptor, raw = (
+        warpgroup_op.instruction,
+        warpgroup_op.coded == "a_smem",
+        warpgroup_op.kind == "raw",
+    )
     image = "%x" if raw else "%y"
-    both = {False: multiply(op, by_descriptor=False), True: multiply(op, by_descriptor=True)}
-    if op.kind == "registers":
+    both = {False: multiply(warpgroup_op, by_descriptor=False), True: multiply(warpgroup_op, by_descriptor=True)}
+    if warpgroup_op.kind == "registers":
         brought = [
             *inputs.descriptors("%db", "%da", "0"),
             "@!%shared bra.uni HOT;",
@@ -110,7 +114,7 @@ def _body(op: Warpgroup) -> list[str]:
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
         "NEXT:",
-        *inputs.copied("%coded", "%base", "%bytes", "CODED"),
+        *inputs.copy_to_shared("%coded", "%base", "%bytes", "CODED"),
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
@@ -130,18 +134,18 @@ def _body(op: Warpgroup) -> list[str]:
     ]
 
 
-def multiply(op: Warpgroup, by_descriptor: bool) -> list[str]:
+def multiply(warpgroup_op: Warpgroup, by_descriptor: bool) -> list[str]:
     """D = A x B, waited for. Scales are one; 16-bit types have immediates that say whether A and B are transposed."""
-    instruction = op.instruction
+    instruction = warpgroup_op.instruction
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
     transposable = len(instruction.described[0].held.majors) > 1
-    turned = ["1" if major == "mn" else "0" for major in op.majors] if transposable else []
-    sparse = ["%meta", str(op.selector)] if instruction.metadata else []
-    given = [a, "%db", *sparse, "%never", *scales, *(turned if by_descriptor else turned[1:])]
+    transposed = ["1" if major == "mn" else "0" for major in warpgroup_op.majors] if transposable else []
+    sparse = ["%meta", str(warpgroup_op.selector)] if instruction.metadata else []
+    operands = [a, "%db", *sparse, "%never", *scales, *(transposed if by_descriptor else transposed[1:])]
     return [
         "wgmma.fence.sync.aligned;",
-        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(given)};",
+        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(operands)};",
         "wgmma.commit_group.sync.aligned;",
         "wgmma.wait_group.sync.aligned 0;",
     ]
@@ -152,13 +156,13 @@ def _image(instruction: Instruction, slots: int) -> int:
     return slots * instruction.fragment("d").slot_bits // 32 * ANSWER_BYTES
 
 
-def _rounded(size: int) -> int:
+def _whole_periods(size: int) -> int:
     return -(-size // PERIOD) * PERIOD
 
 
 def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
     """Take the leading dimension apart, and compute the addresses in shared memory."""
-    other = "%there" if kind == "raw" else str(_rounded(other_bytes(instruction)))
+    other = "%there" if kind == "raw" else str(_whole_periods(other_bytes(instruction)))
     slots = instruction.fragment("d").elements
     return [
         f"mov.u32 %base, {name}_memory;",

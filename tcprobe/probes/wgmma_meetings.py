@@ -41,14 +41,14 @@ def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
     return d, b
 
 
-def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) -> WholeProduct:
-    """What the words show; ProbeError if it is not a matrix product. `numbers`: (column, k) of B's elements."""
+def product(instruction: Instruction, raw: Bytes, cols_and_ks: tuple[Ints, Ints]) -> WholeProduct:
+    """What the words show; ProbeError if it is not a matrix product. `cols_and_ks`: (column, k) of B's elements."""
     words, slots = meetings(instruction, raw, instruction.shape.n), instruction.fragment("d").slots
     reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
     for part in chunks(len(words)):
-        reached[part], k[part] = _by_column(instruction, words[part], numbers)
-    _, shown, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
-    lines = reached[shown].astype(np.int64)
+        reached[part], k[part] = _by_column(instruction, words[part], cols_and_ks)
+    _, first_slots, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
+    lines = reached[first_slots].astype(np.int64)
     same = all((reached[part] == lines[line[part]]).all() for part in chunks(len(words)))
     if not same or lines.size != slots or not np.bincount(lines.reshape(-1), minlength=slots).all():
         raise _no_product(instruction)
@@ -57,9 +57,9 @@ def product(instruction: Instruction, raw: Bytes, numbers: tuple[Ints, Ints]) ->
     return WholeProduct(k, line.reshape(-1), lines, col)
 
 
-def _by_column(instruction: Instruction, words: Words, numbers: tuple[Ints, Ints]) -> tuple[Array, Array]:
+def _by_column(instruction: Instruction, words: Words, cols_and_ks: tuple[Ints, Ints]) -> tuple[Array, Array]:
     """(D slot that each A slot reaches in each column, k of each A slot), for some A slots."""
-    (d, b), (cols, ks) = split(instruction, words), numbers
+    (d, b), (cols, ks) = split(instruction, words), cols_and_ks
     reached, k = np.full(words.shape, -1, np.int32), ks[b]
     np.put_along_axis(reached, cols[b], d, axis=1)
     if (k != k[:, :1]).any() or reached.min() < 0:

@@ -78,7 +78,7 @@ class _Run:
         a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
         acc = np.zeros((row.shape.k, n), np.int64)
         for number, image in enumerate(self.launch.inputs[0]):
-            acc |= self._shared("b_smem", image, _descriptors(self.launch)[0, 0]) << number
+            acc |= self._matrix_behind("b_smem", image, _descriptors(self.launch)[0, 0]) << number
         bad = (acc & (1 | 1 << len(self.launch.inputs[0]) - 1)) != 1
         words = (acc >> 1 & BAD - 1) | np.where(bad, BAD, 0)
         holder = np.array([[self.tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
@@ -94,15 +94,15 @@ class _Run:
         return out
 
     def _codes(self) -> Bits:
-        images, others, wanted = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
-        wanted = wanted[1:] if self.op.kind == "registers" else wanted
+        images, others, descriptors = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
+        descriptors = descriptors[1:] if self.op.kind == "registers" else descriptors
         out = np.zeros((self.launch.grid[1], self.launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
         for y, other in enumerate(others):
             columns = self._columns(y)
-            for x, (first, second) in enumerate(wanted):
+            for x, (first, second) in enumerate(descriptors):
                 still = self._still(other, second)
                 for number, image in enumerate(images):
-                    product = self._product(self._shared(self.coded, image, first), still, columns)
+                    product = self._product(self._matrix_behind(self.coded, image, first), still, columns)
                     slots = self._slots(product)
                     out[y, x] |= np.where(slots == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
                     out[y, x] |= np.where((slots != 0) & (slots != 1), ODD, 0).astype(np.uint32)
@@ -114,7 +114,7 @@ class _Run:
             zip(*self.launch.inputs[:2], _descriptors(self.launch), strict=True)
         ):
             still = self._still(other, second)
-            matrix = self._shared(self.coded, image, first)
+            matrix = self._matrix_behind(self.coded, image, first)
             slots = self._slots(self._product(matrix, still, self._columns(x)))
             out.append(pack(slots.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
         return np.stack(out)
@@ -135,27 +135,29 @@ class _Run:
         fields = unpack(self.launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
             3 if rule.fields == 1 else 0
         )
-        chosen = np.zeros(e.rows * e.cols, np.int64)
-        chosen[index] = fields[used]
-        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + chosen.reshape(e.rows, e.cols)
+        index_fields = np.zeros(e.rows * e.cols, np.int64)
+        index_fields[index] = fields[used]
+        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(e.rows, e.cols)
         return columns
 
-    def _still(self, image: Bytes, descriptor: int) -> Ints:
+    def _still(self, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix that is not coded."""
         if self.coded == "a_smem":
-            return self._shared("b_smem", image, descriptor)
+            return self._matrix_behind("b_smem", memory_image, descriptor)
         a = self.instruction.fragment("a")
         index, used = elements(self.tables.table(a), a)
         a_of_index = np.zeros(a.rows * a.cols, np.int64)
-        a_of_index[index] = values(a.type, unpack(image[None], a.slot_bits)[0])[used]
+        a_of_index[index] = values(a.type, unpack(memory_image[None], a.slot_bits)[0])[used]
         return a_of_index.reshape(a.rows, a.cols)
 
-    def _shared(self, name: str, image: Bytes, descriptor: int) -> Ints:
+    def _matrix_behind(self, name: str, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix behind a descriptor."""
-        one = behind(self.instruction, name)
+        operand = behind(self.instruction, name)
         major = self.op.majors[name == "b_smem"]
-        bits = self.tables.behind(one, decode(int(descriptor)), major)
-        return values(one.held.type, unpack(image[None], one.held.slot_bits)[0])[bits // one.held.slot_bits]
+        bits = self.tables.behind(operand, decode(int(descriptor)), major)
+        return values(operand.held.type, unpack(memory_image[None], operand.held.slot_bits)[0])[
+            bits // operand.held.slot_bits
+        ]
 
     def _slots(self, matrix: Ints) -> Ints:
         d: Fragment = self.instruction.fragment("d")
@@ -167,17 +169,17 @@ class _Run:
 
 def behind(instruction: Instruction, name: str) -> SharedOperand:
     """The operand `name`, "a_smem" or "b_smem"."""
-    return next(one for one in instruction.described if one.held.name == name)
+    return next(operand for operand in instruction.described if operand.held.name == name)
 
 
 def values(kind: str, raw: Array) -> Ints:
     """Bit patterns as whole numbers; 99 if the number is not in VALUES."""
     row = dtype(kind)
-    known = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
-    patterns = np.array(sorted(known))
-    at = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
-    numbers = np.array([known[p] for p in patterns.tolist()])
-    return np.where(patterns[at] == raw, numbers[at], 99)
+    value_of_bits = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
+    patterns = np.array(sorted(value_of_bits))
+    places = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
+    numbers = np.array([value_of_bits[p] for p in patterns.tolist()])
+    return np.where(patterns[places] == raw, numbers[places], 99)
 
 
 def _holds(kind: str, value: int) -> bool:

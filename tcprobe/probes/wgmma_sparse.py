@@ -28,7 +28,16 @@ from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_decode import indices_and_fields
 from tcprobe.probes.sparse_images import metadata_images
-from tcprobe.probes.wgmma import Coded, lines_of, of_memory, packed_b, places, registers_launch, shared_launch, table_of
+from tcprobe.probes.wgmma import (
+    CodedRun,
+    d_rows,
+    element_numbers_by_slot,
+    packed_b,
+    places,
+    registers_launch,
+    shared_launch,
+    slot_table_of_elements,
+)
 from tcprobe.probes.wgmma_meetings import meetings, product, split
 from tcprobe.probes.wgmma_op import FEW, FEW_MEETINGS
 from tcprobe.store.measurement import ADDRESSES
@@ -47,9 +56,11 @@ class SparseWarpgroupExperiment(OfInstruction):
         slots, n = row.fragment("a").slots, row.shape.n
         few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
         return [
-            registers_launch(Coded(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
+            registers_launch(CodedRun(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
             *(
-                registers_launch(Coded(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few)
+                registers_launch(
+                    CodedRun(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few
+                )
                 for selector in row.fragment("e").selectors
             ),
             shared_launch(row),
@@ -62,21 +73,21 @@ class SparseWarpgroupExperiment(OfInstruction):
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
         """Elements and fields; ProbeError if the answers are not those of a sparse matrix product."""
         row = self.instruction
-        met = product(row, outputs[0], places(*packed_b(row)))
-        by_selector = [self._obeyed(raw, met, selector) for selector, raw in enumerate(outputs[1:-1])]
+        whole = product(row, outputs[0], places(*packed_b(row)))
+        by_selector = [self._stored_and_field(raw, whole, selector) for selector, raw in enumerate(outputs[1:-1])]
         stored = by_selector[0][0]
         if any((other != stored).any() for other, _ in by_selector):
             raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
-        lines = lines_of(row, outputs[-1], met)
+        lines = d_rows(row, outputs[-1], whole)
         fields = np.stack([field for _, field in by_selector])
-        slots = of_memory(row, lines[met.least] * row.stored + stored, lines * row.shape.n + met.col)
-        return {**slots, "e": fields.astype(np.int32), "sha256": met.digest()}
+        slots = element_numbers_by_slot(row, lines[whole.least] * row.stored + stored, lines * row.shape.n + whole.col)
+        return {**slots, "e": fields.astype(np.int32), "sha256": whole.digest()}
 
-    def _obeyed(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
+    def _stored_and_field(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
         """(stored column of every A slot, field that it obeys) under a selector."""
         row, rule, name = self.instruction, self._rule, f"{self.instruction.name}, selector {selector}"
         by_index, field = indices_and_fields(
-            rule, self._met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name
+            rule, self._k_met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name
         )
         index = np.arange(rule.positions)[None, :, None]
         chunk = by_index.max(axis=(1, 2)) // rule.positions
@@ -84,7 +95,7 @@ class SparseWarpgroupExperiment(OfInstruction):
             raise ProbeError(f"{name}: an index is not the place in a chunk that it should be.")
         return chunk * rule.fields + field % rule.fields, field
 
-    def _met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
+    def _k_met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
         """By image and A slot, the k that it meets in the few D slots that it reaches.
 
         ProbeError unless that is one k, and the row and the columns are those of `whole`.
@@ -95,10 +106,10 @@ class SparseWarpgroupExperiment(OfInstruction):
         ks_met, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
         for start in range(0, len(images), IMAGES):
             d, b = split(self.instruction, images[start : start + IMAGES])
-            met, reached = element[b], slot[d]
-            k = met >> HALF
+            b_element, d_slot = element[b], slot[d]
+            k = b_element >> HALF
             ks_met[start : start + IMAGES] = k[:, :, :1]
-            same = ((met ^ reached) & (1 << HALF) - 1 == 0) & (reached >> HALF == row)
+            same = ((b_element ^ d_slot) & (1 << HALF) - 1 == 0) & (d_slot >> HALF == row)
             all_few = (np.bitwise_or.reduce(bit[d], axis=2) == (1 << FEW_MEETINGS) - 1).all()
             if not same.all() or not all_few or (k != k[:, :, :1]).any():
                 raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
@@ -114,17 +125,20 @@ class SparseWarpgroupExperiment(OfInstruction):
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
         row = self.instruction
-        tables = {o: table_of(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
-        e = selected([self._governed(reading["a"], field) for field in reading["e"]])
+        tables = {
+            o: slot_table_of_elements(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes())
+            for o in "ad"
+        }
+        e = selected([self._metadata_table(reading["a"], field) for field in reading["e"]])
         hashed = StructureHash(row.triples, reading["sha256"].tobytes().hex())
         return Conclusion({**tables, "e": e}, ADDRESSES, hashed)
 
-    def _governed(self, elements: Ints, field: Ints) -> Table:
+    def _metadata_table(self, element_of_slot: Ints, field: Ints) -> Table:
         """The table of the metadata: by field, the element of A that it governs."""
         e = self.instruction.fragment("e")
         governed = np.full(e.slots, -1)
-        governed[field] = elements
-        if (governed[field] != elements).any():
+        governed[field] = element_of_slot
+        if (governed[field] != element_of_slot).any():
             raise ProbeError(f"{self.instruction.name}: a field of the metadata governs two elements of A.")
         cells = [None if x < 0 else divmod(x, e.cols) for x in governed.tolist()]
         values = {n: tuple(None if cell is None else cell[j] for cell in cells) for j, n in enumerate(("row", "col"))}

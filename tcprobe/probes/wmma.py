@@ -127,13 +127,13 @@ def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
     a failed probe. A GPU where it is not so must be examined before anything is published.
     """
     rows, cols = fragment.rows, fragment.cols
-    held = Counter(numbers)
-    wrong = [n for n in range(rows * cols) if held[n] != fragment.copies]
+    holders = Counter(numbers)
+    wrong = [n for n in range(rows * cols) if holders[n] != fragment.copies]
     if wrong:
         row, col = divmod(wrong[0], cols)
         raise ProbeError(
             f"{fragment.id}: {len(wrong)} elements are not held {fragment.copies} times, "
-            f"first row {row} col {col}: {held[wrong[0]]} times."
+            f"first row {row} col {col}: {holders[wrong[0]]} times."
         )
     values = {
         "row": tuple(None if n < 0 else n // cols for n in numbers),
@@ -264,9 +264,9 @@ def _pieces(count: int, bits: int) -> NDArray[np.uint64]:
     return np.concatenate([pieces, pieces ^ mask])
 
 
-def _join(raw: Bytes, images: int, fragment: Fragment) -> tuple[Ints, Bools]:
+def _join(raw: Bytes, image_count: int, fragment: Fragment) -> tuple[Ints, Bools]:
     """(numbers put together from their pieces, whether the inverted pieces confirm them)."""
-    values = unpack(raw.reshape(images, -1), fragment.slot_bits).astype(np.uint64)
+    values = unpack(raw.reshape(image_count, -1), fragment.slot_bits).astype(np.uint64)
     mask = np.uint64((1 << fragment.slot_bits) - 1)
     pieces, inverted = np.split(values, 2)
     shifts = np.arange(len(pieces), dtype=np.uint64)[:, None] * np.uint64(min(fragment.slot_bits, 32))

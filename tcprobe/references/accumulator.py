@@ -63,11 +63,11 @@ def lane_of_halves(row: int) -> int:
     return row // HALF * WARP_LANES + row % HALF
 
 
-def loaded_slot(at: Landing, shape: str, number: int) -> Slot:
+def slot_of_load(landing: Landing, shape: str, number: int) -> Slot:
     """Where tcgen05.ld.shape.x`number` puts a cell; loads follow each other from column 0 on."""
     table = cute_tensor_memory.table(shape, number)
-    warp, inside = divmod(at.lane, WARP_LANES)
+    warp, inside = divmod(landing.lane, WARP_LANES)
     lane_base, row = divmod(inside, table.extent["row"])
-    base, col = divmod(at.column, table.extent["col"])
+    base, col = divmod(landing.column, table.extent["col"])
     lane, register = divmod(table.inverse[row, col][0], table.elements)
     return Slot(warp, lane, register, base * table.extent["col"], warp * WARP_LANES + lane_base * table.extent["row"])

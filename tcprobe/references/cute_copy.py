@@ -116,11 +116,11 @@ def claim(fragment: Fragment) -> Claim | str:
 def _exchange(fragment: Fragment) -> Claim:
     """movmatrix: both sides are registers of 8 rows of 8 elements."""
     where = f"{MOVMATRIX.header}, {MOVMATRIX.name}"
-    stated = _registers(MOVMATRIX, fragment.slot_bits, _rows(_ROWS[1]))
+    as_stated = _registers(MOVMATRIX, fragment.slot_bits, _rows(_ROWS[1]))
     if fragment.operand == "a":
-        return Claim(stated, where, None, stated)
-    turned = stated.with_values({"row": stated.values["col"], "col": stated.values["row"]})
-    return Claim(stated, where, IDENTITY, turned)
+        return Claim(as_stated, where, None, as_stated)
+    transposed = as_stated.with_values({"row": as_stated.values["col"], "col": as_stated.values["row"]})
+    return Claim(as_stated, where, IDENTITY, transposed)
 
 
 @cache

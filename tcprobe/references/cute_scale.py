@@ -24,15 +24,17 @@ TEXT = "lanes of thread-id and bytes of byte-id as in PTX ISA section 9.7.14.3"
 def claim(fragment: Fragment, layout: L, header: str) -> Claim:
     """The map of scales under every pair of thread-id and byte-id."""
     share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # of four lanes, how many are read together
-    picked = tuple((one["thread_id"], one["byte_id"]) for one in map(fragment.held.picked, fragment.selectors))
+    picked = tuple(
+        (selector["thread_id"], selector["byte_id"]) for selector in map(fragment.held.picked, fragment.selectors)
+    )
     table = _tables(layout, (fragment.rows, fragment.cols), fragment.elements, share, picked)
     return Claim(table, f"{header}, {TEXT}", None, table)
 
 
 @cache
-def _tables(layout: L, size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
+def _tables(layout: L, matrix_size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
     """By (thread-id, byte-id), the block of each lane and byte; lines are rows of A, or columns of B."""
-    (rows, cols), blocks, lines = size, min(size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
+    (rows, cols), blocks, lines = matrix_size, min(matrix_size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
     tables = []
     for thread_id, byte_id in picked:
         slots = [

@@ -94,8 +94,8 @@ def published_row(instruction: Instruction, arch: str) -> Published | None:
 
     What is stated of scaled forms is used only for these, and the reverse.
     """
-    rows = [one for one in PUBLISHED if arch in one.archs and _covers(one, instruction)]
-    return next(iter(sorted(rows, key=lambda one: instruction.family not in one.families)), None)
+    rows = [row for row in PUBLISHED if arch in row.archs and _covers(row, instruction)]
+    return next(iter(sorted(rows, key=lambda row: instruction.family not in row.families)), None)
 
 
 def _covers(published: Published, instruction: Instruction) -> bool:

@@ -66,9 +66,9 @@ def _reduction_claim(fragment: Fragment) -> Claim:
 
 @cache
 def _claim(formula: FormulaRow, threads: int, elements: int) -> Claim:
-    meant = tabulate(threads, elements, _formulas(formula, formula.col))
-    printed = tabulate(threads, elements, _formulas(formula, formula.printed_col)) if formula.printed_col else meant
-    return Claim(printed, f"section {formula.section}", formula.erratum, meant)
+    intended = tabulate(threads, elements, _formulas(formula, formula.col))
+    printed = tabulate(threads, elements, _formulas(formula, formula.printed_col)) if formula.printed_col else intended
+    return Claim(printed, f"section {formula.section}", formula.erratum, intended)
 
 
 def _formulas(formula: FormulaRow, col: Map) -> dict[str, Formula]:

@@ -15,9 +15,9 @@ from tcprobe.references.formulas import FormulaRow, Map, group, member
 BYTES = "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1"
 
 
-def stored(first: Map, width: int) -> Map:
-    """The stored column for a range of `width` columns that begins at `first`; half of the range is stored."""
-    return lambda lane, i: first(lane, i) // 2 + i % (width // 2)
+def stored_column(start: Map, width: int) -> Map:
+    """The stored column for a range of `width` columns that begins at `start`; half of the range is stored."""
+    return lambda lane, i: start(lane, i) // 2 + i % (width // 2)
 
 
 def silence(fragment: Fragment) -> str:
@@ -49,7 +49,7 @@ ROWS = (
     # 9.7.14.6.2.1
     FormulaRow("m16n8k16", "a", "f16 bf16", "9.7.14.6.2.1",
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 4, 4)),
+        stored_column(lambda lane, i: member(lane) * 4, 4)),
     FormulaRow("m16n8k16", "b", "f16 bf16", "9.7.14.6.2.1",
         lambda lane, i: member(lane) * 2 + (i & 1) if i < 2 else member(lane) * 2 + (i & 1) + 8,
         lambda lane, i: group(lane)),
@@ -60,21 +60,21 @@ ROWS = (
     # 9.7.14.6.2.2
     FormulaRow("m16n8k32", "a", "f16 bf16", "9.7.14.6.2.2",
         lambda lane, i: group(lane) if 0 <= i < 2 or 4 <= i < 6 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 4 if i < 4 else member(lane) * 4 + 16, 4)),
+        stored_column(lambda lane, i: member(lane) * 4 if i < 4 else member(lane) * 4 + 16, 4)),
     FormulaRow("m16n8k32", "cd", "f16 f32", "9.7.14.6.2.2",
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
         lambda lane, i: member(lane) * 2 + (i & 1), with_a="f16 bf16"),
     # 9.7.14.6.2.3
     FormulaRow("m16n8k16", "a", "tf32", "9.7.14.6.2.3",
         lambda lane, i: group(lane) if i in (0, 2) else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 2 if i in (0, 1) else member(lane) * 2 + 8, 2)),
+        stored_column(lambda lane, i: member(lane) * 2 if i in (0, 1) else member(lane) * 2 + 8, 2)),
     FormulaRow("m16n8k16", "cd", "f32", "9.7.14.6.2.3",
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
         lambda lane, i: member(lane) * 2 + (i & 1), with_a="tf32"),
     # 9.7.14.6.2.4
     FormulaRow("m16n8k8", "a", "tf32", "9.7.14.6.2.4",
         lambda lane, i: group(lane) if i == 0 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 2, 2)),
+        stored_column(lambda lane, i: member(lane) * 2, 2)),
     FormulaRow("m16n8k8", "b", "tf32", "9.7.14.6.2.4",
         lambda lane, i: member(lane) if i == 0 else member(lane) + 4,
         lambda lane, i: group(lane)),
@@ -84,7 +84,7 @@ ROWS = (
     # 9.7.14.6.2.5
     FormulaRow("m16n8k32", "a", "u8 s8", "9.7.14.6.2.5",
         lambda lane, i: group(lane) if 0 <= i < 4 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 8, 8)),
+        stored_column(lambda lane, i: member(lane) * 8, 8)),
     FormulaRow("m16n8k32", "b", "u8 s8", "9.7.14.6.2.5",
         lambda lane, i: member(lane) * 4 + (i & 3) if i < 4 else member(lane) * 4 + (i & 3) + 16,
         lambda lane, i: group(lane)),
@@ -94,14 +94,14 @@ ROWS = (
     # 9.7.14.6.2.6
     FormulaRow("m16n8k64", "a", BYTES, "9.7.14.6.2.6",
         lambda lane, i: group(lane) if 0 <= i < 4 or 8 <= i < 12 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 8 if i < 8 else member(lane) * 8 + 32, 8)),
+        stored_column(lambda lane, i: member(lane) * 8 if i < 8 else member(lane) * 8 + 32, 8)),
     FormulaRow("m16n8k64", "cd", "s32 f32 f16", "9.7.14.6.2.6",
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
         lambda lane, i: member(lane) * 2 + (i & 1), with_a=BYTES),
     # 9.7.14.6.2.7
     FormulaRow("m16n8k64", "a", "u4 s4", "9.7.14.6.2.7",
         lambda lane, i: group(lane) if 0 <= i < 8 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 16, 16)),
+        stored_column(lambda lane, i: member(lane) * 16, 16)),
     FormulaRow("m16n8k64", "b", "u4 s4", "9.7.14.6.2.7",
         lambda lane, i: member(lane) * 8 + (i & 7) if i < 8 else member(lane) * 8 + (i & 7) + 32,
         lambda lane, i: group(lane)),
@@ -111,7 +111,7 @@ ROWS = (
     # 9.7.14.6.2.8
     FormulaRow("m16n8k128", "a", "u4 s4 e2m1", "9.7.14.6.2.8",
         lambda lane, i: group(lane) if 0 <= i < 8 or 16 <= i < 24 else group(lane) + 8,
-        stored(lambda lane, i: member(lane) * 16 if i < 16 else member(lane) * 16 + 64, 16)),
+        stored_column(lambda lane, i: member(lane) * 16 if i < 16 else member(lane) * 16 + 64, 16)),
     FormulaRow("m16n8k128", "cd", "s32 f32", "9.7.14.6.2.8",
         lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
         lambda lane, i: member(lane) * 2 + (i & 1)),

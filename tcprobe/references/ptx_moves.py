@@ -78,8 +78,8 @@ def _registers(elements: int, slot_bits: int, trans: bool, section: str) -> Clai
 
 @cache
 def _exchange(operand: str, section: str) -> Claim:
-    given = tabulate(WARP, 2, {"row": lambda lane, i: lane // 4, "col": lambda lane, i: 2 * (lane % 4) + i})
+    as_printed = tabulate(WARP, 2, {"row": lambda lane, i: lane // 4, "col": lambda lane, i: 2 * (lane % 4) + i})
     if operand == "a":
-        return Claim(given, f"section {section}", None, given)
-    turned = given.with_values({"row": given.values["col"], "col": given.values["row"]})
-    return Claim(given, f"section {section}", IDENTITY, turned)
+        return Claim(as_printed, f"section {section}", None, as_printed)
+    transposed = as_printed.with_values({"row": as_printed.values["col"], "col": as_printed.values["row"]})
+    return Claim(as_printed, f"section {section}", IDENTITY, transposed)

@@ -53,7 +53,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
         return "covers the wmma m16n16k16 accumulators only"
     row = next((r for r in ROWS if device.name in r.archs and fragment.type in r.types), None)
     if row is None:
-        stated = ", ".join(a for r in ROWS for a in r.archs if fragment.type in r.types)
-        return f"stated for {stated or 'f16 and f32'} only"
+        archs = ", ".join(a for r in ROWS for a in r.archs if fragment.type in r.types)
+        return f"stated for {archs or 'f16 and f32'} only"
     table = tabulate(fragment.threads, fragment.elements, {"row": row.row, "col": row.col})
     return Claim(table, "printed table and formula", None, table)

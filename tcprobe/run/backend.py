@@ -26,7 +26,7 @@ class BackendFaultError(Exception):
 
 
 class BackendBugError(BackendFaultError):
-    """An error that nobody expects: whether the device lives is not known."""
+    """An unexpected error; the device may be lost or not."""
 
     event = "bug"
 
@@ -52,16 +52,16 @@ class Backend(Protocol):
     """What the worker asks of a backend."""
 
     def devices(self) -> list[Device]:
-        """All devices; EnvironmentUnfitError says what is missing where there can be none."""
+        """All devices; EnvironmentUnfitError, saying what is missing, if the machine can have none."""
 
     def open(self, index: int) -> None:
         """Make device `index` the current one."""
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile; the refused kernels by name, with the compiler's words."""
+        """Compile kernels; returns the compiler's words by name of each kernel that it refuses."""
 
     def unload(self, names: Iterable[str]) -> None:
-        """Forget kernels, which are not run again."""
+        """Forget kernels; they are not run again."""
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The outputs of all launches, valid for the next OUTPUTS_KEPT - 1 calls.
@@ -70,10 +70,10 @@ class Backend(Protocol):
         """
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
-        """What is timed in a loaded kernel whose code is `read`."""
+        """The opcodes that a loaded kernel times; its code must be `read`."""
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
 
-    def encoded(self, made: TensorMap) -> str:
-        """What the driver says of a tensor map: CUDA_SUCCESS."""
+    def map_result(self, tensor_map: TensorMap) -> str:
+        """The name of the driver's result code for a tensor map, such as CUDA_SUCCESS."""

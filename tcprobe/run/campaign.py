@@ -1,6 +1,6 @@
-"""Which method measures which arch, and the run of it: a GPU of the arch if there is one, else its machine code.
+"""Carries out a request to measure: on a GPU of the arch if there is one, else from the arch's machine code.
 
-auto   a visible GPU of the arch, else machine code; without an arch the GPU that is there, else every arch
+auto   a visible GPU of the arch, else machine code; without an arch the first visible GPU, else every arch
 live   a GPU only
 sass   machine code only
 """
@@ -24,7 +24,7 @@ from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device
 from tcprobe.run.drafts import Drafts
-from tcprobe.run.origin import Probe, kind_of, known
+from tcprobe.run.origin import Probe, kind_of, saved_tables
 from tcprobe.run.process import sass_worker
 from tcprobe.run.selection import in_words, select
 from tcprobe.store import findings
@@ -44,7 +44,7 @@ AT_ONCE = max(2, min(os.cpu_count() or 2, 8))  # archs that are read from machin
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked for. `name` is an arch, "all" or None; `cuda` a folder with ptxas and nvdisasm."""
+    """What to measure and how. `name` is an arch, "all" or None; `cuda` a folder with ptxas and nvdisasm."""
 
     patterns: tuple[str, ...] = ()
     name: str | None = None
@@ -58,17 +58,17 @@ class Request:
 
 @dataclass
 class Report:
-    """What was done on one device: measurements, how many were kept from before, and complaints about files.
+    """What a run did on one device: new measurements, the number kept from before, and complaints about files.
 
-    `beside` has the files of refusals and failures that did not take the place of tables measured before.
+    `beside` has the files of refusals and failures that were saved next to tables measured before, not over them.
     """
 
     device: Device
-    found: list[Measurement]
+    measurements: list[Measurement]
     kept: int
     complaints: list[str]
     beside: list[Path] = field(default_factory=list)
-    done: runner.Done | None = None
+    job_end: runner.JobEnd | None = None
     contradictions: list[str] = field(default_factory=list)  # of machine code
     unchecked: list[str] = field(default_factory=list)  # measured fragments that no multiply was read for
     documented: dict[str, str] = field(default_factory=dict)  # mma forms of which nothing follows, and why
@@ -77,17 +77,17 @@ class Report:
 
     @property
     def every(self) -> list[Measurement | Finding]:
-        """All that was found, of whichever kind."""
-        return [*self.found, *self.findings]
+        """All findings of the run, of every kind."""
+        return [*self.measurements, *self.findings]
 
     def to_json(self) -> Json:
         """Plain data: the device, each experiment with its status and words, and how many were kept."""
-        made = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
+        versions = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
         return {
             "device": self.device.name,
             "arch": self.device.arch,
             "method": self.device.method,
-            **made,
+            **versions,
             "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
             "kept": self.kept,
             "complaints": self.complaints,
@@ -102,7 +102,7 @@ class Report:
 
 
 class ArchReading(NamedTuple):
-    """The machine code of an arch as it is read: what comes of it, by which tools, and what is to be saved."""
+    """The reading of an arch's machine code: the report, the tools, and the findings that are to be saved."""
 
     report: Report
     tools: Toolchain
@@ -111,9 +111,9 @@ class ArchReading(NamedTuple):
 
 @dataclass
 class Campaign:
-    """A request being carried out. `say` gets lines of talk, `tick` is called as (experiments more, or name done).
+    """Carries out a request. `say` gets messages; `tick` gets (number of further experiments, None) or (0, name).
 
-    `early` has workers by arch that were started before everything here was imported.
+    `early` has workers by arch that were started before this module was imported.
     """
 
     request: Request
@@ -124,29 +124,29 @@ class Campaign:
     reports: list[Report] = field(default_factory=list)
 
     def run(self, live: runner.Session | None) -> list[Report]:
-        """Carry it out; `live` is a session on the GPU worker, started early, or None for method sass."""
-        chosen = select(self.request.patterns, self.request.family)
-        tables = [one for one in chosen if not isinstance(one, Dialogue)]
+        """Measure; `live` is a session with the GPU worker, started early, or None for method sass."""
+        experiments = select(self.request.patterns, self.request.family)
+        tables = [experiment for experiment in experiments if not isinstance(experiment, Dialogue)]
         with ExitStack() as stack:
             if live:
                 stack.enter_context(live)
             device = self._live_device(live, only=not tables)
             if live and device:
-                self._measure_all(live, device, chosen)
+                self._measure_all(live, device, experiments)
         names = self._sass_archs(device) if tables else []
         if names:
-            self._read(names, tables)
+            self._read_archs(names, tables)
         return self.reports
 
     def _live_device(self, live: runner.Session | None, only: bool) -> Device | None:
-        """The GPU to measure on, None where machine code takes its place (and why is said); `only` a GPU can do it."""
-        wanted, auto = self.request.name, self.request.method == "auto" and not only
+        """The GPU to measure on; None, after saying why, if machine code is read instead. `only` a GPU can show it."""
+        arch_name, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise UsageError(f"{self._asked_for} are measured on a GPU, not read from machine code.")
+            raise UsageError(f"{self._subjects} are measured on a GPU, not read from machine code.")
         if live is None:
             return None
         try:
-            return runner.choose(live.devices, None if wanted == "all" else wanted, self.request.index)
+            return runner.choose(live.devices, None if arch_name == "all" else arch_name, self.request.index)
         except (EnvironmentUnfitError, UsageError) as error:
             if not auto or self.request.index is not None:
                 raise
@@ -154,16 +154,16 @@ class Campaign:
             return None
 
     @property
-    def _asked_for(self) -> str:
+    def _subjects(self) -> str:
         return in_words(self.request.patterns, self.request.family)
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
-        wanted, method = self.request.name, self.request.method
-        if method == "live" or (device and wanted != "all"):
+        arch_name, method = self.request.name, self.request.method
+        if method == "live" or (device and arch_name != "all"):
             return []
-        if wanted not in (None, "all"):
-            return [arch.arch(wanted or "").name]
+        if arch_name not in (None, "all"):
+            return [arch.arch(arch_name or "").name]
         measured = device.arch if device and method == "auto" else None
         return [row.name for row in self._tools().archs if row.name != measured]
 
@@ -172,11 +172,11 @@ class Campaign:
 
         return find(self.request.cuda, self.request.limit)
 
-    def _read(self, names: Sequence[str], chosen: Sequence[Experiment]) -> None:
+    def _read_archs(self, names: Sequence[str], experiments: Sequence[Experiment]) -> None:
         """Read archs from machine code, AT_ONCE at a time."""
         tools = self._tools()
-        todo = [e for e in chosen if "sass" in e.methods]
-        following = [e for e in chosen if "sass" not in e.methods]
+        todo = [e for e in experiments if "sass" in e.methods]
+        following = [e for e in experiments if "sass" not in e.methods]
         if not todo:
             raise UsageError(
                 "machine code shows wmma fragments, and all else only through them: remove FRAGMENT and `family`, "
@@ -185,105 +185,109 @@ class Campaign:
             )
         unknown = [name for name in names if name not in {row.name for row in tools.archs}]
         if unknown:
-            known = ", ".join(row.name for row in tools.archs)
+            known_archs = ", ".join(row.name for row in tools.archs)
             raise UsageError(
-                f"{tools.ptxas} ({tools.ptxas_version}) does not know {', '.join(unknown)}; it knows {known}."
+                f"{tools.ptxas} ({tools.ptxas_version}) does not know {', '.join(unknown)}; it knows {known_archs}."
             )
         self.say(f"Reading machine code of {', '.join(names)} with {tools.name}.")
         with children.threads(AT_ONCE) as pool:
-            read = list(pool.map(lambda name: self._read_one(name, tools, todo, following), names))
+            read = list(pool.map(lambda name: self._read_arch(name, tools, todo, following), names))
         for report, derived in read:
             self.reports.append(report)
             if derived:
                 self._same_opcodes(report, tools, derived)
 
-    def _read_one(
+    def _read_arch(
         self, name: str, tools: Toolchain, todo: Sequence[Experiment], following: Sequence[Experiment]
     ) -> tuple[Report, Derived | None]:
-        """Read fragments, then what takes them, and save what multiplies do not contradict."""
+        """Read fragments, then the multiplies and moves that use them; save the tables that no multiply contradicts."""
         worker = sass_worker(name, tools.ptxas, tools.nvdisasm, self.request.limit)
         drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
             report = self._measure(session, session.devices[0], todo, drafts)
         reading = ArchReading(report, tools, drafts)
-        measured = [m.experiment for m in report.found if m.tables]
+        measured = [m.experiment for m in report.measurements if m.tables]
         multiplies = [e.instruction for e in following if isinstance(e, MultiplyExperiment)]
-        derived = _derive(reading, multiplies) if multiplies else None
-        checked = derived.conclusion.checked if derived else set()
+        derived = _derive_multiplies(reading, multiplies) if multiplies else None
+        checked = derived.conclusion.checked_experiments if derived else set()
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
         _derive_moves(reading, moves)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
-        report.found = self._new(report, report.found)
+        report.measurements = self._new(report, report.measurements)
         report.complaints += drafts.settle()
         report.beside = _beside(drafts, report)
         return report, derived
 
     def _same_opcodes(self, report: Report, tools: Toolchain, derived: Derived) -> None:
-        """Add what follows for an arch from opcodes of other archs, once those are read: method same-opcode."""
+        """Add what follows for an arch from the same opcodes on other archs, read before: method same-opcode."""
         from tcprobe.sass.derive import measurement
         from tcprobe.sass.same_opcode import conclude
 
         row, drafts, measurements = arch.arch(report.device.arch), Drafts(self.folder), []
-        own = {opcode: shown.tables for opcode, shown in derived.conclusion.opcodes.items()}
-        pending, layers = derived.shown.pending, over_published(self.folder)
-        for form, made, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
-            if made or contradicted:
-                measurements.append(measurement(form.instruction, row, "same-opcode", tools, made or words))
+        own = {opcode: anchored.tables for opcode, anchored in derived.conclusion.opcodes.items()}
+        pending, layers = derived.forms.pending, over_published(self.folder)
+        for form, content, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
+            if content or contradicted:
+                measurements.append(measurement(form.instruction, row, "same-opcode", tools, content or words))
                 drafts.overrule(measurements[-1])
             else:
                 report.documented[form.instruction.id] = words
             if contradicted:
                 report.contradictions.append(f"{form.instruction.id}: {words}")
-        report.found += self._new(report, measurements)
+        report.measurements += self._new(report, measurements)
         report.complaints += drafts.settle()
 
     def _new(self, report: Report, measurements: Sequence[Measurement]) -> list[Measurement]:
-        """What is not saved just as it followed; the others are counted as kept."""
+        """The measurements that differ from the saved ones; the others are counted as kept."""
         results = Results(self.folder)
-        new = [m for m in measurements if self.request.force or not _saved(results, m)]
+        new = [m for m in measurements if self.request.force or not _is_saved(results, m)]
         report.kept += len(measurements) - len(new)
         return new
 
-    def _measure_all(self, live: runner.Session, device: Device, chosen: Sequence[Probe]) -> None:
-        """Measure what a device has of each kind; UsageError where it has nothing of it at all."""
-        there = [one for one in chosen if not isinstance(one, Dialogue) or one.target.on(arch.arch(device.arch))]
-        if not there:
-            raise UsageError(f"{device.arch} has no {self._asked_for}.")
-        for kind in dict.fromkeys(map(kind_of, there)):
+    def _measure_all(self, live: runner.Session, device: Device, probes: Sequence[Probe]) -> None:
+        """Measure experiments that the device supports, kind by kind; UsageError if it supports none."""
+        on_device = [
+            experiment
+            for experiment in probes
+            if not isinstance(experiment, Dialogue) or experiment.target.on(arch.arch(device.arch))
+        ]
+        if not on_device:
+            raise UsageError(f"{device.arch} has no {self._subjects}.")
+        for kind in dict.fromkeys(map(kind_of, on_device)):
             with ExitStack() as stack:
                 session = live if not self.reports else stack.enter_context(runner.Session(live.worker))
-                of_kind = [one for one in there if kind_of(one) == kind]
+                of_kind = [experiment for experiment in on_device if kind_of(experiment) == kind]
                 self.reports.append(self._measure(session, device, of_kind))
 
     def _measure(
-        self, session: runner.Session, device: Device, chosen: Sequence[Probe], into: Results | None = None
+        self, session: runner.Session, device: Device, probes: Sequence[Probe], into: Results | None = None
     ) -> Report:
-        """Measure what is missing on one device."""
+        """Measure the experiments that have no finding on the device yet."""
         results = into or Results(self.folder)
-        todo, complaints = runner.missing(chosen, device, results)
-        todo = list(chosen) if self.request.force else todo
-        report = Report(device, [], len(chosen) - len(todo), complaints, kind=kind_of(chosen[0]))
+        todo, complaints = runner.missing(probes, device, results)
+        todo = list(probes) if self.request.force else todo
+        report = Report(device, [], len(probes) - len(todo), complaints, kind=kind_of(probes[0]))
         self.tick(len(todo), None)
-        for item in runner.measure(session, device, todo, results):
-            if isinstance(item, runner.Done):
-                report.done = item
+        for finding_or_end in runner.measure(session, device, todo, results):
+            if isinstance(finding_or_end, runner.JobEnd):
+                report.job_end = finding_or_end
             else:
-                self.tick(0, f"{device.arch} {item.key.subject}")
-                if isinstance(item, Finding):
-                    report.findings.append(item)
+                self.tick(0, f"{device.arch} {finding_or_end.key.subject}")
+                if isinstance(finding_or_end, Finding):
+                    report.findings.append(finding_or_end)
                 else:
-                    report.found.append(item)
+                    report.measurements.append(finding_or_end)
         report.beside = _beside(results, report)
         return report
 
 
-def _derive(reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
+def _derive_multiplies(reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
     """Follow the code of multiplies, on the tables just read."""
     from tcprobe.sass.derive import derive
 
     report, tools, drafts = reading
     name = report.device.arch
-    derived = derive(tools, arch.arch(name), multiplies, known(drafts, report.device))
+    derived = derive(tools, arch.arch(name), multiplies, saved_tables(drafts, report.device))
     conclusion, verdict = derived.conclusion, derived.conclusion.verdict
     withheld = drafts.withhold(name, "sass", verdict.withheld)
     for measurement in derived.measurements:
@@ -292,9 +296,11 @@ def _derive(reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
     drafts.write_encodings(name, tools.name, derived.encodings)
     if conclusion.opcodes or conclusion.contested:
         drafts.write_opcodes(name, tools.name, {o: (a.tables, a.source) for o, a in conclusion.opcodes.items()})
-    told = {*verdict.withheld, *verdict.misread, *derived.shown.contradicted}
-    report.found = [m for m in report.found if m.experiment not in told] + withheld + derived.measurements
-    report.contradictions = [f"{m.experiment}: {m.words}" for m in report.found if m.experiment in told]
+    refuted = {*verdict.withheld, *verdict.misread, *derived.forms.contradicted}
+    report.measurements = (
+        [m for m in report.measurements if m.experiment not in refuted] + withheld + derived.measurements
+    )
+    report.contradictions = [f"{m.experiment}: {m.words}" for m in report.measurements if m.experiment in refuted]
     return derived
 
 
@@ -304,24 +310,24 @@ def _derive_moves(reading: ArchReading, moves: Sequence[Instruction]) -> None:
 
     report, tools, drafts = reading
     name = report.device.arch
-    derived = derive_moves(tools, arch.arch(name), moves, known(drafts, report.device))
+    derived = derive_moves(tools, arch.arch(name), moves, saved_tables(drafts, report.device))
     if report.contradictions:  # what followed from loads that are withheld now follows no more
         gone = {i.id for i in moves if drafts.has_tables((name, "derived", i.id))} - {m.experiment for m in derived}
         derived += drafts.withhold(name, "derived", dict.fromkeys(gone, f"withheld: {report.contradictions[0]}"))
     for measurement in derived:
         drafts.overrule(measurement)
-    report.found += derived
+    report.measurements += derived
 
 
-def _saved(results: Results, new: Measurement) -> bool:
-    """Whether a folder has the very measurement; not where its file cannot be trusted."""
+def _is_saved(results: Results, new: Measurement) -> bool:
+    """Whether a folder has this very measurement; False if its file cannot be trusted."""
     with suppress(DataError):
         return new.status == "measured" and results.measurement(new.arch, new.method, new.experiment) == new
     return False
 
 
 def _beside(results: Results, report: Report) -> list[Path]:
-    """Where refusals and failures were recorded beside what stays."""
-    tables = [results.beside(m.arch, m.method, m.experiment) for m in report.found if m.status != "measured"]
+    """The files of refusals and failures that were saved next to earlier tables."""
+    tables = [results.beside(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"]
     others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
     return [place for place in (*tables, *others) if place.exists()]

@@ -15,18 +15,18 @@ from tcprobe.system.children import Scratch
 
 
 def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
-    """The differences of what two toolkits make of the probes, of arch `name` or of all that both know.
+    """How the machine code of two toolkits differs, for arch `name` or for all archs that both know.
 
     UsageError unless there are two.
     """
     if len(cuda) != 2:
         raise UsageError("give two archs, two folders of results, or `cuda` twice.")
     with Scratch() as scratch:
-        sides = [_read(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
+        sides = [_read_machine_code(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
         yield from arch_by_arch((sides[0], sides[1]), None, patterns)
 
 
-def _read(root: Path, cuda: Path, name: str | None) -> Layers:
+def _read_machine_code(root: Path, cuda: Path, name: str | None) -> Layers:
     results = Results(root)
     request = Request(name=name, method="sass", cuda=cuda)
     Campaign(request, root, lambda text: print(text, file=sys.stderr)).run(None)

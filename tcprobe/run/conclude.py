@@ -16,9 +16,9 @@ from tcprobe.store.measurement import Measurement
 def conclude(
     experiment: Experiment | Dialogue, reading: Reading, context: Context, method: str, provenance: Mapping[str, str]
 ) -> Measurement | Finding:
-    """The finding that `reading` of `experiment` amounts to.
+    """The finding of `experiment` from its `reading`.
 
-    ProbeError where the reading is not a layout or no matrix product, contradicts what is known, or cannot be true.
+    ProbeError if the reading is no layout or no matrix product, contradicts known tables, or cannot be true.
     """
     if isinstance(experiment, Dialogue):
         body = experiment.conclude(reading, context)
@@ -37,13 +37,13 @@ def conclude(
         provenance,
         conclusion.tables,
         conclusion.numbering,
-        _anchored(conclusion),
+        _with_anchor(conclusion),
         conclusion.unread,
     )
 
 
-def _anchored(conclusion: Conclusion) -> StructureHash | None:
-    """The structure tensor with what it leaves open."""
+def _with_anchor(conclusion: Conclusion) -> StructureHash | None:
+    """The structure tensor, with the hash of the numbering that it leaves open."""
     if conclusion.structure is None:
         return None
     tables = {o: read_slots(table, conclusion.unread.get(o)) for o, table in conclusion.tables.items()}

@@ -1,4 +1,4 @@
-"""What of the machine tcprobe can use: Python, CuPy, driver, GPUs, ptxas, nvdisasm, and the archs that follow."""
+"""What tcprobe finds on this machine: Python, CuPy, driver, GPUs, ptxas, nvdisasm, and the archs that they allow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Part:
 
 
 def examine(cuda: Path | None = None) -> Iterator[Part]:
-    """All findings, in the order in which things depend on each other."""
+    """All parts; each depends on those before it."""
     yield Part("Python", True, sys.version.split()[0])
     yield _cupy()
     yield from _gpus()
@@ -57,26 +57,30 @@ def _gpus() -> Iterator[Part]:
 
 
 def new_words(device: Arch) -> str:
-    """What `tcprobe run` would measure on an arch that nobody's published live measurement has, by family."""
+    """What `tcprobe run` would add on an arch to the published live measurements, by family, in words."""
     from tcprobe.probes import dialogues, experiments
     from tcprobe.store import findings
     from tcprobe.store.kinds.tensor_memory import KIND
     from tcprobe.store.results import published
 
-    known = {one.experiment for one in published().measurements(device.name, "live") if one.status == "measured"}
+    measured = {
+        finding.experiment for finding in published().measurements(device.name, "live") if finding.status == "measured"
+    }
     counts = Counter(
         probe.group
         for probe in experiments().values()
-        if "live" in probe.methods and probe.id not in known and all(f.target.on(device) for f in probe.fragments)
+        if "live" in probe.methods and probe.id not in measured and all(f.target.on(device) for f in probe.fragments)
     )
-    places = {one.subject for one in findings.every(published(), KIND, device.name) if one.status == "measured"}
-    unknown = [id_ for id_, one in dialogues(KIND).items() if one.target.on(device) and id_ not in places]
+    placed = {
+        finding.subject for finding in findings.every(published(), KIND, device.name) if finding.status == "measured"
+    }
+    unknown = [id_ for id_, finding in dialogues(KIND).items() if finding.target.on(device) and id_ not in placed]
     if not counts and not unknown:
         return f"nothing: every table of {device.name} is published, measured live; a run would confirm it"
     families = ", ".join(f"{name} {count}" for name, count in counts.items())
-    beside = f" and {len(unknown)} places of operands in tensor memory" if unknown else ""
+    and_places = f" and {len(unknown)} places of operands in tensor memory" if unknown else ""
     return (
-        f"{counts.total()} tables ({families}){beside} that nobody measured live on {device.name}; `tcprobe run` "
+        f"{counts.total()} tables ({families}){and_places} that nobody measured live on {device.name}; `tcprobe run` "
         "measures them"
     )
 
@@ -89,9 +93,9 @@ def _tools(cuda: Path | None) -> Iterator[Part]:
         return
     yield Part("ptxas", True, f"{tools.ptxas_version} ({tools.ptxas})")
     yield Part("nvdisasm", True, f"{tools.nvdisasm_version} ({tools.nvdisasm})")
-    known = [row.name for row in tools.archs]
-    yield Part("archs from machine code", True, ", ".join(known))
-    missing = [row for row in ARCHS if row.name not in known]
+    arch_names = [row.name for row in tools.archs]
+    yield Part("archs from machine code", True, ", ".join(arch_names))
+    missing = [row for row in ARCHS if row.name not in arch_names]
     if missing:
         names = ", ".join(row.name for row in missing)
         hint = "ptxas below 13" if all(row.number < 75 for row in missing) else "ptxas 13 or later"

@@ -1,4 +1,4 @@
-"""Measurements held back until it has been looked for what contradicts them: saved together, or not at all."""
+"""Measurements that are held back until they have been checked against each other; then all are saved together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms 
 
 
 class Drafts(Results):
-    """A results folder read as it is, with what is written kept in memory until `settle`."""
+    """A results folder whose new files stay in memory until `settle` writes them."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -27,7 +27,7 @@ class Drafts(Results):
         self._encodings: list[tuple[str, str, Encodings]] = []
 
     def write(self, measurement: Measurement) -> None:
-        """Keep a measurement; it counts as saved for whoever reads through this object.
+        """Keep a measurement; reading through this object gives it as if it were saved.
 
         A refusal or failure does not take the place of tables, as in any results folder.
         """
@@ -42,11 +42,11 @@ class Drafts(Results):
         self._drafts[key] = self._read[key] = measurement
 
     def overrule(self, measurement: Measurement) -> None:
-        """Keep a conclusion in place of what was concluded before, also where it failed."""
+        """Keep a conclusion in place of the earlier one, even if the new one failed."""
         self._keep(measurement)
 
     def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
-        """Turn measurements, also ones saved before, into failures: `why` by experiment. Those failures."""
+        """Replace measurements, saved ones too, by failures and return these; `why` has the reasons by experiment."""
         drafted = [m for experiment in why if (m := self.measurement(arch, method, experiment))]
         failed = [
             replace(m, status="failed", tables={}, numbering=None, structure=None, unread={}, words=why[m.experiment])
@@ -57,17 +57,17 @@ class Drafts(Results):
         return failed
 
     def contest(self, arch: str, opcodes: Collection[str]) -> None:
-        """Forget the layouts of opcodes, also ones saved before."""
+        """Forget the layouts of opcodes, saved ones too."""
         self._contested |= {(arch, opcode) for opcode in opcodes}
 
     def opcodes(self, arch: str) -> Json:
-        """As saved, without the contested ones."""
+        """The saved layouts of opcodes, without the contested ones."""
         return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
 
     def write_opcodes(
         self, arch: str, compiler: str, layouts: Mapping[str, tuple[Mapping[str, Table], str]]
     ) -> list[str]:
-        """Keep the layouts of opcodes; `settle` has the complaints."""
+        """Keep the layouts of opcodes; complaints come from `settle`."""
         self._opcodes.append((arch, compiler, layouts))
         return []
 
@@ -76,7 +76,7 @@ class Drafts(Results):
         self._encodings.append((arch, compiler, encoded))
 
     def settle(self) -> list[str]:
-        """Save what was kept; complaints about what was there and could not be trusted."""
+        """Save everything; returns complaints about existing files that could not be trusted."""
         for measurement in self._drafts.values():
             super().write(measurement)
         for measurement in self._aside:

@@ -1,4 +1,4 @@
-"""What CuPy does not offer of the CUDA driver and NVML, by ctypes: no NumPy, no CuPy, nothing on import."""
+"""Calls of the CUDA driver and of NVML that CuPy does not offer, by ctypes; importing this loads no library."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ QUICK, BEST = 1, 4  # levels of optimisation: a probe runs for microseconds, and
 
 
 def wake() -> None:
-    """Initialise the driver and, where there is one GPU only, create its primary context.
+    """Initialise the driver and, if there is only one GPU, create its primary context.
 
-    Meant for a thread, while Python imports CuPy, which then finds both there. What fails here fails again, and is
-    reported, when CuPy asks.
+    A thread calls it while Python imports CuPy. Errors are ignored: CuPy meets and reports them again.
     """
     try:
         driver = _library("libcuda.so.1", "nvcuda.dll")
@@ -37,19 +36,19 @@ def wake() -> None:
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 
 
-def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
-    """The cubin of a PTX module for the current context, and the compiler's error log; empty bytes where it refuses.
+def assemble(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
+    """The cubin of a PTX module for the current context, and the compiler's error log; empty bytes if it refuses.
 
     By the driver's linker (CUDA driver API, cuLinkAddData): threads compile side by side there, while cuModuleLoadData
-    lets one in at a time (benchmarks/compile_threads.py). EnvironmentUnfitError where it is not the module that is to
-    blame: such a kernel is not one that the compiler refuses.
+    lets one in at a time (benchmarks/compile_threads.py). EnvironmentUnfitError if the cause is not
+    the module: then the compiler refuses no kernel.
     """
     driver = _library("libcuda.so.1", "nvcuda.dll")
     log, state = ctypes.create_string_buffer(LOG_BYTES), ctypes.c_void_p()
     options = (ctypes.c_int * 3)(JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL)
     values = (ctypes.c_void_p * 3)(ctypes.addressof(log), LOG_BYTES, level)
     if failed := driver.cuLinkCreate_v2(3, options, values, ctypes.byref(state)):
-        return b"", f"cuLinkCreate: {_blamed(driver, failed)}"
+        return b"", f"cuLinkCreate: {_blame(driver, failed)}"
     try:
         cubin, size = ctypes.c_void_p(), ctypes.c_size_t()
         length = ctypes.c_size_t(len(text) + 1)
@@ -57,63 +56,63 @@ def assembled(text: bytes, level: int = QUICK) -> tuple[bytes, str]:
             state, JIT_INPUT_PTX, ctypes.c_char_p(text), length, b"probes", 0, None, None
         ) or driver.cuLinkComplete(state, ctypes.byref(cubin), ctypes.byref(size))
         if failed:
-            return b"", log.value.decode(errors="replace") or _blamed(driver, failed)
+            return b"", log.value.decode(errors="replace") or _blame(driver, failed)
         return ctypes.string_at(cubin, size.value), ""
     finally:
         driver.cuLinkDestroy(state)
 
 
-def _blamed(driver: ctypes.CDLL, code: int) -> str:
-    """What the driver says of a module; EnvironmentUnfitError where it cannot compile at all."""
+def _blame(driver: ctypes.CDLL, code: int) -> str:
+    """The driver's words about a module; EnvironmentUnfitError if it cannot compile at all."""
     if code in UNABLE:
         raise EnvironmentUnfitError(f"the driver cannot compile: {_words(driver, code)}.")
     return _words(driver, code)
 
 
 def _words(driver: ctypes.CDLL, code: int) -> str:
-    """What the driver says of a result code."""
+    """The driver's words for a result code."""
     text = ctypes.c_char_p()
     driver.cuGetErrorString(code, ctypes.byref(text))
     return f"{(text.value or b'an unknown error').decode(errors='replace')} (CUresult {code})"
 
 
-def encoded(made: TensorMap, address: int) -> tuple[int, bytes]:
-    """(CUresult, the bytes of the map) of cuTensorMapEncodeTiled, for a tensor at `address` + made.address.
+def encode_map(tensor_map: TensorMap, address: int) -> tuple[int, bytes]:
+    """(CUresult, the bytes of the map) of cuTensorMapEncodeTiled, for a tensor at `address` + tensor_map.address.
 
-    AttributeError where the driver has no such function, OSError where there is no driver.
+    AttributeError if the driver has no such function, OSError if there is no driver.
     """
-    held = (ctypes.c_byte * (MAP_BYTES + 2 * MAP_ALIGNMENT))()
-    start = -(-ctypes.addressof(held) // MAP_ALIGNMENT) * MAP_ALIGNMENT + made.place
+    buffer = (ctypes.c_byte * (MAP_BYTES + 2 * MAP_ALIGNMENT))()
+    start = -(-ctypes.addressof(buffer) // MAP_ALIGNMENT) * MAP_ALIGNMENT + tensor_map.place
     code = _library("libcuda.so.1", "nvcuda.dll").cuTensorMapEncodeTiled(
         ctypes.c_void_p(start),
-        ctypes.c_int(made.type),
-        ctypes.c_uint32(made.rank),
-        ctypes.c_void_p(address + made.address),
-        _numbers(ctypes.c_uint64, made.dims),
-        _numbers(ctypes.c_uint64, made.strides),
-        _numbers(ctypes.c_uint32, made.box),
-        _numbers(ctypes.c_uint32, made.steps),
-        ctypes.c_int(made.interleave),
-        ctypes.c_int(made.swizzle),
-        ctypes.c_int(made.promotion),
-        ctypes.c_int(made.fill),
+        ctypes.c_int(tensor_map.type),
+        ctypes.c_uint32(tensor_map.rank),
+        ctypes.c_void_p(address + tensor_map.address),
+        _numbers(ctypes.c_uint64, tensor_map.dims),
+        _numbers(ctypes.c_uint64, tensor_map.strides),
+        _numbers(ctypes.c_uint32, tensor_map.box),
+        _numbers(ctypes.c_uint32, tensor_map.steps),
+        ctypes.c_int(tensor_map.interleave),
+        ctypes.c_int(tensor_map.swizzle),
+        ctypes.c_int(tensor_map.promotion),
+        ctypes.c_int(tensor_map.fill),
     )
     return code, ctypes.string_at(start, MAP_BYTES)
 
 
 def maps(launch: Launch, address: int) -> bytes:
-    """The launch's tensor maps, of tensors from `address` on; ProbeError where the driver refuses one."""
-    written = [encoded(made, address) for made in launch.maps]
-    for made, (code, _) in zip(launch.maps, written, strict=True):
+    """The encoded tensor maps of a launch whose tensors begin at `address`; ProbeError if the driver refuses one."""
+    encoded_maps = [encode_map(tensor_map, address) for tensor_map in launch.maps]
+    for tensor_map, (code, _) in zip(launch.maps, encoded_maps, strict=True):
         if code:
-            raise ProbeError(f"{launch.kernel.name}: {result_name(code)} for {made}.")
-    return b"".join(raw for _, raw in written)
+            raise ProbeError(f"{launch.kernel.name}: {result_name(code)} for {tensor_map}.")
+    return b"".join(raw for _, raw in encoded_maps)
 
 
-def launched(
+def launch_kernel(
     function: int, grid: tuple[int, int, int], block_sides: tuple[int, int, int], shared: int, passed: Sequence[Any]
 ) -> int:
-    """The CUresult of cuLaunchKernel on the default stream; `passed` are of ctypes, by value as they stand."""
+    """The CUresult of cuLaunchKernel on the default stream; `passed` are ctypes values."""
     addresses = (ctypes.c_void_p * len(passed))(*map(ctypes.addressof, passed))
     code: int = _library("libcuda.so.1", "nvcuda.dll").cuLaunchKernel(
         ctypes.c_void_p(function), *map(ctypes.c_uint, (*grid, *block_sides, shared)), None, addresses, None
@@ -122,21 +121,21 @@ def launched(
 
 
 def result_name(code: int) -> str:
-    """What the driver calls a CUresult: CUDA_ERROR_INVALID_VALUE."""
+    """The driver's name of a CUresult, such as CUDA_ERROR_INVALID_VALUE."""
     name = ctypes.c_char_p()
-    known = _library("libcuda.so.1", "nvcuda.dll").cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) == 0
-    return name.value.decode(errors="replace") if known and name.value else f"CUresult {code}"
+    succeeded = _library("libcuda.so.1", "nvcuda.dll").cuGetErrorName(ctypes.c_int(code), ctypes.byref(name)) == 0
+    return name.value.decode(errors="replace") if succeeded and name.value else f"CUresult {code}"
 
 
 def _numbers(
     number_type: type[ctypes.c_uint32] | type[ctypes.c_uint64], values: tuple[int, ...]
 ) -> ctypes.Array[ctypes.c_uint32] | ctypes.Array[ctypes.c_uint64]:
-    """An array of at least eight, so that a wrong rank reads nothing wild."""
+    """An array of at least eight numbers, so that a wrong rank reads no foreign memory."""
     return (number_type * 8)(*values)
 
 
 def version() -> str:
-    """The display driver's version through NVML, "unknown" where NVML is missing."""
+    """The display driver's version through NVML, "unknown" without NVML."""
     try:
         nvml = _library("libnvidia-ml.so.1", "nvml.dll")
         text = ctypes.create_string_buffer(96)

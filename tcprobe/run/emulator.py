@@ -1,4 +1,4 @@
-"""A tensor core with any layout, for tests: it does what the kernels do, on tables given to it.
+"""A tensor core with any layout, for tests: it does what the kernels do, with the tables that it is given.
 
 It knows nothing of PTX or of real layouts. `tables[fragment id]` says which element each slot holds (None:
 none; several slots may hold the same), `reads[fragment id]` the same for the slots that a multiply takes
@@ -52,7 +52,7 @@ class Emulator:
         return refused
 
     def unload(self, names: Iterable[str]) -> None:
-        """What is not loaded does not run."""
+        """Nothing to do."""
         self._loaded -= set(names)
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
@@ -60,15 +60,15 @@ class Emulator:
         return TimedCode((), ())
 
     def shared_bytes(self) -> int:
-        """As sm_90 has."""
+        """As many as on sm_90."""
         return SHARED_BYTES
 
-    def encoded(self, made: TensorMap) -> str:
-        """A driver that refuses what the rules refuse."""
-        return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(made) else "CUDA_SUCCESS"
+    def map_result(self, tensor_map: TensorMap) -> str:
+        """The answer of a driver that refuses exactly the maps that break a rule."""
+        return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(tensor_map) else "CUDA_SUCCESS"
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """What the kernels would leave in their outputs."""
+        """The outputs that the kernels would write."""
         return [launch.kernel.op.emulate(launch, self) for launch in launches]
 
     def table(self, fragment: Fragment) -> Table:
@@ -76,36 +76,37 @@ class Emulator:
         return self._tables[fragment.id]
 
     def read(self, fragment: Fragment) -> Table:
-        """The same for the slots that a multiply takes into account."""
+        """The layout of a fragment, restricted to the slots that a multiply reads."""
         return self._reads.get(fragment.id, self._tables[fragment.id])
 
     def behind(self, operand: SharedOperand, descriptor: Descriptor, major: str) -> Ints:
-        """As the descriptor says; a test may know better."""
-        held = operand.held
-        row, col = np.indices((held.rows, held.cols))
-        line, k = (row, col) if held.name == "a_smem" else (col, row)
-        byte = offsets(descriptor, major, line, k, held.slot_bits) + descriptor.start
-        bit: Ints = byte * 8 + k * held.slot_bits % 8
+        """As descriptors are documented; tests override it."""
+        fragment = operand.held
+        row, col = np.indices((fragment.rows, fragment.cols))
+        line, k = (row, col) if fragment.name == "a_smem" else (col, row)
+        byte = offsets(descriptor, major, line, k, fragment.slot_bits) + descriptor.start
+        bit: Ints = byte * 8 + k * fragment.slot_bits % 8
         return bit
 
     def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
-        """As it is documented; a test may know better."""
+        """As PTX documents it; tests override it."""
         if operand == "memory":
-            of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
-            held = [
-                [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)] for lanes in of_rows
+            lanes_of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
+            cells = [
+                [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)]
+                for lanes in lanes_of_rows
             ]
-            return np.array(held)
-        stated = memory_operand.statements(
+            return np.array(cells)
+        statements = memory_operand.statements(
             instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
         )
-        assert not isinstance(stated, str), stated
-        holding = stated[0].holding
-        held = [
+        assert not isinstance(statements, str), statements
+        places = statements[0].holding
+        cells = [
             [
-                [(at.cta, at.lane, CELL * at.column + at.bit) for at in holding(row, col)]
-                for col in range(stated[0].cols)
+                [(cell.cta, cell.lane, CELL * cell.column + cell.bit) for cell in places(row, col)]
+                for col in range(statements[0].cols)
             ]
-            for row in range(stated[0].rows)
+            for row in range(statements[0].rows)
         ]
-        return np.array(held)
+        return np.array(cells)

@@ -1,8 +1,8 @@
 """The workers of a Dask scheduler as a crew. The only file that imports distributed.
 
-A worker is asked by name, and only it answers: which machine does what is the fleet's business. Functions travel as
-their names in this package, which every worker needs installed; what they are given and answer is text and lists of it.
-Dask itself trusts whom it talks to, so a scheduler is to be one's own (its configuration has TLS).
+A call goes to one worker by name: the fleet decides which machine makes which job. Functions travel as
+their names in this package, which every worker needs installed; arguments and answers are texts and lists of texts.
+Dask trusts its peers, so use a scheduler of your own (its configuration has TLS).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TO_FETCH = 120.0  # seconds for an answer to come from where it lies
 
 
 class DaskCrew:
-    """Open until `close`; UsageError for what is no address, EnvironmentUnfitError where no scheduler answers."""
+    """Open until `close`; UsageError for a text that is no address, EnvironmentUnfitError if no scheduler answers."""
 
     def __init__(self, address: str, limit: float) -> None:
         if not ADDRESS.fullmatch(address):
@@ -42,13 +42,13 @@ class DaskCrew:
         self._done: Queue[str] = Queue()
 
     def close(self) -> None:
-        """Leave the scheduler, which goes on; what was asked for is taken back."""
+        """Disconnect and cancel open calls; the scheduler goes on."""
         for ticket in list(self._futures):
             self.drop(ticket)
         self._client.close(timeout=5)
 
     def slots(self) -> Mapping[str, int]:
-        """Workers by address, and how many threads each has; EnvironmentUnfitError where the scheduler is gone."""
+        """Workers by address, and how many threads each has; EnvironmentUnfitError if the scheduler is gone."""
         try:
             return {str(address): int(threads) for address, threads in self._client.nthreads().items()}
         except (OSError, TimeoutError) as error:
@@ -65,7 +65,7 @@ class DaskCrew:
         return ticket
 
     def answers(self, seconds: float) -> Iterator[tuple[str, object]]:
-        """What is done after at most some seconds."""
+        """Finished tickets with their answers, after at most `seconds`."""
         with suppress(Empty):
             ticket = self._done.get(timeout=seconds)
             while True:
@@ -75,14 +75,14 @@ class DaskCrew:
                 ticket = self._done.get_nowait()
 
     def _answer(self, future: Any) -> object:
-        """The text that a worker answered, or why there is none: a worker without tcprobe, or one that was lost."""
+        """The text that a worker answered, or a LostMachineError: the worker has no tcprobe, or was lost."""
         try:
             return future.result(timeout=TO_FETCH)
         except Exception as error:  # whatever the worker raised, or Dask on its behalf
             return LostMachineError(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
 
     def drop(self, ticket: str) -> None:
-        """Take a piece of work back."""
+        """Cancel a call."""
         future = self._futures.pop(ticket, None)
         if future is not None:
             future.release()

@@ -1,7 +1,6 @@
-"""What a machine of a fleet does: say what it has, and make single runs of tcprobe, each a process of its own.
+"""What a machine of a fleet does: it offers what it has, and makes single runs of tcprobe in processes of their own.
 
-Both functions answer with a text of JSON and raise nothing, so that nothing but text travels back; who asked checks it
-as a stranger's (`tcprobe.run.fleet`).
+Both functions return JSON as text and raise nothing, so only text travels back; `tcprobe.run.fleet` does not trust it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOST_SECONDS = 6 * 3600.0  # for one run; what hangs inside it is stopped much e
 
 
 class OfferedCompiler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A toolkit as a machine finds it: `cuda` its folder ("" the installed one), the name that findings give it."""
+    """A toolkit as a machine finds it: `cuda` is its folder ("": the installed one), `name` as in findings."""
 
     cuda: str
     name: str
@@ -47,7 +46,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The text of a run's report, None where it wrote none; its exit code and what it said last."""
+    """The text of a run's report, None if it wrote none; its exit code, and the last line that it printed."""
 
     report: str | None
     code: int
@@ -55,7 +54,7 @@ class RunAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def offer(toolkit_folders: Sequence[str], limit: float) -> str:
-    """An `Offer`. `toolkit_folders` has "" for the installed one; `limit` seconds for any tool's answer."""
+    """An `Offer` as JSON. "" in `toolkit_folders` is the installed one; a tool's call may take `limit` seconds."""
     compilers, words = [], []
     for folder in toolkit_folders:
         try:
@@ -74,9 +73,9 @@ def offer(toolkit_folders: Sequence[str], limit: float) -> str:
 
 
 def single_run(arguments: Sequence[str], known_report: str = "") -> str:
-    """A `RunAnswer`: `tcprobe run ARGUMENTS` in a folder that is gone afterwards.
+    """A `RunAnswer` as JSON, of `tcprobe run ARGUMENTS` in a temporary folder.
 
-    It has the findings of a report, which a run continues; "" for none.
+    The run continues from the findings of `known_report`, unless that is "".
     """
     try:
         with Scratch() as scratch:
@@ -84,18 +83,18 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
             if known_report:
                 _continue(known_report, path, Results(folder))
             places = ["--results", str(folder), "--report", str(path)]
-            done = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
+            completed = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
             raw = files.read(path, MOST_BYTES)
-        said = one_line(done.stderr.strip().rpartition("\n")[2])
-        answer = RunAnswer(None if raw is None else raw.decode(), done.returncode, said)
+        last_line = one_line(completed.stderr.strip().rpartition("\n")[2])
+        answer = RunAnswer(None if raw is None else raw.decode(), completed.returncode, last_line)
     except Exception as error:
         answer = RunAnswer(None, 70, one_line(str(understood(error))))
     return msgspec.json.encode(answer).decode()
 
 
 def _continue(known_report: str, path: Path, results: Results) -> None:
-    """Save what a report has, by way of a `path` that is free again afterwards."""
+    """Save the findings of a report; uses the file `path` and removes it."""
     path.write_text(known_report, encoding="utf-8")
-    with report.opened(path) as source:
+    with report.open_report(path) as source:
         findings.save_all(results, merge.own(source))
     path.unlink()

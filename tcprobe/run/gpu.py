@@ -1,4 +1,4 @@
-"""The live GPU through CuPy; PTX goes to the driver's own compiler, so no toolkit is needed, or to a ptxas.
+"""The live GPU through CuPy; PTX is compiled by the driver, so no toolkit is needed, or by a ptxas.
 
 The only file that imports CuPy. Runs inside `worker`, in a process that may be lost.
 """
@@ -45,7 +45,7 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Gpu:
-    """One GPU. `load` before `run`. A `ptxas` takes the place of the driver's compiler of PTX."""
+    """One GPU. `load` before `run`. A `ptxas` replaces the driver's compiler of PTX."""
 
     def __init__(self, ptxas: Ptxas | None = None) -> None:
         self._cupy = _import_cupy()
@@ -67,7 +67,7 @@ class Gpu:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """ProbeError for what goes wrong on the device inside."""
+        """A context in which errors of the device become ProbeError."""
         cuda = self._cupy.cuda
         try:
             yield
@@ -103,32 +103,32 @@ class Gpu:
         if not 0 <= index < len(devices):
             visible = ", ".join(f"{device.index} ({device.name})" for device in devices)
             raise UsageError(f"there is no device {index}; visible: {visible}.")
-        chosen = devices[index]
-        self._arch, self._index = arch.arch(chosen.arch), index
+        opened = devices[index]
+        self._arch, self._index = arch.arch(opened.arch), index
         if self._ptxas:
             self._ptxas.require(self._arch)
         try:
             self._cupy.cuda.Device(index).use()
             self._cupy.cuda.runtime.free(0)
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
-            raise EnvironmentUnfitError(f"GPU {index} ({chosen.name}) cannot create a context: {error}.") from None
+            raise EnvironmentUnfitError(f"GPU {index} ({opened.name}) cannot create a context: {error}.") from None
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
         return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
-        """What is timed in a loaded kernel, from the cubin that was loaded."""
+        """The opcodes that a loaded kernel times, from its cubin."""
         return self._timed_code[kernel.name]
 
-    def encoded(self, made: TensorMap) -> str:
-        """What the driver says of a tensor map, at an address where nobody goes."""
-        return driver.result_name(driver.encoded(made, NOWHERE)[0])
+    def map_result(self, tensor_map: TensorMap) -> str:
+        """The name of the driver's result code for a tensor map at an address that nothing reads."""
+        return driver.result_name(driver.encode_map(tensor_map, NOWHERE)[0])
 
     def load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; the refused ones, and why, by name.
+        """Compile all kernels, TOGETHER in a module, COMPILERS modules at a time; gives why by refused name.
 
-        Forms that the arch does not have are in modules of their own: another form's header might let them pass.
+        Each form that the arch lacks is in a module of its own: the header of another form might let it pass.
         """
         kinds = product((True, False), repeat=3)
         groups = [[kernel for kernel in kernels if self._kind(kernel) == kind] for kind in kinds]
@@ -140,18 +140,18 @@ class Gpu:
         return refused
 
     def _kind(self, kernel: Kernel) -> tuple[bool, bool, bool]:
-        """Whether the arch has the form, and how it is compiled."""
+        """What kernels of one module have in common: whether the arch has the form, and how it is compiled."""
         assert self._arch is not None
         return bool(kernel.target.on(self._arch)), kernel.optimised, kernel.read
 
     def unload(self, names: Iterable[str]) -> None:
-        """Forget kernels; a module goes with the last function of it, and with it the driver's memory."""
+        """Forget kernels; a module and its memory are freed with its last function."""
         for name in names:
             self._functions.pop(name, None)
             self._timed_code.pop(name, None)
 
     def _read(self, binaries: Mapping[str, bytes]) -> None:
-        """What is timed in kernels, from their machine code."""
+        """The opcodes that kernels time, from their machine code."""
         from tcprobe.sass.loops import timed_codes
 
         def read(batch: dict[str, bytes]) -> dict[str, TimedCode]:
@@ -162,7 +162,7 @@ class Gpu:
             self._timed_code |= codes
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
-        """Compile kernels in one module; leave out what the driver refuses and compile the rest again."""
+        """Compile kernels in one module; without those that the driver refuses, compile again."""
         ordered = sorted(kernels, key=lambda k: version(k.target.ptx))
         log = self._load_module(ordered) if ordered else None
         if log is None:
@@ -192,7 +192,7 @@ class Gpu:
             raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
 
     def _for_target(self, text: str, target: str, flags: tuple[str, ...]) -> Any:
-        """The module compiled for a target that CuPy would not choose; CompileException with the log."""
+        """The module, compiled for a target that CuPy would not choose; CompileException with the log."""
         nvrtc = self._cupy.cuda.nvrtc
         program = nvrtc.createProgram(text, "tcprobe.cu", (), ())
         try:
@@ -207,8 +207,8 @@ class Gpu:
         module.load(machine_code)
         return module
 
-    def compiled(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
-        """CuPy's function of CUDA C++ for a PTX target, which may be called with `shared` bytes; as `compile_cuda`."""
+    def compile(self, text: str, name: str, target: str, shared: int, flags: tuple[str, ...] = CXX) -> Any:
+        """A function of CUDA C++ for a PTX target, with up to `shared` bytes when called; errors as `compile_cuda`."""
         self.compile_cuda(text, [name], target, flags)
         function = self._functions[name]
         self._cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
@@ -228,20 +228,20 @@ class Gpu:
         """
         runtime, (threads, shared) = self._cupy.cuda.runtime, each
         try:
-            given = [self._cupy.asarray(array) for array in inputs]
-            made = self._cupy.zeros_like(self._cupy.asarray(output))
+            arrays = [self._cupy.asarray(array) for array in inputs]
+            result = self._cupy.zeros_like(self._cupy.asarray(output))
             if shared > SHARED_UNASKED:
                 self._cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
-            self._functions[name]((blocks,), (threads,), (*given, made), shared_mem=shared)
-            output[...] = made.get()
+            self._functions[name]((blocks,), (threads,), (*arrays, result), shared_mem=shared)
+            output[...] = result.get()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
 
     def _load_module(self, kernels: Sequence[Kernel]) -> str | None:
-        """Load one module; if the driver refuses it, the compiler's log, or the error where there is none."""
+        """Load one module; returns "", or the compiler's log (without one the error) if the driver refuses it."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        cubin, log = self._assembled(module(kernels, self._arch), kernels[0].optimised)
+        cubin, log = self._assemble(module(kernels, self._arch), kernels[0].optimised)
         if not cubin:
             return log
         loaded = self._cupy.cuda.function.Module()
@@ -259,25 +259,25 @@ class Gpu:
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
 
-    def _assembled(self, text: str, optimised: bool) -> tuple[bytes, str]:
-        """The cubin of a module and the error log of whichever compiler it is."""
+    def _assemble(self, text: str, optimised: bool) -> tuple[bytes, str]:
+        """(cubin, error log) of a module, by the driver's compiler or by ptxas."""
         if self._ptxas and self._arch:
-            return self._ptxas.assembled(self._arch, text, optimised)
-        return driver.assembled(text.encode(), driver.BEST if optimised else driver.QUICK)
+            return self._ptxas.assemble(self._arch, text, optimised)
+        return driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """All launches in order on one stream; outputs lie side by side in one pinned buffer."""
+        """Run all launches in order on one stream; their outputs are side by side in one pinned buffer."""
         runtime = self._cupy.cuda.runtime
-        ends = np.cumsum([_aligned(launch.output_bytes) for launch in launches])
+        ends = np.cumsum([_align(launch.output_bytes) for launch in launches])
         try:
             host = self._reserve(max(_device_bytes(launch) for launch in launches), int(ends[-1]))
             for launch, end in zip(launches, ends, strict=True):
-                self._launch(launch, host.ptr + int(end) - _aligned(launch.output_bytes))
+                self._launch(launch, host.ptr + int(end) - _align(launch.output_bytes))
             runtime.deviceSynchronize()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
         raw = np.frombuffer(host, np.uint8, int(ends[-1]))
-        return [raw[end - _aligned(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
+        return [raw[end - _align(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
 
     def _launch(self, launch: Launch, host: int) -> None:
         """Copy in, poison the output, launch, copy out to the pinned address `host`."""
@@ -286,9 +286,9 @@ class Gpu:
         for image in launch.inputs:
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
             places.append(place)
-            place += _aligned(image.nbytes)
+            place += _align(image.nbytes)
         if launch.maps:
-            output = place + _aligned(len(launch.maps) * driver.MAP_BYTES)
+            output = place + _align(len(launch.maps) * driver.MAP_BYTES)
             image = np.frombuffer(driver.maps(launch, output if launch.maps_output else places[0]), np.uint8).copy()
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
             places.append(place)
@@ -304,7 +304,7 @@ class Gpu:
         runtime.memcpyAsync(host, place, launch.output_bytes, runtime.memcpyDeviceToHost, 0)
 
     def _reserve(self, device_bytes: int, host_bytes: int) -> Any:
-        """The oldest of the pinned host buffers; it and the device buffer grow where they are too small."""
+        """The oldest pinned host buffer; it and the device buffer are enlarged if they are too small."""
         cuda = self._cupy.cuda
         if self._memory is None or self._memory.mem.size < device_bytes:
             self._memory = None
@@ -325,13 +325,13 @@ def _batches(binaries: Mapping[str, bytes]) -> list[dict[str, bytes]]:
     return list(batches.values())
 
 
-def _aligned(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // 256) * 256
 
 
 def _device_bytes(launch: Launch) -> int:
     sizes = [*(image.nbytes for image in launch.inputs), len(launch.maps) * driver.MAP_BYTES, launch.output_bytes]
-    return sum(map(_aligned, sizes))
+    return sum(map(_align, sizes))
 
 
 def _import_cupy() -> Any:

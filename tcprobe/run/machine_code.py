@@ -1,7 +1,7 @@
 """The machine-code backend: `python -m tcprobe.run.machine_code ARCH PTXAS NVDISASM LIMIT`, a worker without a GPU.
 
-Runs loads and stores of wmma fragments through `tcprobe.sass`. Multiplies are not interpreted: what a tensor core
-does is not to be read from code. A probe that the reader cannot follow is refused: "not read: ..." and why.
+Runs loads and stores of wmma fragments through `tcprobe.sass`. Multiplies are not interpreted: code does not
+show what a tensor core does. A probe whose code cannot be followed is refused: "not read: ..." and why.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Sass:
         return refused
 
     def unload(self, names: Iterable[str]) -> None:
-        """Nothing: kernels of equal code share it, and what it gave."""
+        """Nothing to do: kernels of equal code share it and its outputs."""
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
         """ProbeError: nothing is timed."""
         raise ProbeError(f"{kernel.name}: machine code does not show how long anything takes.")
 
     def shared_bytes(self) -> int:
-        """ProbeError: code does not say what an SM has."""
+        """ProbeError: machine code does not show the size of an SM's shared memory."""
         raise ProbeError("machine code does not show how much shared memory an SM has.")
 
-    def encoded(self, made: TensorMap) -> str:
+    def map_result(self, tensor_map: TensorMap) -> str:
         """ProbeError: there is no driver."""
-        raise ProbeError(f"machine code does not show what a driver says about {made}.")
+        raise ProbeError(f"machine code does not show what a driver says about {tensor_map}.")
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The output images of the launches."""
@@ -83,7 +83,7 @@ class Sass:
 
 
 def run(code: Code, launch: Launch) -> Bytes:
-    """The output of a launch of `code`; UnreadError where the code is not followed exactly."""
+    """The output of a launch of `code`; UnreadError if the code cannot be followed exactly."""
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     output = np.full(launch.output_bytes, POISON, np.uint8)
@@ -99,4 +99,4 @@ def run(code: Code, launch: Launch) -> Bytes:
 if __name__ == "__main__":
     from tcprobe.run.worker import main
 
-    main(lambda: Sass(sys.argv[1], toolchain.of(sys.argv[2], sys.argv[3], float(sys.argv[4]))), method="sass")
+    main(lambda: Sass(sys.argv[1], toolchain.toolchain_of(sys.argv[2], sys.argv[3], float(sys.argv[4]))), method="sass")

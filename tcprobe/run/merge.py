@@ -16,32 +16,34 @@ from typing import NamedTuple
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.run import report
+from tcprobe.run.report import SavedFinding
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, MAKER, Finding, how, made_by
+from tcprobe.store.finding import FROM_CODE, MAKER, how, made_by
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import one_line
 
 SCHEMA = 2
-TAKEN = ("live", *FROM_CODE)  # methods that say something of hardware
-Known = Measurement | Finding
+ACCEPTED_METHODS = ("live", *FROM_CODE)  # methods that say something of hardware
 Fact = tuple[str, str, str]  # arch, kind or operand, subject
 
 
 class Conflict(NamedTuple):
-    """Two findings of a subject on an arch that differ; `what` each found, in words."""
+    """Two findings of a subject on an arch that differ; `what`: both results in words."""
 
     subject: str
     arch: str
-    first: Known
-    other: Known
+    first: SavedFinding
+    other: SavedFinding
     what: tuple[str, str]
 
     def __str__(self) -> str:
-        one, two = (f"{words}, {how(f)}" for words, f in zip(self.what, (self.first, self.other), strict=True))
-        return f"{self.subject} on {self.arch}: {one}; ANOTHER {self._kind}: {two}"
+        first_words, other_words = (
+            f"{words}, {how(f)}" for words, f in zip(self.what, (self.first, self.other), strict=True)
+        )
+        return f"{self.subject} on {self.arch}: {first_words}; ANOTHER {self._kind}: {other_words}"
 
     @property
     def _kind(self) -> str:
@@ -50,95 +52,95 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Merged:
-    """How many findings were added, by run, how many were there before, what contradicts what, and what is new."""
+    """The numbers of findings added, by run, and known before; the contradictions; the new findings."""
 
     added: dict[str, int]
     known: int
     conflicts: list[Conflict]
-    new: list[Known]
+    new: list[SavedFinding]
 
 
-def merge(paths: Sequence[Path], target: Results, contributor: str = "") -> Merged:
-    """Take the findings of results folders and reports into `target`.
+def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged:
+    """Take the findings of results folders and reports into `into`.
 
-    DataError, and nothing is written, where a file cannot be trusted or its tables do not hang together; UsageError
-    where a path has no findings, or is the target.
+    DataError, and nothing is written, if a file cannot be trusted or its tables contradict each other; UsageError if
+    a path has no findings, or is `into`.
     """
-    return take([finding for path in paths for finding in accepted(path, target)], target, contributor)
+    return take([finding for path in paths for finding in accept(path, into)], into, contributor)
 
 
-def take(accepted_findings: Sequence[Known], target: Results, contributor: str = "") -> Merged:
-    """Take findings that were accepted into `target`."""
-    before = list(measured(target))
-    there = {_identity(finding) for finding in before}
-    new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in there}
-    runs: dict[str, list[Known]] = {}
+def take(accepted_findings: Sequence[SavedFinding], into: Results, contributor: str = "") -> Merged:
+    """Add accepted findings to `into`."""
+    before = list(measured_findings(into))
+    identities = {_identity(finding) for finding in before}
+    new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in identities}
+    runs: dict[str, list[SavedFinding]] = {}
     for finding in new.values():
         runs.setdefault(run_id(finding, contributor), []).append(finding)
-    for name, made in runs.items():
-        _describe(target.root / "runs" / name / "run.json", made[0], contributor)
-        folder = target.run(name)
-        findings.save_all(folder, made)
-    added = {name: len(made) for name, made in runs.items()}
-    known = sum(_identity(finding) in there for finding in accepted_findings)
-    return Merged(added, known, list(_conflicts(before, accepted_findings)), list(new.values()))
+    for name, findings_of_run in runs.items():
+        _describe(into.root / "runs" / name / "run.json", findings_of_run[0], contributor)
+        folder = into.run(name)
+        findings.save_all(folder, findings_of_run)
+    added = {name: len(findings_of_run) for name, findings_of_run in runs.items()}
+    already_there = sum(_identity(finding) in identities for finding in accepted_findings)
+    return Merged(added, already_there, list(_conflicts(before, accepted_findings)), list(new.values()))
 
 
-def run_id(finding: Known, contributor: str = "") -> str:
-    """The folder of a run: what made it, readable, and a hash of all of that."""
+def run_id(finding: SavedFinding, contributor: str = "") -> str:
+    """The name of a run's folder: its device or compiler, readable, and a hash of maker and contributor."""
     maker = made_by(finding)
     digest = hashlib.sha256("\n".join((*maker, contributor)).encode()).hexdigest()[:8]
     words = maker[0] if finding.method == "live" else maker[3]
     return f"{re.sub(r'[^a-z0-9.]+', '-', words.lower()).strip('-.')[:60]}-{digest}"
 
 
-def accepted(path: Path, target: Results) -> list[Known]:
-    """All findings of a folder, its runs among them, or of a report, each held against its own tables.
+def accept(path: Path, into: Results) -> list[SavedFinding]:
+    """All findings of a folder with its runs, or of a report; tables are checked against the others of the source.
 
-    DataError where a file cannot be trusted; UsageError where there is nothing, or `path` is the target.
+    DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
     """
     if path.is_file():
-        return _of_report(path)
+        return _accept_report(path)
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
-    if path.resolve() == target.root.resolve():
+    if path.resolve() == into.root.resolve():
         raise UsageError(f"{path} is the folder to merge into; give another one.")
-    return _of_folder(path, Results(path))
+    return _accept_folder(path, Results(path))
 
 
-def _of_report(path: Path) -> list[Known]:
-    with report.opened(path) as source:
-        found = _of_folder(path, source)
-        for finding in found:
+def _accept_report(path: Path) -> list[SavedFinding]:
+    with report.open_report(path) as source:
+        accepted_findings = _accept_folder(path, source)
+        for finding in accepted_findings:
             with documents.naming(path):
                 report.check(finding)
-        return found
+        return accepted_findings
 
 
-def _of_folder(path: Path, source: Results) -> list[Known]:
-    """What is taken of a folder that came as `path`."""
-    found = [finding for finding in measured(source) if finding.method in TAKEN]
-    if not found:
+def _accept_folder(path: Path, merged_folder: Results) -> list[SavedFinding]:
+    """The findings of a folder that was given as `path`; errors as `accept`."""
+    accepted_findings = [finding for finding in measured_findings(merged_folder) if finding.method in ACCEPTED_METHODS]
+    if not accepted_findings:
         raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
-    for finding in found:
+    for finding in accepted_findings:
         if isinstance(finding, Measurement):
             with documents.naming(path):
-                consistency.check(finding, source)
-    return found
+                consistency.check(finding, merged_folder)
+    return accepted_findings
 
 
-def own(results: Results) -> list[Known]:
-    """What a folder says of hardware, without its runs."""
-    return [finding for finding in _of_one(results) if finding.method in TAKEN]
+def own(results: Results) -> list[SavedFinding]:
+    """A folder's findings on hardware, without its runs."""
+    return [finding for finding in _findings_of_folder(results) if finding.method in ACCEPTED_METHODS]
 
 
-def measured(results: Results) -> Iterator[Known]:
-    """Everything that was measured, of all kinds, the runs of a folder among it."""
+def measured_findings(results: Results) -> Iterator[SavedFinding]:
+    """All measured findings of a folder, of all kinds, with those of its runs."""
     for layer in alone(results).layers:
-        yield from _of_one(layer.results)
+        yield from _findings_of_folder(layer.results)
 
 
-def _of_one(results: Results) -> Iterator[Known]:
+def _findings_of_folder(results: Results) -> Iterator[SavedFinding]:
     for arch in results.archs():
         for method in results.methods(arch):
             yield from (m for m in results.measurements(arch, method) if m.status == "measured")
@@ -147,34 +149,34 @@ def _of_one(results: Results) -> Iterator[Known]:
             yield from (f for f in findings.every(results, kind, arch) if f.status == "measured")
 
 
-def _identity(finding: Known) -> Hashable:
-    """What makes two findings the same one; the version of tcprobe does not."""
+def _identity(finding: SavedFinding) -> Hashable:
+    """What equal findings have in common: all but the version of tcprobe."""
     content = {o: t.id for o, t in finding.tables.items()} if isinstance(finding, Measurement) else finding.plain
     return finding.key, made_by(finding), finding.provenance["ptx"], documents.canonical(content)
 
 
-def _describe(path: Path, finding: Known, contributor: str) -> None:
-    """Write who made a run, of which this is a finding; what is written already stays."""
+def _describe(path: Path, finding: SavedFinding, contributor: str) -> None:
+    """Write run.json, who made the run of a finding; an existing file stays."""
     if not path.exists():
         about = dict(zip(MAKER, made_by(finding), strict=True)) | {"contributor": one_line(contributor)}
         files.write(path, documents.seal("run", about, SCHEMA).encode(), parents=True)
 
 
-def _conflicts(before: Iterable[Known], given: Iterable[Known]) -> Iterator[Conflict]:
-    """Each subject of which a given finding says something else than one that was there or given before."""
-    seen: dict[Fact, tuple[Known, Hashable, str]] = {}
+def _conflicts(before: Iterable[SavedFinding], merged_findings: Iterable[SavedFinding]) -> Iterator[Conflict]:
+    """Each merged finding that differs from an earlier one of its subject."""
+    seen: dict[Fact, tuple[SavedFinding, Hashable, str]] = {}
     for finding in before:
         for fact, content, words in _says(finding):
             seen.setdefault(fact, (finding, content, words))
-    for finding in given:
+    for finding in merged_findings:
         for fact, content, words in _says(finding):
-            first, other, told = seen.setdefault(fact, (finding, content, words))
+            first, other, first_words = seen.setdefault(fact, (finding, content, words))
             if other != content:
-                yield Conflict(fact[2], finding.arch, first, finding, (told, words))
+                yield Conflict(fact[2], finding.arch, first, finding, (first_words, words))
 
 
-def _says(finding: Known) -> Iterator[tuple[Fact, Hashable, str]]:
-    """What a finding says of what: (fact, content that may not differ, words)."""
+def _says(finding: SavedFinding) -> Iterator[tuple[Fact, Hashable, str]]:
+    """The facts of a finding: (fact, content that two findings must agree in, words)."""
     if isinstance(finding, Measurement):
         for fragment in inventory.of_experiment(finding.experiment):
             if fragment.operand in finding.tables and fragment.experiment == finding.experiment:

@@ -1,7 +1,7 @@
-"""Random whole numbers for a multiply, what NumPy makes of them, and the bits that mean them.
+"""Random whole numbers for a multiply, their product by NumPy, and their bit patterns.
 
 A, B and C hold small whole numbers, none of them zero and no two lines alike, so that every type computes exactly and a
-misplaced element shows. Of a sparse multiply A is what is stored, under legal indices at random.
+misplaced element shows. A of a sparse multiply has the stored elements, under random legal indices.
 
 >>> import numpy as np
 >>> from tcprobe.isa.names import resolve
@@ -43,20 +43,20 @@ class Multiplicands:
 
 
 def matrix(instruction: Instruction, name: str) -> Operand:
-    """The operand that matrix a, b or c is, in registers or in shared memory: a wgmma adds to its D."""
-    known = {o.name: o for o in instruction.operands}
-    return next(known[one] for one in (name, f"{name}_smem", "d") if one in known)
+    """The operand a, b or c, in registers or in shared memory; c of a wgmma is its d."""
+    operands = {o.name: o for o in instruction.operands}
+    return next(operands[candidate] for candidate in (name, f"{name}_smem", "d") if candidate in operands)
 
 
 def draw(instruction: Instruction, rng: np.random.Generator, steps: int = 1) -> Multiplicands:
     """Random whole numbers for `steps` multiplies along k that the types hold exactly, as do all sums; bits for b1."""
 
     def numbers(name: str, most: int, down: int = 1, across: int = 1) -> Ints:
-        held = matrix(instruction, name)
-        shape = (instruction.products, held.rows * down, held.cols * across)
-        if held.type == "b1":
+        operand = matrix(instruction, name)
+        shape = (instruction.products, operand.rows * down, operand.cols * across)
+        if operand.type == "b1":
             return rng.integers(0, 2, shape)
-        signed = held.type not in ("u8", "u4")
+        signed = operand.type not in ("u8", "u4")
         return rng.integers(1, most + 1, shape) * (rng.choice([-1, 1], shape) if signed else 1)
 
     drawn = Multiplicands(numbers("a", 3, across=steps), numbers("b", 3, down=steps), numbers("c", 9))
@@ -73,7 +73,7 @@ def indices(metadata: Fragment, rng: np.random.Generator, steps: int = 1) -> Int
 
 
 def dense(sparsity: Sparsity, stored: Ints, index: Ints) -> Ints:
-    """The whole of a sparse A (products, m, k), zero where nothing is stored."""
+    """A sparse A with all its columns (products, m, k), zero in those that are not stored."""
     columns = range(stored.shape[2])
     k = np.array([[sparsity.k(s, row[s // sparsity.span]) for s in columns] for row in index.tolist()])
     whole = np.zeros((*stored.shape[:2], len(columns) * sparsity.positions // sparsity.fields), np.int64)
@@ -95,13 +95,13 @@ def product(instruction: Instruction, multiplicands: Multiplicands) -> Ints:
 def patterns(values: Ints, operand: Operand | Fragment) -> NDArray[np.uint64]:
     """The bits of every number in the operand's type."""
     kind = dtype(operand.type)
-    cell = {value: kind.pattern(value, operand.slot_bits) for value in np.unique(values).tolist()}
-    low = min(cell)
-    known = np.array([cell.get(value, 0) for value in range(low, max(cell) + 1)], np.uint64)
-    return np.asarray(known[values - low])
+    bits_of_value = {value: kind.pattern(value, operand.slot_bits) for value in np.unique(values).tolist()}
+    low = min(bits_of_value)
+    bits_by_value = np.array([bits_of_value.get(value, 0) for value in range(low, max(bits_of_value) + 1)], np.uint64)
+    return np.asarray(bits_by_value[values - low])
 
 
-def decoded(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
-    """The numbers that the bits of an accumulator mean."""
+def decode(bits: NDArray[np.uint64], operand: Operand | Fragment) -> Array:
+    """The numbers that bit patterns of an accumulator stand for."""
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[operand.slot_bits]
     return bits.astype(unsigned).view(DECODE[operand.type])

@@ -1,18 +1,16 @@
-"""Where measurements come from, and which may stand side by side.
+"""The provenance of measurements, and which of them conclusions may combine.
 
-A table is up to date, and others may be concluded from it, where it was measured with the same probe, by the same
+A table is up to date, and others may be concluded from it, if it was measured with the same probe, by the same
 method, with the same compiler; on a GPU also on the same model with the same driver and CUDA version, since each of
 them has a compiler of its own. The version of tcprobe does not count: its probes do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tcprobe import __version__
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import Dialogue, Experiment, kernels, ptx_hash
+from tcprobe.probes.experiment import Dialogue, Experiment, KnownTable, kernels, ptx_hash
 from tcprobe.run.backend import Device
 from tcprobe.store.finding import AnyFinding, Key
 from tcprobe.store.measurement import TABLE
@@ -22,7 +20,7 @@ Probe = Experiment | Dialogue
 
 
 def provenance(device: Device, ptx: str) -> dict[str, str]:
-    """What a measurement on `device`, with the probe of hash `ptx`, says of itself."""
+    """The provenance of a measurement on `device` with the probe of hash `ptx`."""
     return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
 
 
@@ -32,12 +30,12 @@ def kind_of(experiment: Probe) -> str:
 
 
 def key_of(experiment: Probe, device: Device) -> Key:
-    """What the finding of an experiment on a device is the finding of."""
+    """The key of an experiment's finding on a device."""
     return Key(kind_of(experiment), device.arch, device.method, experiment.id)
 
 
 def same(measurement: AnyFinding, device: Device) -> bool:
-    """Whether it was made by what `device` stands for: method, compiler and, on a GPU, model, driver and CUDA."""
+    """Whether method, compiler and, on a GPU, model, driver and CUDA version are those of `device`."""
     maker = _maker(device)
     return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
 
@@ -49,7 +47,7 @@ def up_to_date(experiment: Probe, saved: AnyFinding | None, device: Device) -> b
     return saved.provenance["ptx"] == ptx_hash(kernels(experiment))
 
 
-def known(results: Results, device: Device) -> Callable[[Fragment], Table | None]:
+def saved_tables(results: Results, device: Device) -> KnownTable:
     """The saved tables that conclusions about `device` may rest on."""
 
     def table(fragment: Fragment) -> Table | None:

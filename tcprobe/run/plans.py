@@ -1,4 +1,4 @@
-"""What a worker's job is made of: experiments with their launches and kernels, in chunks that are compiled together."""
+"""The parts of a worker's job: experiments with their launches and kernels, in chunks that are compiled together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 48  # multiplies that are compiled together, while the chunk before them
 class Planned:
     """An experiment with its launches (a dialogue has none yet), its kernels by name, and their hash.
 
-    The kernels' texts are made when they are asked for, and are held as long as this is.
+    The kernels' texts are made when they are first needed, and live as long as this object.
     """
 
     experiment: Experiment | Dialogue
@@ -35,28 +35,28 @@ class Planned:
         return ptx_hash(list(self.kernels.values()))
 
     def prepare(self) -> str:
-        """Make all texts before anybody needs them; their hash."""
+        """Make all texts beforehand; returns their hash."""
         return self.ptx
 
     @property
     def output_bytes(self) -> int:
-        """Size of all outputs: what running and decoding takes."""
+        """Bytes of all outputs, by which the work of running and decoding is estimated."""
         return sum(launch.output_bytes for launch in self.launches)
 
     @property
     def target(self) -> str:
-        """The target with a suffix that it needs, such as `sm_120a`; nothing where it needs none."""
+        """The target with a suffix that it needs, such as `sm_120a`; "" if it needs none."""
         experiment = self.experiment
         target = experiment.target if isinstance(experiment, Dialogue) else experiment.fragments[0].target
         return "" if target.name[-1].isdigit() else target.name
 
     @property
     def about(self) -> dict[str, object]:
-        """What every event of the experiment says."""
+        """What all messages about the experiment have."""
         return {"experiment": self.experiment.id, "ptx": self.ptx}
 
     def run(self, bench: Bench) -> Callable[[], Reading]:
-        """Run it; what then decodes what came back, maybe in another thread."""
+        """Run it; returns a function that decodes the outputs, which another thread may call."""
         experiment = self.experiment
         if isinstance(experiment, Dialogue):
             reading = experiment.measure(bench)
@@ -65,14 +65,14 @@ class Planned:
         return lambda: experiment.decode(self.launches, outputs)
 
 
-def planned(kind: str, id_: str) -> Planned:
-    """An experiment's plan. What a dialogue makes stays in a copy of it, so that it goes with the plan."""
+def plan_of(kind: str, id_: str) -> Planned:
+    """An experiment's plan. It has a copy of a dialogue, so that what the dialogue caches is freed with the plan."""
     experiment = of_kind(kind)[id_]
-    return Planned(copy(experiment), []) if isinstance(experiment, Dialogue) else _launched(experiment.id)
+    return Planned(copy(experiment), []) if isinstance(experiment, Dialogue) else _plan_with_launches(experiment.id)
 
 
 @cache
-def _launched(id_: str) -> Planned:
+def _plan_with_launches(id_: str) -> Planned:
     """The plan of an experiment whose launches are known beforehand, made once."""
     return Planned(experiments()[id_], experiments()[id_].launches())
 
@@ -83,9 +83,9 @@ def kernels_of(experiment: Experiment | Dialogue, launches: Sequence[Launch]) ->
 
 
 def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
-    """What others lean on (wmma fragments) first; then the rest, the largest first, CHUNK at a time.
+    """Chunks: first the experiments that others need (wmma fragments), then the rest, the largest first, CHUNK in each.
 
-    What needs a special target (`sm_90a`) is apart, at the end, so that the rest does not need it.
+    Those that need a special target (`sm_90a`) have chunks of their own at the end.
     """
     late = sorted((plan for plan in plans if not plan.experiment.early), key=lambda plan: -plan.output_bytes)
     parts = [[plan for plan in late if plan.target == target] for target in sorted({plan.target for plan in late})]
@@ -94,7 +94,7 @@ def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
 
 
 def names(chunk: Sequence[Planned]) -> set[str]:
-    """Of all kernels of a chunk."""
+    """The names of a chunk's kernels."""
     return {name for plan in chunk for name in plan.kernels}
 
 

@@ -1,4 +1,4 @@
-"""A GEMM's kernel on a GPU: its products beside NumPy's, its time beside cuBLAS's on the same matrices.
+"""Runs a GEMM kernel on a GPU: compares its products with NumPy's and its time with cuBLAS's on the same matrices.
 
 All numbers are whole and small, so that products are exact whatever the order of their sums.
 """
@@ -16,7 +16,7 @@ from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.references.shared_memory.tensor_map import packed
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.multiplicands import matrix, patterns
@@ -46,8 +46,8 @@ FASTEST = -1  # CUBLAS_GEMM_DEFAULT
 
 @dataclass(frozen=True)
 class ProductRun:
-    """What a GPU says of a kernel: elements of the `compared` product that are not NumPy's, bytes written `outside` D,
-    and of the `timed` one the TFLOP/s (10^12 operations) of the kernel and of cuBLAS, None where that has none such.
+    """The run of a kernel: `wrong` elements of the product of size `compared`, bytes written `outside` D, and TFLOP/s
+    (10^12 operations a second) of the kernel and of cuBLAS for size `timed`; None if cuBLAS has no such multiply.
 
     `apart`: elements of the timed product in which the two differ.
     """
@@ -84,71 +84,75 @@ class Lines:
 
     @property
     def address(self) -> int:
-        """Of the first element."""
+        """The address of the first element."""
         return int(self.memory.data.ptr)
 
     def read(self) -> tuple[Array, int]:
-        """(the values, how many bytes between lines are no longer as they were)."""
+        """(values, number of bytes between the lines that have changed)."""
         image = self.memory.get()
         used = self.length * self.size
         return np.ascontiguousarray(image[:, :used]).view(self.kind), int((image[:, used:] != UNWRITTEN).sum())
 
 
 def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
-    """Run it on the first GPU; EnvironmentUnfitError without one that the kernel is for, ProbeError where it faults."""
+    """Run a kernel on the first GPU; EnvironmentUnfitError if the GPU cannot run it, ProbeError if it faults."""
     gpu = Gpu()
     device = gpu.devices()[0]
     _check(kernel, device.name, device.arch)
     gpu.open(0)
     target = "sm_90a" if kernel.maps else device.arch
-    function = gpu.compiled(kernel.source, kernel.name, target, kernel.shared_bytes)
+    function = gpu.compile(kernel.source, kernel.name, target, kernel.shared_bytes)
     with gpu.faults():
-        wrong, outside = _compared(gpu, kernel, function, COMPARED)
-        tflops, peer, apart = _timed(gpu, kernel, function, timed or TIMED)
+        wrong, outside = _compare(gpu, kernel, function, COMPARED)
+        tflops, peer, apart = _time_both(gpu, kernel, function, timed or TIMED)
     return ProductRun(
         device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer, peer and round(tflops / peer, 3), apart
     )
 
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
-    """EnvironmentUnfitError where a GPU cannot run the kernel."""
-    needed, there = kernel.gemm.arch, arch(gpu_arch)
-    if kernel.maps and there.name != needed.name:
+    """EnvironmentUnfitError if a GPU cannot run the kernel."""
+    needed, device_arch = kernel.gemm.arch, arch(gpu_arch)
+    if kernel.maps and device_arch.name != needed.name:
         raise EnvironmentUnfitError(
-            f"{name} is {there.name}; a wgmma kernel runs on {needed.name} only: use `arch` {there.name}."
+            f"{name} is {device_arch.name}; a wgmma kernel runs on {needed.name} only: use `arch` {device_arch.name}."
         )
-    if there.number < needed.number:
-        raise EnvironmentUnfitError(f"{name} is {there.name}, older than {needed.name}: use `arch` {there.name}.")
+    if device_arch.number < needed.number:
+        raise EnvironmentUnfitError(
+            f"{name} is {device_arch.name}, older than {needed.name}: use `arch` {device_arch.name}."
+        )
 
 
-def _drawn(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
+def _random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
     """A and B as numbers, and their lines in memory as bits."""
-    (m, n, k), asked, rng = mnk, kernel.gemm, np.random.default_rng(21)
-    held = matrix(asked.instruction, "a")
-    known = patterns(np.array(NUMBERS, np.int64), held).astype(f"u{dtype(asked.type).bits // 8}")
+    (m, n, k), options, rng = mnk, kernel.gemm, np.random.default_rng(21)
+    operand = matrix(options.instruction, "a")
+    patterns_of_numbers = patterns(np.array(NUMBERS, np.int64), operand).astype(f"u{dtype(options.type).bits // 8}")
     picks = [rng.integers(0, len(NUMBERS), shape, np.int8) for shape in ((m, k), (k, n))]
     numbers = [pick + np.int64(NUMBERS[0]) for pick in picks]
-    along_rows = (asked.a == "row", asked.b == "row")
-    return numbers, [known[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
+    along_rows = (options.a == "row", options.b == "row")
+    return numbers, [
+        patterns_of_numbers[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)
+    ]
 
 
 def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
     return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.gemm.out).bits // 8}")
 
 
-def _compared(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
-    """(elements that are not NumPy's, bytes written outside)."""
-    (a, b), images = _drawn(kernel, mnk)
-    held = [Lines(gpu.cupy, one) for one in (*images, ~_result(kernel, mnk))]
-    _launcher(kernel, launched, held, mnk)()
-    found, outside = held[2].read()
-    return int((found != stored(a @ b, kernel.gemm.out)).sum()), outside
+def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
+    """(number of elements that differ from NumPy's, bytes written outside D)."""
+    (a, b), images = _random_matrices(kernel, mnk)
+    matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~_result(kernel, mnk))]
+    _launcher(kernel, launched, matrices, mnk)()
+    d, outside = matrices[2].read()
+    return int((d != rounded_bits(a @ b, kernel.gemm.out)).sum()), outside
 
 
-def stored(products: Ints, out: str) -> Array:
+def rounded_bits(products: Ints, out: str) -> Array:
     """The bits of whole products in the type that D is stored as, rounded to the nearest, ties to even.
 
-    >>> [hex(bits) for bits in stored(np.array([257, 259, -1]), "bf16")]
+    >>> [hex(bits) for bits in rounded_bits(np.array([257, 259, -1]), "bf16")]
     ['0x4380', '0x4382', '0xbf80']
     """
     if out == "bf16":
@@ -158,16 +162,19 @@ def stored(products: Ints, out: str) -> Array:
     return products.astype(kind).view(f"u{dtype(out).bits // 8}")
 
 
-def _timed(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
-    """(TFLOP/s, cuBLAS's, elements in which the two differ), alternately on the same matrices."""
-    _, images = _drawn(kernel, mnk)
-    held = [Lines(gpu.cupy, one, 0) for one in (*images, _result(kernel, mnk), _result(kernel, mnk))]
-    ours, theirs = _launcher(kernel, launched, held[:3], mnk), _peer(gpu, kernel, [*held[:2], held[3]], mnk)
+def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
+    """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
+    _, images = _random_matrices(kernel, mnk)
+    matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, _result(kernel, mnk), _result(kernel, mnk))]
+    ours, theirs = (
+        _launcher(kernel, launched, matrices[:3], mnk),
+        _cublas_call(gpu, kernel, [*matrices[:2], matrices[3]], mnk),
+    )
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
     rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
     if not theirs:
         return rates[0], None, None
-    return rates[0], rates[1], int((held[2].read()[0] != held[3].read()[0]).sum())
+    return rates[0], rates[1], int((matrices[2].read()[0] != matrices[3].read()[0]).sum())
 
 
 def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
@@ -175,17 +182,17 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
     a, b, d = abd
     sizes = [ctypes.c_int(side) for side in mnk]
     if kernel.maps:
-        maps = [_map(box, one) for box, one in zip(kernel.maps.values(), abd, strict=False)]
+        maps = [_map(box, matrix) for box, matrix in zip(kernel.maps.values(), abd, strict=False)]
         arguments = [*maps, ctypes.c_void_p(d.address), ctypes.c_longlong(d.ld), *sizes]
     else:
         arguments = [
-            *(ctypes.c_void_p(one.address) for one in (a, b, d)),
+            *(ctypes.c_void_p(matrix.address) for matrix in (a, b, d)),
             *sizes,
-            *(ctypes.c_longlong(one.ld) for one in (a, b, d)),
+            *(ctypes.c_longlong(matrix.ld) for matrix in (a, b, d)),
         ]
 
     def launch() -> None:
-        code = driver.launched(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
+        code = driver.launch_kernel(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
         if code:
             raise ProbeError(f"{kernel.name} could not be launched: {driver.result_name(code)}.")
 
@@ -195,39 +202,41 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
 def _map(tma_box: Json, lines: Lines) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
-    made = packed(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(strides=(lines.ld,))
-    code, raw = driver.encoded(made, lines.address)
+    tensor_map = packed_map(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)._replace(
+        strides=(lines.ld,)
+    )
+    code, raw = driver.encode_map(tensor_map, lines.address)
     if code:
-        raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {made}.")
+        raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {tensor_map}.")
     return (ctypes.c_byte * len(raw)).from_buffer_copy(raw)
 
 
-def _peer(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
-    """The same product by cublasGemmEx, None where it takes none such; it counts columns first, so D' = B' A'."""
-    asked, (m, n, k) = kernel.gemm, mnk
-    if (asked.type, asked.out) not in PEERS:
+def _cublas_call(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None] | None:
+    """The same product by cublasGemmEx, None if it has no such multiply; column-major, so as D' = B' A'."""
+    options, (m, n, k) = kernel.gemm, mnk
+    if (options.type, options.out) not in PEERS:
         return None
-    kind, out, compute, scalar = PEERS[asked.type, asked.out]
+    kind, out, compute, scalar = PEERS[options.type, options.out]
     cublas, handle = gpu.cupy.cuda.cublas, gpu.cupy.cuda.device.get_cublas_handle()
-    one, zero = np.ones(1, scalar), np.zeros(1, scalar)
+    alpha, beta = np.ones(1, scalar), np.zeros(1, scalar)
     a, b, d = ((matrix_.address, matrix_.ld // matrix_.size) for matrix_ in abd)
-    turned = int(asked.b == "col"), int(asked.a == "col")
+    transposed = int(options.b == "col"), int(options.a == "col")
 
     def call() -> None:
         cublas.gemmEx(
             handle,
-            *turned,
+            *transposed,
             n,
             m,
             k,
-            one.ctypes.data,
+            alpha.ctypes.data,
             b[0],
             kind,
             b[1],
             a[0],
             kind,
             a[1],
-            zero.ctypes.data,
+            beta.ctypes.data,
             d[0],
             out,
             d[1],

@@ -1,7 +1,7 @@
-"""Reports: findings of every kind in one file, to be sent to somebody who merges them.
+"""Reports: findings of every kind in one file, for somebody else to merge.
 
-A report is a document that holds documents, each as `tcprobe run` saved it, with its own checksum; `merge` unpacks them
-into a temporary folder and checks that as strictly as any. It names the device, driver, CUDA version and compiler of
+A report contains documents as `tcprobe run` saved them, each with its own checksum; `merge` unpacks them into a
+temporary folder and checks that like any other folder. It names the device, driver, CUDA version and compiler of
 each finding, and nothing else of the machine.
 """
 
@@ -30,18 +30,18 @@ MOST_BYTES = 64 << 20
 MOST_FILES = 20_000
 # layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json
 _PLACE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json")
-Known = Measurement | Finding
+SavedFinding = Measurement | Finding
 
 
-def write(path: Path, known: Sequence[Known]) -> None:
-    """Write findings into a report; the same ones give the same bytes."""
-    files.write(path, text(known).encode())
+def write(path: Path, reported: Sequence[SavedFinding]) -> None:
+    """Write a report; equal findings give equal bytes."""
+    files.write(path, text(reported).encode())
 
 
-def text(known: Sequence[Known]) -> str:
-    """A report of findings."""
+def text(reported: Sequence[SavedFinding]) -> str:
+    """The text of a report."""
     with _folder() as folder:
-        findings.save_all(Results(folder), known)
+        findings.save_all(Results(folder), reported)
         content = {p.relative_to(folder).as_posix(): _document(p) for p in sorted(folder.rglob("*.json"))}
     return documents.seal(KIND, {"tcprobe": __version__, "files": content})
 
@@ -53,8 +53,8 @@ def _document(path: Path) -> Any:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Results]:
-    """The findings of a report, laid out in a folder that is gone afterwards; DataError if it cannot be trusted."""
+def open_report(path: Path) -> Iterator[Results]:
+    """A context with the findings of a report in a temporary folder; DataError if the report cannot be trusted."""
     body = documents.read(path, KIND, MOST_BYTES)
     if body is None:
         raise DataError(f"{path}: no such file.")
@@ -68,7 +68,7 @@ def opened(path: Path) -> Iterator[Results]:
 
 
 def _lay_out(body: Json, folder: Path) -> None:
-    """Each document with the bytes that its checksum is of, where its name says."""
+    """Write each document to the file that its name gives, byte for byte as its checksum needs."""
     content = body["files"]
     if set(body) != {"tcprobe", "files"} or not isinstance(content, dict) or len(content) > MOST_FILES:
         raise DataError("its keys are not those of a report.")
@@ -82,8 +82,8 @@ def _lay_out(body: Json, folder: Path) -> None:
         files.write(folder / name, sealed.encode(), parents=True)
 
 
-def check(finding: Known) -> None:
-    """DataError where a live table claims a probe of this tcprobe's version that it does not have."""
+def check(finding: SavedFinding) -> None:
+    """DataError if a live table claims to come from this version of tcprobe, but its probe is another one."""
     if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
         raise DataError(
             f"{finding.key.subject} on {finding.arch}: made with PTX {finding.provenance['ptx']}, "
@@ -91,8 +91,8 @@ def check(finding: Known) -> None:
         )
 
 
-def made_by_probe(finding: Known) -> bool:
-    """Whether a live table's probe is the one that there is; of what is no live table nobody can tell."""
+def made_by_probe(finding: SavedFinding) -> bool:
+    """Whether a live table's probe is the present one; True for all other findings, whose probes are not known."""
     probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
     return probe is None or finding.method != "live" or finding.provenance["ptx"] == ptx_hash(kernels(probe))
 

@@ -1,11 +1,11 @@
-"""Measure what a GPU has, in a worker process that can be lost, and save it as it comes.
+"""Measures on a device through a worker process that may be lost, and saves each finding when it arrives.
 
     with Session(Worker()) as session:          # starts the worker, learns its devices
         device = choose(session.devices, name="sm_90")
         for item in measure(session, device, todo, results): ...
 
 A launch that fails or never ends costs its own experiment only: the worker is killed and a new one goes on
-with the rest. What is saved is whole, so a run that was stopped is taken up where it ended.
+with the rest. Files are saved whole, so a stopped run can be continued.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, ker
 from tcprobe.references import claim_of, references
 from tcprobe.run.backend import Device
 from tcprobe.run.conclude import conclude
-from tcprobe.run.origin import Probe, key_of, kind_of, known, provenance, up_to_date
+from tcprobe.run.origin import Probe, key_of, kind_of, provenance, saved_tables, up_to_date
 from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import over_published
@@ -50,8 +50,8 @@ Received = tuple[Json, Arrays]  # a message of the worker
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a worker says at the end of a job: seconds by stage, and its peak memory in MB if it knows."""
+class JobEnd:
+    """The end of a worker's job: seconds by stage, and its peak memory in MB, None if unknown."""
 
     stages: dict[str, float]
     peak_mb: float | None
@@ -66,7 +66,7 @@ class WorkerLostError(EnvironmentUnfitError):
 
 
 class Session:
-    """A worker process, killed on leaving. One that is done is not waited for: its context dies with it."""
+    """A worker process, killed on leaving. After its job it is not waited for: its context is freed with it."""
 
     def __init__(self, worker: Worker, process: subprocess.Popen[bytes] | None = None) -> None:
         self.worker = worker
@@ -74,19 +74,19 @@ class Session:
         self._process = process or worker.start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._devices: list[Device] | None = None
-        self._done = False
+        self._ended = False
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
         children.end(self._process)
-        if not self._done:
+        if not self._ended:
             self._process.wait()
 
     @property
     def devices(self) -> list[Device]:
-        """What the worker has; the error it met if it can have none."""
+        """The worker's devices; raises the worker's error if it has none."""
         if self._devices is None:
             header, _ = self._next()
             self._devices = [Device(**device) for device in header["devices"]]
@@ -98,12 +98,12 @@ class Session:
         try:
             send(self._process.stdin, dict(job))
         except OSError:
-            raise self._lost() from None
+            raise self._lost_error() from None
         while True:
             message = self._next()
-            self._done = message[0]["event"] == "done"
+            self._ended = message[0]["event"] == "done"
             yield message
-            if self._done:
+            if self._ended:
                 return
 
     def _listen(self) -> None:
@@ -122,7 +122,7 @@ class Session:
         except Empty:
             raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs") from None
         if message is None:
-            raise self._lost()
+            raise self._lost_error()
         if isinstance(message, Exception):
             raise message
         if message[0]["event"] in ("fault", "bug"):
@@ -131,8 +131,8 @@ class Session:
             raise named(message[0]["error"])(message[0]["words"])
         return message
 
-    def _lost(self) -> Exception:
-        """Why no message comes: the worker's own end, or this program's; StarvedError as `children.lived`."""
+    def _lost_error(self) -> Exception:
+        """The error that explains why no message came: how the worker ended; StarvedError as in `children.lived`."""
         try:
             code = self._process.wait(LAST_BREATH)
         except subprocess.TimeoutExpired:
@@ -145,14 +145,14 @@ class Session:
 
 def choose(devices: Sequence[Device], name: str | None = None, index: int | None = None) -> Device:
     """The device of arch `name` or number `index`, the first without either; UsageError if there is none."""
-    wanted = name and arch.arch(name).name
-    matching = [d for d in devices if wanted in (None, d.arch) and index in (None, d.index)]
+    arch_name = name and arch.arch(name).name
+    matching = [d for d in devices if arch_name in (None, d.arch) and index in (None, d.index)]
     if not matching:
-        asked = " and ".join(
-            part for part in (wanted and f"of arch {wanted}", index is not None and f"number {index}") if part
+        asked_words = " and ".join(
+            part for part in (arch_name and f"of arch {arch_name}", index is not None and f"number {index}") if part
         )
         raise UsageError(
-            f"no visible GPU {asked}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
+            f"no visible GPU {asked_words}; there are: {', '.join(f'{d.index}: {d.name} ({d.arch})' for d in devices)}."
         )
     device = matching[0]
     if device.arch not in {a.name for a in arch.ARCHS}:
@@ -161,9 +161,9 @@ def choose(devices: Sequence[Device], name: str | None = None, index: int | None
 
 
 def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[list[Probe], list[str]]:
-    """Those that `device` has to measure (`up_to_date`), and complaints about files that cannot be trusted.
+    """(experiments whose findings are not `up_to_date`, complaints about files that cannot be trusted).
 
-    NewerSchemaError where a later tcprobe wrote a file: it is not overwritten.
+    NewerSchemaError if a later tcprobe wrote a file, which must not be overwritten.
     """
     unmeasured, complaints = [], []
     for experiment in todo:
@@ -181,10 +181,10 @@ def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[li
 
 def measure(
     session: Session, device: Device, todo: Sequence[Probe], results: Results
-) -> Iterator[Measurement | Finding | Done]:
-    """Measure `todo` on `device`, saving and yielding each measurement, and what the worker says at the end of a job.
+) -> Iterator[Measurement | Finding | JobEnd]:
+    """Measure `todo` on `device`; saves and yields each finding, and yields the end of each job.
 
-    The first job goes to `session`; what a lost worker leaves undone goes to new ones, as careful jobs.
+    The first job goes to `session`; what a lost worker leaves goes to new workers, as careful jobs.
     """
     jobs: list[list[Probe]] = [list(todo)] if todo else []
     careful = False
@@ -202,7 +202,7 @@ def measure(
 
 
 class Attempt:
-    """One job of a worker. After `measure`, `rest` has what is still to be done, as jobs."""
+    """One job of a worker. After `measure`, `rest` has the remaining experiments, as jobs."""
 
     def __init__(self, device: Device, left: dict[str, Probe], results: Results, careful: bool) -> None:
         self.rest: list[list[Probe]] = []
@@ -212,7 +212,7 @@ class Attempt:
 
     @property
     def _job(self) -> dict[str, object]:
-        """What the worker is told. All experiments of a run are of one kind."""
+        """The job as a message to the worker. All its experiments are of one kind."""
         kind, folder = kind_of(next(iter(self._left.values()))), str(self._results.root)
         return {
             "device": self._device.index,
@@ -222,8 +222,8 @@ class Attempt:
             "careful": self._careful,
         }
 
-    def measure(self, session: Session) -> Iterator[Measurement | Finding | Done]:
-        """Save and yield findings as they come; if the worker is lost, find out what it was lost over."""
+    def measure(self, session: Session) -> Iterator[Measurement | Finding | JobEnd]:
+        """Save and yield findings as they arrive; if the worker is lost, blame an experiment if one is certain."""
         try:
             for message in session.work(self._job):
                 header, _ = message
@@ -232,55 +232,55 @@ class Attempt:
                 elif header["event"] == "compiled":
                     self._compiled = True
                 elif header["event"] == "done":
-                    yield Done(header["stages"], header["peak_mb"])
+                    yield JobEnd(header["stages"], header["peak_mb"])
                 else:
                     yield self._save(message)
         except WorkerLostError as error:
             culprit = self._culprit()
             if culprit:
                 yield self._save(({"event": error.event, "experiment": culprit, "words": str(error), "ptx": ""}, {}))
-            self.rest = self._split(known=culprit is not None)
+            self.rest = self._split(culprit_known=culprit is not None)
 
     def _culprit(self) -> str | None:
-        """The experiment that lost the worker, where that is certain.
+        """The experiment that lost the worker; None if that is not certain.
 
-        With everything compiled it is the one begun last; of a careful job's single experiment it is that one.
+        If everything was compiled it is the one begun last; in a careful job of one experiment it is that one.
         """
         if self._compiled and self._begun in self._left:
             return self._begun
         return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
 
-    def _split(self, known: bool) -> list[list[Probe]]:
-        """What is left as one job, or as halves if a careful job was lost over something unknown in it."""
-        left = list(self._left.values())
-        half = len(left) // 2 if self._careful and not known else len(left)
-        return [part for part in (left[:half], left[half:]) if part]
+    def _split(self, culprit_known: bool) -> list[list[Probe]]:
+        """The remaining experiments as one job, or in halves if a careful job was lost and the culprit is not known."""
+        remaining = list(self._left.values())
+        half = len(remaining) // 2 if self._careful and not culprit_known else len(remaining)
+        return [part for part in (remaining[:half], remaining[half:]) if part]
 
     def _save(self, message: Received) -> Measurement | Finding:
         """Conclude, save and return one finding."""
         header, _ = message
         experiment = self._left.pop(header["experiment"])
-        finding = self._concluded(experiment, message)
-        if finding.status == "refused" and _taken_before(experiment, self._device, self._results):
+        finding = self._conclude(experiment, message)
+        if finding.status == "refused" and _compiled_before(experiment, self._device, self._results):
             words = f"refused, though this compiler took it before: {finding.words}"
             finding = replace(finding, status="failed", words=words)
         save(self._results, finding)
         return finding
 
     def _context(self, experiment: Probe) -> Context:
-        """What conclusions may rest on: tables by the same maker; of dialogues any that would answer."""
+        """The tables that conclusions may use: those of the same maker, and for dialogues also published ones."""
         row = arch.arch(self._device.arch)
         if not isinstance(experiment, Dialogue):
-            return Context(row, known(self._results, self._device))
+            return Context(row, saved_tables(self._results, self._device))
         layers = over_published(self._results.root)
 
         def table(fragment: Fragment) -> Table | None:
-            found = layers.choose(fragment, [row.name])
-            return found.table(fragment) if found else None
+            measurement = layers.choose(fragment, [row.name])
+            return measurement.table(fragment) if measurement else None
 
         return Context(row, table)
 
-    def _concluded(self, experiment: Probe, message: Received) -> Measurement | Finding:
+    def _conclude(self, experiment: Probe, message: Received) -> Measurement | Finding:
         (header, arrays), device = message, self._device
         origin = provenance(device, header["ptx"] or ptx_hash(kernels(experiment)))
         event, words = header["event"], header.get("words")
@@ -295,12 +295,14 @@ class Attempt:
         if not isinstance(experiment, Dialogue):
             return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
         body = experiment.instead(event, words) if event in EVENTS else None
-        status, said = (status, words) if body is None else ("measured", None)
-        return Finding(kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, said)
+        status, finding_words = (status, words) if body is None else ("measured", None)
+        return Finding(
+            kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, finding_words
+        )
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
-    """Make the tables that mma is compared with, while the worker compiles: they are kept, by `references`."""
+    """Make the references' tables, which `references` caches, while the worker compiles."""
     with suppress(Exception):  # who needs them meets the error, and reports it
         for experiment in todo:
             for reference in () if experiment.early else references():
@@ -308,8 +310,8 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
                     claim_of(reference, fragment, arch.arch(device.arch))
 
 
-def _taken_before(experiment: Probe, device: Device, results: Results) -> bool:
-    """Whether there is a finding of the very probe by the very compiler, which then cannot refuse it."""
+def _compiled_before(experiment: Probe, device: Device, results: Results) -> bool:
+    """Whether this compiler has compiled this very probe before; then it cannot refuse it now."""
     try:
         return up_to_date(experiment, saved(results, key_of(experiment, device)), device)
     except DataError:

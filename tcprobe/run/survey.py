@@ -1,7 +1,7 @@
-"""Several compilers: what is the same in the machine code of all of them, and what is not.
+"""Compares the machine code of several compilers: the facts in which all agree, and those in which they differ.
 
-Of every version and arch: the tables that its code shows, and the matrix instructions that each form becomes. A version
-that does not know an arch, or is too old for the PTX of a form, says nothing of it; that is not a refusal.
+For every version and arch: the tables that the code shows, and the matrix instructions that each form becomes. A
+version that does not know an arch, or is too old for the PTX of a form, has no fact of it; that is not a refusal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CURRENT = re.compile(r"current version is '(\d{1,2}\.\d{1,2})'")
 
 
 class ComparedFact(NamedTuple):
-    """What versions are compared in: a fragment's "table" or a form's "lowering", on an arch."""
+    """What is compared: a fragment's "table" or a form's "lowering", on an arch."""
 
     what: str
     id: str
@@ -41,25 +41,33 @@ class ComparedFact(NamedTuple):
 
 @dataclass
 class Survey:
-    """What each version says of each fact, the archs that it knows, and what its ptxas refuses, by version."""
+    """By fact and version: the content; by version the archs that it knows; by fact and version ptxas's refusals."""
 
-    said: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
+    facts: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
     archs: dict[str, list[str]] = field(default_factory=dict)
     refused: dict[ComparedFact, dict[str, str]] = field(default_factory=dict)
 
     @property
     def differing(self) -> dict[ComparedFact, dict[str, str]]:
-        """The facts of which two versions say different things."""
-        return {fact: said for fact, said in sorted(self.said.items()) if len(set(said.values())) > 1}
+        """The facts in which two versions differ."""
+        return {
+            fact: by_compiler for fact, by_compiler in sorted(self.facts.items()) if len(set(by_compiler.values())) > 1
+        }
 
     def alike(self, what: str) -> int:
-        """How many facts of a kind all versions agree in that say something of them."""
-        return sum(fact.what == what and len(set(said.values())) == 1 for fact, said in self.said.items())
+        """How many facts of a kind are the same in all versions that have them."""
+        return sum(
+            fact.what == what and len(set(by_compiler.values())) == 1 for fact, by_compiler in self.facts.items()
+        )
 
     @property
     def since(self) -> dict[ComparedFact, list[str]]:
-        """Exceptions: facts that some version says nothing of, though it knows the arch; who does."""
-        return {fact: list(said) for fact, said in sorted(self.said.items()) if set(said) != self._knowing(fact.arch)}
+        """The facts that not all versions have which know the arch, each with the versions that have it."""
+        return {
+            fact: list(by_compiler)
+            for fact, by_compiler in sorted(self.facts.items())
+            if set(by_compiler) != self._knowing(fact.arch)
+        }
 
     def _knowing(self, name: str) -> set[str]:
         """The versions that know an arch."""
@@ -72,7 +80,7 @@ class Survey:
             "archs": self.archs,
             "tables": self.alike("table"),
             "lowerings": self.alike("lowering"),
-            "differing": [{**fact._asdict(), "said": said} for fact, said in self.differing.items()],
+            "differing": [{**fact._asdict(), "said": by_compiler} for fact, by_compiler in self.differing.items()],
             "exceptions": [{**fact._asdict(), "versions": versions} for fact, versions in self.since.items()],
             "refused": [{**fact._asdict(), "words": words} for fact, words in sorted(self.refused.items())],
         }
@@ -84,37 +92,37 @@ def survey(
     patterns: Sequence[str] = (),
     tick: Callable[[int, str | None], None] = lambda _, __: None,
 ) -> Survey:
-    """What the toolkits in `folders`, or the installed one, make of the probes of arch `name` or of all they know.
+    """Compare the toolkits in `folders`, or the installed one alone, on arch `name` or on all archs that they know.
 
     `tick` is called as (archs more, None), and as (0, compiler and arch) for each that is read.
     """
-    found = Survey()
+    comparison = Survey()
     toolkits: list[Path | None] = [*folders]
     for folder in toolkits or [None]:
         tools = toolchain.find(folder)
         compiler = f"ptxas {tools.ptxas_version}"
-        if compiler in found.archs:
+        if compiler in comparison.archs:
             raise UsageError(f"{compiler} is given twice.")
         rows = [row for row in tools.archs if name in (None, "all") or row == arch.arch(name or "")]
-        found.archs[compiler] = [row.name for row in rows]
+        comparison.archs[compiler] = [row.name for row in rows]
         tick(len(rows), None)
         if rows:
-            _note(found.said, compiler, _tables(Request(tuple(patterns), name, method="sass", cuda=folder), rows))
-            _note_lowerings(found, compiler, tools, rows)
+            _note(comparison.facts, compiler, _tables(Request(tuple(patterns), name, method="sass", cuda=folder), rows))
+            _note_lowerings(comparison, compiler, tools, rows)
         for row in rows:
             tick(0, f"{compiler} {row.name}")
-    if not any(found.archs.values()):
+    if not any(comparison.archs.values()):
         raise UsageError(f"no ptxas there knows {name}.")
-    return found
+    return comparison
 
 
-def _note(said: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mapping[ComparedFact, str]) -> None:
+def _note(noted: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mapping[ComparedFact, str]) -> None:
     for fact, content in facts.items():
-        said.setdefault(fact, {})[compiler] = content
+        noted.setdefault(fact, {})[compiler] = content
 
 
 def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact, str]:
-    """The layouts that a compiler's code shows of some archs."""
+    """The layouts that a compiler's code shows, for some archs."""
     with Scratch() as scratch:
         Campaign(request, scratch.folder).run(None)
         results = Results(scratch.folder)
@@ -129,7 +137,7 @@ def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]
                     yield ComparedFact("table", fragment.id, arch.name), measured.tables[fragment.operand].id
 
 
-def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, survey_archs: Sequence[Arch]) -> None:
+def _note_lowerings(comparison: Survey, compiler: str, tools: Toolchain, survey_archs: Sequence[Arch]) -> None:
     """The matrix opcodes of every form that a warp executes, or why it is refused, arch by arch."""
     newest = newest_ptx(tools)
     with children.threads(AT_ONCE) as pool:
@@ -139,13 +147,13 @@ def _note_lowerings(found: Survey, compiler: str, tools: Toolchain, survey_archs
             for id_, lowered in by_form.items():
                 fact = ComparedFact("lowering", id_, row.name)
                 if lowered.refused:
-                    found.refused.setdefault(fact, {})[compiler] = lowered.refused
+                    comparison.refused.setdefault(fact, {})[compiler] = lowered.refused
                 else:
-                    found.said.setdefault(fact, {})[compiler] = _words(lowered)
+                    comparison.facts.setdefault(fact, {})[compiler] = _words(lowered)
 
 
 def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[str, Lowering]:
-    """By form what it becomes on an arch, all assembled in one go; without the forms of PTX after the `newest`."""
+    """The lowering of each form on an arch, all assembled in one call; without forms newer than PTX `newest`."""
     forms = {f.id: f for f in inventory.executed_by(WARP) if f.target.on(arch) and version(f.target.ptx) <= newest}
     kernels = {id_: lowering.probe(form) for id_, form in forms.items()}
     codes, refused = assemble(tools, list(kernels.values()), arch)
@@ -161,12 +169,12 @@ def _words(lowered: Lowering) -> str:
 
 
 def newest_ptx(tools: Toolchain) -> tuple[int, int]:
-    """The newest PTX that a ptxas takes, as it says when it is given a newer one."""
+    """The newest PTX version that a ptxas accepts, from its error message for a newer one."""
     with Scratch() as scratch:
         source = scratch.folder / "new.ptx"
         source.write_text(TOO_NEW)
-        done = attempt(scratch, [tools.ptxas, str(source), "-o", str(scratch.folder / "new.cubin")], tools.limit)
-    match = _CURRENT.search(done.stderr)
+        completed = attempt(scratch, [tools.ptxas, str(source), "-o", str(scratch.folder / "new.cubin")], tools.limit)
+    match = _CURRENT.search(completed.stderr)
     if not match:
         raise DataError(f"{tools.ptxas} does not say which PTX versions it accepts.")
     return version(match[1])

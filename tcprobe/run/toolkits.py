@@ -1,4 +1,4 @@
-"""Machine code read by more than one compiler: the first into the folder, each other into a run beside it."""
+"""Reads machine code with further toolkits: the first toolkit's findings are the folder's, each other's are a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tcprobe.system.children import Scratch
 def read_beside(
     cuda: Sequence[Path], request: Request, folder: Path, say: Callable[[str], None]
 ) -> tuple[list[Report], list[Conflict]]:
-    """What other toolkits show of a request, merged into runs of a folder, and what contradicts what is there."""
+    """Carry out a request with other toolkits and merge into runs of a folder; returns reports and contradictions."""
     reports: list[Report] = []
     conflicts: list[Conflict] = []
     for toolkit in cuda:

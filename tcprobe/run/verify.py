@@ -1,10 +1,10 @@
 """Multiplies on a live GPU whose operands go in and out by emitted code alone, compared with NumPy.
 
-The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch runs side by side what is as
-it is, what has one i of a matrix with copies spoilt (what then changes nothing is never read; an element without copies
-is read if D is exact), what has a wrong layout of A or a wrong map of the metadata, which must give another D; all that
-in every swizzle of factors in shared memory. A second one multiplies the random floats of `verify_floats`, of which D
-must be the very bits of the model, where the form's arithmetic was measured.
+The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch has these variants, each in
+every swizzle of factors in shared memory: the right operands; one i of a matrix with copies spoilt (if D does not
+change, that i is never read; an element without copies is read if D is exact); a wrong layout of A or a wrong map of
+the metadata, which must change D. A second launch multiplies the random floats of `verify_floats`; if the form's
+arithmetic was measured, D must have exactly the model's bits.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.run.multiplicands import Multiplicands, decoded, draw, matrix, patterns, product
+from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
 from tcprobe.run.verify_case import Operands, VerifyCase, cases
-from tcprobe.run.verify_floats import draw_floats, in_slots, modelled_bits, modelled_by
+from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, model_of
 from tcprobe.run.verify_source import WRONG, name, source, variant
 from tcprobe.store.cell import sources
 from tcprobe.store.choose import Layers
@@ -35,7 +35,7 @@ COMPILERS = 8  # compilations at a time
 
 
 class FloatResults(NamedTuple):
-    """Results of random floats: how many, how many are other bits than the model's, and the first, "" without one."""
+    """Results of random floats: how many there are, how many differ from the model's bits, the first of these or ""."""
 
     results: int
     wrong: int
@@ -44,11 +44,11 @@ class FloatResults(NamedTuple):
 
 @dataclass(frozen=True)
 class Verified:
-    """What verifying one case gave.
+    """The outcome of verifying one case.
 
-    `exact`: D is NumPy's; `unread` by operand the i that change nothing in any lane; `expected` the same as the
-    results have it, None where they say nothing; `noticed`: a wrong layout of A, or of metadata, gives another D;
-    `source`: where the tables come from; `floats` None of integers and of forms without a model.
+    `exact`: D is NumPy's; `unread`: by operand, the i that change nothing in any lane; `expected`: the same by the
+    saved measurement, None without one; `noticed`: a wrong layout of A, or of the metadata, changes D; `source`: where
+    the tables come from; `floats`: None for integers and for forms without a model.
     """
 
     case: VerifyCase
@@ -67,7 +67,7 @@ class Verified:
 
     @property
     def arch(self) -> str:
-        """Where it ran."""
+        """The arch that it ran on."""
         return self.case.operands["d"].arch
 
     @property
@@ -92,16 +92,16 @@ class Verified:
             "wrong_layout_noticed": self.noticed,
             "source": self.source,
             "selector": case.selector,
-            "shared": {one.operand.held.name: one.major for one in case.shared},
+            "shared": {placed.operand.held.name: placed.major for placed in case.shared},
             "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else [],
         }
 
 
 class CudaRunner(Protocol):
-    """What of the GPU is needed: `tcprobe.run.gpu.Gpu`."""
+    """The methods of `tcprobe.run.gpu.Gpu` that are needed."""
 
     def compile_cuda(self, text: str, names: Sequence[str], target: str | None = None) -> None:
-        """Compile functions, for a PTX target where they need one of their own."""
+        """Compile functions; `target` is the PTX target, if it must be a particular one."""
 
     def call(
         self,
@@ -111,90 +111,93 @@ class CudaRunner(Protocol):
         output: Array,
         each: tuple[int, int] = (32, 0),
     ) -> None:
-        """Run one; `each` block has threads and bytes of dynamic shared memory."""
+        """Run a function; `each` has a block's threads and bytes of dynamic shared memory."""
 
 
 def verify(
-    device: CudaRunner, todo: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
+    gpu: CudaRunner, multiplies: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
 ) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in all their cases, in order.
 
-    `layers` say what was measured of their arithmetic; without any those that answers are from by default.
+    `layers` have the measured arithmetic; by default those that answers use.
     """
-    every = [case for instruction, operands in todo for case in cases(instruction, operands)]
+    every = [case for instruction, operands in multiplies for case in cases(instruction, operands)]
     chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
     with ThreadPoolExecutor(COMPILERS) as pool:
-        compiled = [pool.submit(compile_cases, device, chunk) for chunk in chunks]
+        compiled = [pool.submit(compile_cases, gpu, chunk) for chunk in chunks]
         for chunk, future in zip(chunks, compiled, strict=True):
             future.result()
             for case in chunk:
-                rule = modelled_by(case.instruction, case.operands["d"].arch, layers)
-                found = check(device, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
-                yield replace(found, floats=_floats(device, case, rule, seed)) if rule else found
+                rule = model_of(case.instruction, case.operands["d"].arch, layers)
+                verified = check(gpu, case, draw(case.instruction, np.random.default_rng(seed), case.steps))
+                yield replace(verified, floats=_floats(gpu, case, rule, seed)) if rule else verified
 
 
-def compile_cases(device: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
-    """Compile their kernels, for each target that they need."""
+def compile_cases(gpu: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
+    """Compile the kernels of cases, for each target that they need."""
     for target in dict.fromkeys(map(_target, chunk)):
         part = [case for case in chunk if _target(case) == target]
-        device.compile_cuda(source(part), list(map(name, part)), target)
+        gpu.compile_cuda(source(part), list(map(name, part)), target)
 
 
 def _target(case: VerifyCase) -> str | None:
-    """The PTX target that a multiply is for alone (sm_90a), None where that of the GPU will do."""
+    """The only PTX target that has a multiply (sm_90a), None if the GPU's own will do."""
     allowed = case.instruction.target.on(arch(case.operands["d"].arch))
     return allowed[0] if allowed and allowed[0][-1] in "af" else None
 
 
-def check(device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Verified:
+def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Verified:
     """Verify one case whose functions are compiled."""
-    spoilt = [(operand, i) for operand, fragment in case.copied for i in range(fragment.elements)]
+    spoilt_slots = [(operand, i) for operand, fragment in case.matrices_with_copies for i in range(fragment.elements)]
     wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
-    variants = [variant(), *(variant(*one) for one in spoilt), *(variant(wrong=operand) for operand in wrong)]
-    output = _run(device, case, multiplicands, variants)
-    wanted, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
+    variants = [variant(), *(variant(*image) for image in spoilt_slots), *(variant(wrong=operand) for operand in wrong)]
+    output = _run(gpu, case, multiplicands, variants)
+    expected, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
     first = next(
         (
             words
             for swizzle, bits in zip(case.swizzles, output[0], strict=True)
-            if (words := _difference(case, swizzle, decoded(bits, d), wanted))
+            if (words := _difference(case, swizzle, decode(bits, d), expected))
         ),
         "",
     )
-    same = [bool((one == output[0]).all()) for one in output[1 : 1 + len(spoilt)]]
-    unread = {o: tuple(i for (operand, i), s in zip(spoilt, same, strict=True) if s and operand == o) for o in "abc"}
-    noticed = all((decoded(bits, d) != wanted).any() for one in output[1 + len(spoilt) :] for bits in one)
+    same = [bool((image == output[0]).all()) for image in output[1 : 1 + len(spoilt_slots)]]
+    unread = {
+        o: tuple(i for (operand, i), s in zip(spoilt_slots, same, strict=True) if s and operand == o) for o in "abc"
+    }
+    noticed = all((decode(bits, d) != expected).any() for image in output[1 + len(spoilt_slots) :] for bits in image)
     return Verified(
         case,
         not first,
         first,
         {o: i for o, i in unread.items() if i},
-        _expected(case),
+        _expected_unread(case),
         noticed,
         sources(case.operands.values()),
     )
 
 
-def _difference(case: VerifyCase, swizzle: int, made: Array, wanted: Array) -> str:
-    """How many elements differ and the first, "" where none does."""
-    differs = np.argwhere(made != wanted)
+def _difference(case: VerifyCase, swizzle: int, bits: Array, expected: Array) -> str:
+    """How many elements differ and the first of them, in words; "" if none does."""
+    differs = np.argwhere(bits != expected)
     if not len(differs):
         return ""
-    at = tuple(differs[0].tolist())
+    place = tuple(differs[0].tolist())
     where = f"swizzle {swizzle or 'none'}: " if case.shared else ""
-    return f"{where}{len(differs)} of {wanted.size} elements, first D{list(at[1:])}: {made[at]}, NumPy {wanted[at]}"
+    first = f"first D{list(place[1:])}: {bits[place]}, NumPy {expected[place]}"
+    return f"{where}{len(differs)} of {expected.size} elements, {first}"
 
 
 def _run(
-    device: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
+    gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
 ) -> NDArray[np.uint64]:
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
     bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in "abc"]
-    return _launched(device, case, bits, variants, multiplicands.index)
+    return _run_case(gpu, case, bits, variants, multiplicands.index)
 
 
-def _launched(
-    device: CudaRunner,
+def _run_case(
+    gpu: CudaRunner,
     case: VerifyCase,
     bits_of_operands: list[NDArray[np.uint64]],
     variants: Sequence[Sequence[int]],
@@ -208,33 +211,33 @@ def _launched(
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))
     output = np.zeros((len(variants), len(case.swizzles), row.products, d.rows, d.cols), np.uint64)
     blocks = len(variants) * len(case.swizzles)
-    device.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
+    gpu.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
     return output
 
 
-def _floats(device: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
+def _floats(gpu: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
-    given = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
-    got = _launched(device, case, in_slots(case.instruction, given), [variant()], given.index)[0]
-    wanted = _by_model(case.instruction, arithmetic, seed, case.steps)
-    differs = np.argwhere(got != wanted)
+    random_floats = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
+    got = _run_case(gpu, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
+    modelled = _modelled_bits(case.instruction, arithmetic, seed, case.steps)
+    differs = np.argwhere(got != modelled)
     first = ""
     if len(differs):
-        at = tuple(differs[0].tolist())
-        where = f"swizzle {case.swizzles[at[0]] or 'none'}: " if case.shared else ""
-        first = f"{where}D{list(at[2:])} of random floats: {got[at]:#x}, the model {wanted[at[1:]]:#x}"
+        place = tuple(differs[0].tolist())
+        where = f"swizzle {case.swizzles[place[0]] or 'none'}: " if case.shared else ""
+        first = f"{where}D{list(place[2:])} of random floats: {got[place]:#x}, the model {modelled[place[1:]]:#x}"
     return FloatResults(got.size, len(differs), first)
 
 
 @lru_cache(maxsize=4)
-def _by_model(instruction: Instruction, arithmetic: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
+def _modelled_bits(instruction: Instruction, arithmetic: Arithmetic, seed: int, steps: int) -> NDArray[np.uint64]:
     """The model's bits of the same floats: one product for all places of a form's factors."""
-    given = draw_floats(instruction, np.random.default_rng(seed), steps)
-    return modelled_bits(instruction, arithmetic, given).astype(np.uint64)
+    random_floats = draw_floats(instruction, np.random.default_rng(seed), steps)
+    return bits_by_model(instruction, arithmetic, random_floats).astype(np.uint64)
 
 
-def _expected(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
-    """The i that are unread in every lane, as the multiply's measurement has it; None where there is none."""
+def _expected_unread(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
+    """The i that no lane's element is read of, by the multiply's measurement; None without one."""
     row, operands = case.instruction, case.operands
     if case.shared or trace.measured_multiply(row, operands) is None:
         return None

@@ -1,4 +1,4 @@
-"""What is verified at once: a multiply, the tables of its fragments, and how its factors in shared memory lie there.
+"""A case to verify: a multiply, the tables of its fragments, and how its factors are placed in shared memory.
 
 A factor behind a descriptor is a tile as `tcprobe descriptor` describes it, STEPS multiplies long, in every swizzle;
 its k steps are taken by the steps that the answer says.
@@ -47,16 +47,16 @@ class Placed:
     @property
     def extent(self) -> tuple[int, int]:
         """Lines, and k of all steps."""
-        held = self.operand.held
-        lines, k = (held.rows, held.cols) if self.matrix == "a" else (held.cols, held.rows)
+        operand = self.operand.held
+        lines, k = (operand.rows, operand.cols) if self.matrix == "a" else (operand.cols, operand.rows)
         return lines, STEPS * k
 
     def tile(self, swizzle: int) -> SharedTile:
-        """The least tile that holds it: with lines contiguous whole rows of the pattern, of which it is the first."""
-        (lines, k), held = self.extent, self.operand.held
-        whole = max(8, swizzle * 8 // held.slot_bits) if self.major == "mn" else 8
-        padded = -(-lines // whole) * whole
-        return tile((padded, k), held.type, self.major, swizzle, (padded, k // STEPS * held.slot_bits // 8))
+        """The least tile that contains it; if lines are contiguous, it has whole rows of the swizzle's pattern."""
+        (lines, k), operand = self.extent, self.operand.held
+        multiple = max(8, swizzle * 8 // operand.slot_bits) if self.major == "mn" else 8
+        padded = -(-lines // multiple) * multiple
+        return tile((padded, k), operand.type, self.major, swizzle, (padded, k // STEPS * operand.slot_bits // 8))
 
     @cached_property
     def bytes(self) -> int:
@@ -79,53 +79,53 @@ class VerifyCase:
 
     @property
     def swizzles(self) -> tuple[int, ...]:
-        """Those of the shared tiles, one product each; nothing but 0 without any."""
+        """The swizzles of the tiles in shared memory, one product each; only 0 without such tiles."""
         return tuple(sorted(SWIZZLES)) if self.shared else (0,)
 
     @property
     def selector(self) -> int | None:
-        """That of a sparse multiply."""
+        """The selector of a sparse multiply."""
         return self.operands["e"].selector if "e" in self.operands else None
 
     @property
     def factors(self) -> dict[str, Cell]:
         """Tables of the factors in registers, by matrix."""
-        behind = {one.matrix for one in self.shared}
+        in_shared = {placed.matrix for placed in self.shared}
         roles = {o: cell.fragment.role for o, cell in self.operands.items()}
-        return {o: self.operands[o] for o in "ab" if roles.get(o) is Role.FACTOR and o not in behind}
+        return {o: self.operands[o] for o in "ab" if roles.get(o) is Role.FACTOR and o not in in_shared}
 
     @property
     def sums(self) -> Cell:
-        """The table of C; a wgmma adds to its D."""
+        """The table of C; of D for a wgmma, which adds to it."""
         return self.operands.get("c", self.operands["d"])
 
     @property
-    def copied(self) -> list[tuple[str, Fragment]]:
+    def matrices_with_copies(self) -> list[tuple[str, Fragment]]:
         """The matrices with several holders of an element: some may never be read."""
-        given = {**self.factors, "c": self.sums}
-        return [(name, cell.fragment) for name, cell in given.items() if cell.fragment.copies > 1]
+        matrices = {**self.factors, "c": self.sums}
+        return [(name, cell.fragment) for name, cell in matrices.items() if cell.fragment.copies > 1]
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory, with what aligning to a whole pattern takes."""
-        return sum(one.bytes for one in self.shared) + PERIOD if self.shared else 0
+        """Bytes of shared memory, with room to align to a whole pattern."""
+        return sum(placed.bytes for placed in self.shared) + PERIOD if self.shared else 0
 
     def __str__(self) -> str:
         if not self.shared:
             return ""
-        lying = {one.matrix: one.major for one in self.shared}
-        return ", ".join(f"{o.upper()} {lying.get(o, 'in registers')}" for o in "ab")
+        majors = {placed.matrix: placed.major for placed in self.shared}
+        return ", ".join(f"{o.upper()} {majors.get(o, 'in registers')}" for o in "ab")
 
 
 def verifiable(*patterns: str) -> list[Instruction]:
-    """The multiplies among what the patterns mean that are verified, without one all, warpgroups' of NUMBERS only.
+    """The multiplies that match patterns and can be verified; without patterns all, warpgroups' only with N of NUMBERS.
 
-    UsageError where there is none.
+    UsageError if there is none.
     """
-    meant = select_instructions(*patterns)
-    multiplies = [row for row in meant if row.multiplies]
+    instructions = select_instructions(*patterns)
+    multiplies = [row for row in instructions if row.multiplies]
     if not multiplies:
-        raise wrong.no_multiply(meant[0])
+        raise wrong.no_multiply(instructions[0])
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"
@@ -135,17 +135,21 @@ def verifiable(*patterns: str) -> list[Instruction]:
 
 
 def cases(instruction: Instruction, operands: Operands) -> Iterator[VerifyCase]:
-    """What there is to verify of a multiply: under each selector, with its factors wherever they can lie."""
-    chosen = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
-    for tables in chosen:
+    """All cases of a multiply: under each selector, with its factors in every possible place."""
+    operands_by_selector = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
+    for tables in operands_by_selector:
         yield from (VerifyCase(instruction, tables, shared) for shared in _places(instruction))
 
 
 def _places(instruction: Instruction) -> Iterator[tuple[Placed, ...]]:
-    """Every way in which factors are in shared memory; the empty one where all are in registers."""
-    behind = instruction.described
-    held = {fragment.operand for fragment in instruction.factors}
-    only = [one for one in behind if one.held.name[0] not in held]  # whose matrix cannot be in registers
-    for chosen in (only, list(behind)) if len(only) < len(behind) else (only,):
-        for majors in product(*(one.held.majors for one in chosen)):
-            yield tuple(Placed(one, major) for one, major in zip(chosen, majors, strict=True))
+    """Every choice of factors in shared memory with their majors; empty if all are in registers."""
+    descriptors = instruction.described
+    in_registers = {fragment.operand for fragment in instruction.factors}
+    must_be_shared = [
+        operand for operand in descriptors if operand.held.name[0] not in in_registers
+    ]  # whose matrix cannot be in registers
+    for in_shared in (
+        (must_be_shared, list(descriptors)) if len(must_be_shared) < len(descriptors) else (must_be_shared,)
+    ):
+        for majors in product(*(operand.held.majors for operand in in_shared)):
+            yield tuple(Placed(operand, major) for operand, major in zip(in_shared, majors, strict=True))

@@ -1,7 +1,7 @@
-"""Random floats for a multiply, and the bits of D that the model of its arithmetic says.
+"""Random floats for a multiply, and the bits of D by the model of its arithmetic.
 
-A, B and C are normally distributed and of the type's whole precision, so that sums are cut and rounded; of tf32 the
-bits that are not read are random too. Of a sparse multiply A is what is stored, under legal indices at random.
+A, B and C are normally distributed and of the type's whole precision, so that sums are cut and rounded; the bits
+of tf32 that are not read are random too. A of a sparse multiply has the stored elements, under random legal indices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tcprobe.store.choose import Layers
 
 @dataclass(frozen=True)
 class RandomFloats:
-    """Bits as numbers have them: a (products, m, stored k), b (products, k, n), c (products, m, n).
+    """Bits of the numbers, without padding: a (products, m, stored k), b (products, k, n), c (products, m, n).
 
     `index` (m, stored units) of a sparse multiply: where in its chunk a unit was.
     """
@@ -37,8 +37,8 @@ class RandomFloats:
     index: Ints | None = None
 
 
-def modelled_by(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
-    """The parameters of a form of floats; None of integers, and where no model gives every bit."""
+def model_of(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
+    """The parameters of a form's arithmetic; None for integers, and if no model gives every bit."""
     if not types(instruction).is_float:
         return None
     rule = numerics.find_model(instruction, arch, layers)
@@ -67,33 +67,33 @@ def _normal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], scale: 
 
 
 def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.uint64]]:
-    """A, B and C as slots hold them: numbers of fewer bits where their containers have them."""
-    kept = []
+    """A, B and C as slots hold them: narrow numbers at their place in the container."""
+    slots = []
     for name, bits in zip("abc", (random.a, random.b, random.c), strict=True):
-        held = matrix(instruction, name)
-        kind = dtype(held.type)
-        shift = kind.container_shift if held.slot_bits > kind.bits else 0
-        kept.append(bits.astype(np.uint64) << np.uint64(shift))
-    return kept
+        operand = matrix(instruction, name)
+        kind = dtype(operand.type)
+        shift = kind.container_shift if operand.slot_bits > kind.bits else 0
+        slots.append(bits.astype(np.uint64) << np.uint64(shift))
+    return slots
 
 
-def modelled_bits(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
-    """D's bits (products, m, n): multiply after multiply along k, D of one being C of the next."""
-    kinds, d, at = types(instruction), random.c, 0
+def bits_by_model(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
+    """D's bits (products, m, n), by multiplies along k in turn; D of one is C of the next."""
+    kinds, d, first = types(instruction), random.c, 0
     stored, k = arithmetic.products, matrix(instruction, "b").rows
     for step in range(random.a.shape[2] // stored):
-        a = random.a[:, :, None, at : at + stored]
-        met = _met(instruction, random.index, step)
+        a = random.a[:, :, None, first : first + stored]
+        b_rows = _b_rows(instruction, random.index, step)
         lines = random.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
-        b = lines[:, None] if met is None else lines[:, :, met].swapaxes(1, 2)
+        b = lines[:, None] if b_rows is None else lines[:, :, b_rows].swapaxes(1, 2)
         shape = (*d.shape, stored)
         d = dot(kinds, arithmetic, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
-        at += stored
+        first += stored
     return d
 
 
-def _met(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
-    """(m, stored k): the row of B that an element of a sparse A meets in a step; None of a dense one."""
+def _b_rows(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
+    """(m, stored k): the row of B that an element of a sparse A meets in a step; None if A is dense."""
     if instruction.metadata is None or units_of_rows is None:
         return None
     rule, units = sparsity(instruction.metadata), instruction.stored // sparsity(instruction.metadata).span

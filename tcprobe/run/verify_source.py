@@ -1,9 +1,10 @@
 """The CUDA source that verifies multiplies: operands go in and out by emitted code alone.
 
-Fragments by the header of `emit`; a factor in shared memory by the formula, the line and the steps that `tcprobe
-descriptor` gives for its tile. A kernel has a block for each variant and swizzle; a variant is what is wrong: nothing,
-one i of a matrix in every thread (a NaN, or all bits turned), or the map of A or of the metadata: lane 1 holds what
-lane 4 does and so on, lines in shared memory are exchanged in pairs. Loops are left as they are: that compiles faster.
+Fragments use the header of `emit`; a factor in shared memory uses the formula, the line and the steps that `tcprobe
+descriptor` gives for its tile. A kernel has a block for each variant and swizzle. A variant is one mistake: none; one i
+of a matrix in every thread (a NaN, or all bits inverted); or the map of A or of the metadata, by which lane 1 holds
+what lane 4 should and so on, or lines in shared memory are exchanged in pairs. Loops are not unrolled: that compiles
+faster.
 """
 
 from __future__ import annotations
@@ -98,28 +99,28 @@ MEMORY = f"""
 FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
 
 
-def source(todo: Sequence[VerifyCase]) -> str:
-    """The header of all fragments, and a kernel a case."""
-    tables = {cell_identifier(cell): cell for case in todo for cell in case.operands.values()}
-    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, todo)])
+def source(all_cases: Sequence[VerifyCase]) -> str:
+    """The header of all fragments, and a kernel for each case."""
+    tables = {cell_identifier(cell): cell for case in all_cases for cell in case.operands.values()}
+    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, all_cases)])
 
 
 def name(case: VerifyCase) -> str:
-    """The kernel's."""
-    chosen = f"_selector{case.selector}" if case.selector is not None else ""
-    places = "".join(f"_{one.operand.held.name}_{one.major}" for one in case.shared)
-    return f"verify_{identifier(case.instruction.id)}{places}{chosen}"
+    """The name of a case's kernel."""
+    selector = f"_selector{case.selector}" if case.selector is not None else ""
+    places = "".join(f"_{placed.operand.held.name}_{placed.major}" for placed in case.shared)
+    return f"verify_{identifier(case.instruction.id)}{places}{selector}"
 
 
 def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
-    """The numbers that say what is wrong: i of A, B and C that is spoilt, -1 for none; whose map is mistaken."""
+    """A variant as numbers: the spoilt i of A, of B and of C, -1 for none; the matrix whose map is wrong."""
     return [*(i if o == operand else -1 for o in "abc"), WRONG.index(wrong)]
 
 
 def _kernel(case: VerifyCase) -> str:
     inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
     inputs += ["const unsigned char* index"] if "e" in case.operands else []
-    body = [*_declared(case), *_filled(case), *_multiplied(case)]
+    body = [*_declarations(case), *_fill_shared(case), *_multiply_steps(case)]
     return KERNEL.format(
         name=name(case),
         inputs=", ".join(inputs),
@@ -136,14 +137,14 @@ def _word(cell: Cell) -> str:
     return "u64" if cell.fragment.register_bits == 64 else "unsigned"
 
 
-def _declared(case: VerifyCase) -> Iterator[str]:
-    """The registers of every fragment, C in them; a descriptor of each other factor."""
-    kept = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
-    yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in kept)
+def _declarations(case: VerifyCase) -> Iterator[str]:
+    """Declare the registers of every fragment, with C in them, and a descriptor of each factor in shared memory."""
+    cells = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
+    yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
     to = "rd" if _adds(case) else "rc"
-    yield _gathered("c", case.sums, "c", case.sums.fragment.cols, to)
-    for one in case.shared:
-        yield f"uint64_t d{one.matrix} = 0; int next_{one.matrix}[{STEPS}] = {{}};"
+    yield _gather_call("c", case.sums, "c", case.sums.fragment.cols, to)
+    for placed in case.shared:
+        yield f"uint64_t d{placed.matrix} = 0; int next_{placed.matrix}[{STEPS}] = {{}};"
 
 
 def _adds(case: VerifyCase) -> bool:
@@ -151,7 +152,7 @@ def _adds(case: VerifyCase) -> bool:
     return "c" not in case.operands
 
 
-def _gathered(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
+def _gather_call(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
     nan = str(dtype(cell.fragment.type).has_nan).lower()
     return f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, {to});"
 
@@ -160,23 +161,23 @@ def _lane(matrix: str) -> str:
     return f"lane_of(variant[3] == {WRONG.index(matrix)})" if matrix in WRONG else "threadIdx.x"
 
 
-def _filled(case: VerifyCase) -> Iterator[str]:
-    """Shared memory, by swizzle."""
+def _fill_shared(case: VerifyCase) -> Iterator[str]:
+    """Fill shared memory, for each swizzle."""
     if not case.shared:
         return
-    starts = [0, *accumulate(one.bytes for one in case.shared)]
+    starts = [0, *accumulate(placed.bytes for placed in case.shared)]
     yield MEMORY.replace("BYTES", str(starts[-1]))
     yield "switch (placed) {"
     for number, swizzle in enumerate(case.swizzles):
         yield f"case {number}:  // swizzle {swizzle or 'none'}"
-        for one, start in zip(case.shared, starts, strict=False):
-            yield from (f"  {line}" for line in _tile(one, swizzle, start))
+        for placed, start in zip(case.shared, starts, strict=False):
+            yield from (f"  {line}" for line in _tile(placed, swizzle, start))
         yield "  break;"
     yield from ("}", *FENCE)
 
 
 def _tile(tile_place: Placed, swizzle: int, start: int) -> Iterator[str]:
-    """A tile at byte `start`, element by element, and its descriptor."""
+    """Fill a tile at byte `start`, element by element, and make its descriptor."""
     tile, (lines, k) = tile_place.tile(swizzle), tile_place.extent
     element = f"e / {k} * {k} + e % {k}" if tile_place.matrix == "a" else f"e % {k} * {lines} + e / {k}"
     steps = tile.per_k * (STEPS - 1) if len(tile.per_k) == 1 else tile.per_k
@@ -194,48 +195,51 @@ def _tile(tile_place: Placed, swizzle: int, start: int) -> Iterator[str]:
     yield "}"
 
 
-def _multiplied(case: VerifyCase) -> Iterator[str]:
-    """Every step along k, and D out."""
+def _multiply_steps(case: VerifyCase) -> Iterator[str]:
+    """Multiply step by step along k, and store D."""
     d = case.operands["d"]
     yield "#pragma unroll 1"
     yield f"for (int step = 0; step < {case.steps}; ++step) {{"
     for o, cell in case.factors.items():
         across = cell.fragment.cols
         by_step = f" + step * {across}" if case.steps > 1 else ""
-        yield "  " + _gathered(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
+        yield "  " + _gather_call(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
     if "e" in case.operands:
         e = case.operands["e"].fragment
         yield (
             f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
             f"index + step * {e.rows * e.cols // e.span});"
         )
-    yield from (f"  {line}" for line in _called(case))
-    yield from (f"  d{one.matrix} += next_{one.matrix}[step];" for one in case.shared)
+    yield from (f"  {line}" for line in _multiply_call(case))
+    yield from (f"  d{placed.matrix} += next_{placed.matrix}[step];" for placed in case.shared)
     yield "}"
     size = f"{_struct(d)}::products * {_struct(d)}::rows * {_struct(d)}::cols"
     yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
 
 
-def _called(case: VerifyCase) -> Iterator[str]:
-    """The emitted function of the multiply, given its operands in registers; waited for where it is asynchronous."""
-    name, held = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
-    held |= {} if _adds(case) else {"c": case.sums}
-    for operand, cell in held.items():
+def _multiply_call(case: VerifyCase) -> Iterator[str]:
+    """Call the emitted function of the multiply on operands in registers; wait for it if it is asynchronous."""
+    name, in_registers = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
+    in_registers |= {} if _adds(case) else {"c": case.sums}
+    for operand, cell in in_registers.items():
         yield f"typename {_struct(cell)}::word p{operand}[{_struct(cell)}::registers]; copied(p{operand}, r{operand});"
-    places = {one.matrix for one in case.shared}
+    places = {placed.matrix for placed in case.shared}
     arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in "ab"), *([] if _adds(case) else ["pc"])]
     arguments += ["re"] if "e" in case.operands else []
     statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
-    kept = "".join(f"{name}::fence_operand(p{operand}); " for operand in held)
-    around = (f"{kept}{name}::fence();", f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);")
-    yield from (around[0], statement, around[1]) if case.shared else (statement,)
+    fences = "".join(f"{name}::fence_operand(p{operand}); " for operand in in_registers)
+    before_and_after = (
+        f"{fences}{name}::fence();",
+        f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);",
+    )
+    yield from (before_and_after[0], statement, before_and_after[1]) if case.shared else (statement,)
     yield "copied(rd, pd);"
 
 
 def _template(case: VerifyCase) -> str:
     """The template arguments: the selector, signs, and what is transposed."""
     selector = [] if case.selector is None else [str(case.selector)]
-    majors = {one.matrix: one.major for one in case.shared if len(one.operand.held.majors) > 1}
+    majors = {placed.matrix: placed.major for placed in case.shared if len(placed.operand.held.majors) > 1}
     transposed = [str(int(majors.get(o) == "mn")) for o in "ab"] if majors else []
     arguments = [*selector, *(["1", "1", *transposed] if transposed else [])]
     return f"<{', '.join(arguments)}>" if arguments else ""

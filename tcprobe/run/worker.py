@@ -1,4 +1,4 @@
-"""What the process does that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
+"""The process that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
 
 It says hello with its devices, takes one job {device, kind, experiments, careful, folder}, and answers event by event:
 
@@ -10,9 +10,9 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     done     stages (seconds), peak_mb
 
 Three things go on at once: threads compile the kernels chunk by chunk, the main thread runs experiments as soon as
-their chunk is compiled, and a few threads decode what was run. Texts of a dialogue's kernels are made with its chunk
-and go with it, and compilers are at most CHUNKS_KEPT ahead. A careful job compiles everything first, so that it is
-plain whether a compilation or a launch lost the process.
+their chunk is compiled, and a few threads decode outputs. The texts of a dialogue's kernels are made and freed with its
+chunk, and compilers are at most CHUNKS_KEPT ahead. A careful job compiles everything first, so that it is certain
+whether a compilation or a launch lost the process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Reading, TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
-from tcprobe.run.plans import Planned, chunks, kernels, names, planned
+from tcprobe.run.plans import Planned, chunks, kernels, names, plan_of
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
@@ -56,7 +56,7 @@ Message = tuple[dict[str, object], Arrays]
 
 
 class Desk:
-    """The bench of dialogues: an open backend, and the tables that are known of its device."""
+    """The bench of dialogues: an open backend, and the known tables of its device."""
 
     def __init__(self, backend: Backend, device: Device, folder: Path | None) -> None:
         self._backend, self._folder = backend, folder
@@ -66,22 +66,22 @@ class Desk:
         """The outputs of all launches."""
         return self._backend.run(launches)
 
-    def known(self, fragment: Fragment) -> Table | None:
-        """The table of a fragment on the device: from the folder over what is published."""
-        found = self._layers.choose(fragment, [self.device.name])
-        return found.table(fragment) if found else None
+    def known_table(self, fragment: Fragment) -> Table | None:
+        """The table of a fragment on the device, from the folder, else a published one; None if there is none."""
+        measurement = self._layers.choose(fragment, [self.device.name])
+        return measurement.table(fragment) if measurement else None
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
-        """What is timed in a kernel, from its machine code."""
+        """The opcodes that a kernel times, from its machine code."""
         return self._backend.timed_code(kernel)
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM has."""
         return self._backend.shared_bytes()
 
-    def encoded(self, made: TensorMap) -> str:
-        """What the driver says of a tensor map."""
-        return self._backend.encoded(made)
+    def map_result(self, tensor_map: TensorMap) -> str:
+        """The name of the driver's result code for a tensor map."""
+        return self._backend.map_result(tensor_map)
 
     @cached_property
     def _layers(self) -> Layers:
@@ -96,12 +96,12 @@ class Job:
         self.stages: dict[str, float] = {}
         self._decoders = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
         self._decoding: deque[Future[Message]] = deque()
-        self._wanted: Counter[str] = Counter()  # kernels of chunks that have not run yet
+        self._waiting_kernels: Counter[str] = Counter()  # kernels of chunks that have not run yet
         self._counting = threading.Lock()
 
     @contextmanager
     def clock(self, stage: str) -> Iterator[None]:
-        """Count the time inside towards `stage`."""
+        """A context whose time counts towards `stage`."""
         start = time.perf_counter()
         try:
             yield
@@ -109,7 +109,7 @@ class Job:
             self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
 
     def work(self, waiting: deque[list[Planned]], bench: Desk, careful: bool) -> None:
-        """Measure chunks of experiments, each as soon as it is compiled; `waiting` is emptied, and they go."""
+        """Measure chunks of experiments, each as soon as it is compiled; takes them out of `waiting`, to free them."""
         compiler = ThreadPoolExecutor(CHUNKS_AHEAD)
         compiled: deque[tuple[list[Planned], Future[dict[str, str]]]] = deque()
         while waiting or compiled:
@@ -129,54 +129,54 @@ class Job:
         send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
 
     def _load(self, chunk: Sequence[Planned]) -> dict[str, str]:
-        """Compile a chunk; its refused kernels by name."""
+        """Compile a chunk; returns the compiler's words by name of each refused kernel."""
         with self._counting:
-            self._wanted.update(names(chunk))
+            self._waiting_kernels.update(names(chunk))
         return self.backend.load(kernels(chunk))
 
     def _unload(self, chunk: Sequence[Planned]) -> None:
-        """Forget a chunk's kernels that no other chunk, compiled or being compiled, has too."""
+        """Forget a chunk's kernels, except those of other chunks that are compiled or being compiled."""
         with self._counting:
-            self._wanted.subtract(names(chunk))
-            self.backend.unload(name for name in names(chunk) if not self._wanted[name])
+            self._waiting_kernels.subtract(names(chunk))
+            self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
 
-    def _measure(self, plan: Planned, refused: Mapping[str, str], bench: Desk) -> None:
+    def _measure(self, planned: Planned, refused: Mapping[str, str], bench: Desk) -> None:
         """Run one experiment and leave its outputs to the decoders."""
-        words = next((refused[name] for name in plan.kernels if name in refused), None)
+        words = next((refused[name] for name in planned.kernels if name in refused), None)
         if words:
-            send(self.sink, {"event": "refused", "words": words, **plan.about})
+            send(self.sink, {"event": "refused", "words": words, **planned.about})
             return
-        send(self.sink, {"event": "begin", **plan.about})
+        send(self.sink, {"event": "begin", **planned.about})
         self._drain(keep=OUTPUTS_KEPT - 2)
         try:
             with self.clock("run"):
-                decode = plan.run(bench)
+                decode = planned.run(bench)
         except BackendFaultError:
             self._drain()
             raise
         except ProbeError as error:
-            send(self.sink, {"event": "unsound", "words": str(error), **plan.about})
+            send(self.sink, {"event": "unsound", "words": str(error), **planned.about})
             return
         except TcprobeError:
             raise
         except Exception as error:
             self._drain()
             raise BackendBugError(str(_fault(error))) from None
-        self._decoding.append(self._decoders.submit(_decode, plan, decode))
+        self._decoding.append(self._decoders.submit(_decode, planned, decode))
 
     def _drain(self, keep: int = 0) -> None:
-        """Send what is decoded, oldest first, until `keep` are left."""
+        """Send decoded readings, the oldest first, until `keep` are left."""
         with self.clock("decode"):
             while len(self._decoding) > keep:
                 send(self.sink, *self._decoding.popleft().result())
 
 
-def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], method: str | None) -> None:
-    """Serve one job on the backend that `make` makes; plan what `method` can do while the job is waited for."""
-    asked: Queue[tuple[Json, Arrays]] = Queue()
+def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], method: str | None) -> None:
+    """Serve one job on the backend that `make` makes; while waiting for the job, plan the experiments of `method`."""
+    jobs: Queue[tuple[Json, Arrays]] = Queue()
     begun = threading.Event()
     try:
-        threading.Thread(target=_listen, args=(source, asked), daemon=True).start()
+        threading.Thread(target=_listen, args=(requests, jobs), daemon=True).start()
         start = time.perf_counter()
         job = Job(make(), sink)
         _KEPT.append(job)
@@ -185,56 +185,56 @@ def serve(make: Callable[[], Backend], source: IO[bytes], sink: IO[bytes], metho
             threading.Thread(target=_plan, args=(method, begun), daemon=True).start()
         with job.clock("devices"):
             send(sink, {"event": "hello", "devices": [d.to_json() for d in job.backend.devices()]})
-        header, _ = asked.get()
+        header, _ = jobs.get()
         with job.clock("context"):
             job.backend.open(header["device"])
         begun.set()
         with job.clock("plan"):
-            todo = deque(chunks([planned(header["kind"], id_) for id_ in header["experiments"]]))
+            plans = deque(chunks([plan_of(header["kind"], id_) for id_ in header["experiments"]]))
         folder = header["folder"] and Path(header["folder"])
-        job.work(todo, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
+        job.work(plans, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": error.event, "words": str(error)})
     except BrokenPipeError:
         raise
     except Exception as error:
-        meant = _meant(error)
-        send(sink, {"event": "unfit", "words": str(meant), "error": type(meant).__name__})
+        reported = _reported(error)
+        send(sink, {"event": "unfit", "words": str(reported), "error": type(reported).__name__})
 
 
-def _meant(error: Exception) -> TcprobeError:
-    """An error that is not expected, to be reported; itself if somebody is debugging."""
-    meant = understood(error)
-    if debugging() and isinstance(meant, InternalError):
+def _reported(error: Exception) -> TcprobeError:
+    """The error to report for an exception; raises unexpected ones again while debugging."""
+    reported = understood(error)
+    if debugging() and isinstance(reported, InternalError):
         raise error
-    return meant
+    return reported
 
 
 def _fault(error: Exception) -> TcprobeError:
-    """As `_meant`, of an error that an experiment is to blame for; StarvedError is raised, which no experiment is."""
-    meant = _meant(error)
-    if isinstance(meant, StarvedError):
-        raise meant
-    return meant
+    """As `_reported`, for an error of an experiment; raises StarvedError, for which no experiment is to blame."""
+    reported = _reported(error)
+    if isinstance(reported, StarvedError):
+        raise reported
+    return reported
 
 
-def _listen(source: IO[bytes], asked: Queue[tuple[Json, Arrays]]) -> None:
-    """Take the job, and end with the process that gives it, even while a kernel hangs or before there is a job."""
-    job = receive(source)
+def _listen(requests: IO[bytes], jobs: Queue[tuple[Json, Arrays]]) -> None:
+    """Receive the job; end this process when the other one ends, even if a kernel hangs or no job came."""
+    job = receive(requests)
     if job:
-        asked.put(job)
-        source.read()
+        jobs.put(job)
+        requests.read()
     os._exit(1)
 
 
 def _plan(method: str, begun: threading.Event) -> None:
-    """Plan until the job is there: it plans the rest of what it needs."""
+    """Plan experiments until the job has come, which plans those that are missing."""
     with suppress(Exception):  # the job meets the error, and reports it
         for id_, experiment in experiments().items():
             if begun.is_set():
                 return
             if method in experiment.methods:
-                planned(TABLE, id_).prepare()
+                plan_of(TABLE, id_).prepare()
 
 
 def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
@@ -247,7 +247,7 @@ def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
 
 
 def peak_memory() -> float | None:
-    """Largest resident size of this process so far, in MB; None where the system does not tell."""
+    """Largest resident size of this process so far, in MB; None if the system does not tell."""
     try:
         import resource
     except ImportError:
@@ -257,7 +257,7 @@ def peak_memory() -> float | None:
 
 
 def main(make: Callable[[], Backend], method: str | None = None) -> None:
-    """Serve on standard input and output, planning what `method` can do; all else that prints goes to stderr."""
+    """Serve on standard input and output, planning the experiments of `method`; other output goes to stderr."""
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(BrokenPipeError):  # nobody listens any more

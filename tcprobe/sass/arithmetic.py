@@ -6,25 +6,25 @@ import numpy as np
 
 from tcprobe.sass.decode import Argument
 from tcprobe.sass.machine import TRUE, U32, U64, Machine
-from tcprobe.sass.registry import Input, computed, is_zero, must, named, wide
+from tcprobe.sass.registry import Input, computes, is_zero, must, opcode, wide
 
 # integer arithmetic
 
 
-@computed("IMAD", "IMAD.U32", "UIMAD")
+@computes("IMAD", "IMAD.U32", "UIMAD")
 def imad(a: Input, b: Input, c: Input) -> U32:
     """Low 32 bits of a * b + c."""
     return a.read("-") * b.read("-") + c.read("-")
 
 
-@computed("IMAD.IADD")
+@computes("IMAD.IADD")
 def imad_iadd(a: Input, b: Input, c: Input) -> U32:
     """a * b + c with b = 1: a sum."""
     must(b.operand.kind == "immediate" and b.operand.index == 1, "IMAD.IADD that is not a sum")
     return imad(a, b, c)
 
 
-@computed("IMAD.SHL.U32")
+@computes("IMAD.SHL.U32")
 def imad_shl(a: Input, b: Input, c: Input) -> U32:
     """a * b with b a power of two and c = RZ: a left shift."""
     power = b.operand.kind == "immediate" and b.operand.index.bit_count() == 1
@@ -32,39 +32,39 @@ def imad_shl(a: Input, b: Input, c: Input) -> U32:
     return imad(a, b, c)
 
 
-@named("IMAD.X")
+@opcode("IMAD.X")
 def imad_x(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, carry: Argument) -> None:
     """d = low 32 bits of a * b + c + carry."""
     m.write(d, m.read(a) * m.read(b) + m.read(c) + m.carries([carry]).astype(np.uint32))
 
 
-@computed("IMAD.WIDE.U32", "UIMAD.WIDE.U32", words=2)
+@computes("IMAD.WIDE.U32", "UIMAD.WIDE.U32", words=2)
 def imad_wide_u32(a: Input, b: Input, c: Input) -> U64:
     """a * b + c (64 bits), unsigned. Widening makes a negated factor ambiguous; it is refused."""
     return wide(a.read()) * wide(b.read()) + c.read64()
 
 
-@computed("IMAD.WIDE", words=2)
+@computes("IMAD.WIDE", words=2)
 def imad_wide(a: Input, b: Input, c: Input) -> U64:
     """a * b + c (64 bits), a and b signed; a negated factor is refused."""
     product = a.read().view(np.int32).astype(np.int64) * b.read().view(np.int32).astype(np.int64)
     return product.view(np.uint64) + c.read64()
 
 
-@computed("IMAD.HI.U32")
+@computes("IMAD.HI.U32")
 def imad_hi_u32(a: Input, b: Input, c: Input) -> U64:
     """High 32 bits of a * b, unsigned; c must be RZ."""
     must(is_zero(c.operand), "IMAD.HI.U32 is modelled without an addend only")
     return wide(a.read()) * wide(b.read()) >> np.uint64(32)
 
 
-@computed("IADD")
+@computes("IADD")
 def iadd(a: Input, b: Input) -> U32:
     """a + b. Only ptxas 13.1 and later emit it, for sm_120 and sm_121."""
     return a.read("-") + b.read("-")
 
 
-@named("IADD3")
+@opcode("IADD3")
 def iadd3(m: Machine, d: Argument, *rest: Argument) -> None:
     """d = a + b + c. Predicates in front of a get the carries out.
 
@@ -83,7 +83,7 @@ def iadd3(m: Machine, d: Argument, *rest: Argument) -> None:
         m.decide(used[0], total >> np.uint64(32) != 0)
 
 
-@named("IADD3.X")
+@opcode("IADD3.X")
 def iadd3_x(m: Machine, d: Argument, *rest: Argument) -> None:
     """d = a + b + c + carries in (the last two predicates); carries out must be discarded."""
     carries, terms = _split(rest[:-2])
@@ -98,13 +98,13 @@ def _split(operands: tuple[Argument, ...]) -> tuple[list[Argument], list[Argumen
     return list(operands[:count]), list(operands[count:])
 
 
-@computed("IADD.64", words=2)
+@computes("IADD.64", words=2)
 def iadd_64(a: Input, b: Input) -> U64:
     """a + b, 64 bits each."""
     return a.read64() + b.read64()
 
 
-@named("LEA")
+@opcode("LEA")
 def lea(m: Machine, d: Argument, *rest: Argument) -> None:
     """d = (a << shift) + b. A predicate in front of a gets the carry out."""
     carries, terms = _split(rest)
@@ -117,7 +117,7 @@ def lea(m: Machine, d: Argument, *rest: Argument) -> None:
         m.decide(predicate, total >> np.uint64(32) != 0)
 
 
-@named("LEA.HI.X")
+@opcode("LEA.HI.X")
 def lea_hi_x(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, shift: Argument, carry: Argument) -> None:
     """d = high 32 bits of ((c:a) << shift) + b + carry."""
     must(_small(shift), "LEA.HI.X with this shift is not modelled")
@@ -132,7 +132,7 @@ def _small(shift: Argument) -> bool:
 # bits and predicates
 
 
-@named("LOP3.LUT")
+@opcode("LOP3.LUT")
 def lop3(m: Machine, *operands: Argument) -> None:
     """Each bit of d is that of the table at bits (a, b, c). A predicate in front gets d != 0; the last must be !PT."""
     predicates, others = _split(operands)
@@ -149,27 +149,27 @@ def lop3(m: Machine, *operands: Argument) -> None:
         m.decide(predicate, total != 0)
 
 
-@computed("SEL")
+@computes("SEL")
 def sel(a: Input, b: Input, p: Input) -> U32:
     """a if the predicate holds, else b."""
     return np.where(p.test(), a.read(), b.read())
 
 
-@computed("SHF.R.U32.HI", "USHF.R.U32.HI")
+@computes("SHF.R.U32.HI", "USHF.R.U32.HI")
 def shift_right(a: Input, shift: Input, c: Input) -> U32:
     """c >> shift; a must be RZ."""
     must(is_zero(a.operand) and _small(shift.operand), "a funnel shift of two registers is not modelled")
     return c.read() >> shift.read()
 
 
-@computed("SHF.L.U32", "USHF.L.U32")
+@computes("SHF.L.U32", "USHF.L.U32")
 def shift_left(a: Input, shift: Input, c: Input) -> U32:
     """a << shift; c must be RZ."""
     must(is_zero(c.operand) and _small(shift.operand), "a funnel shift of two registers is not modelled")
     return a.read() << shift.read()
 
 
-@computed("PRMT")
+@computes("PRMT")
 def prmt(a: Input, selector: Input, c: Input) -> U64:
     """Each nibble of the selector picks one of the eight bytes of (c:a)."""
     nibbles = selector.operand.index
@@ -183,14 +183,14 @@ def prmt(a: Input, selector: Input, c: Input) -> U64:
     return total
 
 
-@named("ISETP.NE.U32.AND")
+@opcode("ISETP.NE.U32.AND")
 def isetp_ne(m: Machine, p: Argument, q: Argument, a: Argument, b: Argument, c: Argument) -> None:
     """p = (a != b) and c; q must be PT."""
     must(str(q) == "PT", "ISETP with a second result is not modelled")
     m.decide(p, (m.read(a) != m.read(b)) & m.test(c))
 
 
-@named("MOVM.16.MT88")
+@opcode("MOVM.16.MT88")
 def movm(m: Machine, d: Argument, a: Argument) -> None:
     """Transpose of an 8 x 8 matrix of 16-bit elements; lane l holds row l / 4, columns 2 (l % 4) and the next."""
     must(bool(m.active.all()), "MOVM with inactive lanes is not modelled")

@@ -74,17 +74,17 @@ def _place(address: int) -> int:
     raise UnreadError("memory outside the images is accessed")
 
 
-def copied(code: Code, parameters: Parameters, number: int) -> Copied:
+def follow_copies(code: Code, parameters: Parameters, number: int) -> Copied:
     """What a kernel of sm_`number` copies; UnreadError if its code is not followed exactly, or computes."""
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     base = (
-        next((at for least, at in PARAMETER_BASES if number >= least), 0)
+        next((parameter_base for least, parameter_base in PARAMETER_BASES if number >= least), 0)
         if parameters.base is None
         else parameters.base
     )
-    given, pointers = _parameter_bytes(parameters)
-    runs = [_run(code, given, base, pointers, digit) for digit in range(DIGITS)]
+    constants, pointers = _parameter_bytes(parameters)
+    runs = [_run(code, constants, base, pointers, digit) for digit in range(DIGITS)]
     machine = runs[0][0]
     if any((other.written_by, other.read_by) != (machine.written_by, machine.read_by) for other, _ in runs[1:]):
         raise UnreadError("which memory it takes depends on what is in it")
@@ -121,8 +121,8 @@ def _parameter_bytes(parameters: Parameters) -> tuple[bytes, int]:
 def _run(code: Code, constants: bytes, base: int, pointers: int, digit: int) -> tuple[_Watched, list[Image]]:
     """The machine, and its memory, after a run on one digit of every address."""
     every = np.arange(pointers * BYTES, dtype=np.int64)
-    held = (_check(every) if digit == DIGITS - 1 else every >> 8 * digit & 255).astype(np.uint8)
-    images = [Image(BASES[n], held[n * BYTES : (n + 1) * BYTES].copy()) for n in range(pointers)]
+    digit_bytes = (_check(every) if digit == DIGITS - 1 else every >> 8 * digit & 255).astype(np.uint8)
+    images = [Image(BASES[n], digit_bytes[n * BYTES : (n + 1) * BYTES].copy()) for n in range(pointers)]
     machine = _Watched(images, constants, base, digit)
     machine.run(code.instructions, code.start, _opcodes(code))
     return machine, images
@@ -138,7 +138,7 @@ def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument
 
     Compilers leave such bytes in the half of a register that they do not store.
     """
-    first, second = (m.read(o) if m.known(o) else m.poison for o in (a, c))  # type: ignore[attr-defined]
+    first, second = (m.read(o) if m.is_written(o) else m.poison for o in (a, c))  # type: ignore[attr-defined]
     both = first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)
     nibbles = [selector.index >> 4 * byte & 15 for byte in range(4)]
     must(selector.kind == "immediate" and max(nibbles) < 8, "PRMT by a register, or of a sign, is not modelled")

@@ -28,7 +28,7 @@ OTHER = {"ROW": "COL", "COL": "ROW", "": ""}
 MAJORITY = 2 / 3  # of the fragments that show a place's layout
 # an operand of an opcode: "a", "b" or "d", rows, columns, ROW or COL or none, bits of a slot, products of a warp
 Place = tuple[str, int, int, str, int, int]
-Shown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment there
+PieceShown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment there
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Account:
         return {fragment.experiment for fragment in self.instruction.fragments}
 
     @cached_property
-    def shown(self) -> list[Shown]:
+    def pieces_shown(self) -> list[PieceShown]:
         """The layouts that its steps show, in order; A's also as B's, which must be alike."""
-        return [shown for stage in self.stages for shown in _shown(stage)]
+        return [piece_shown for stage in self.stages for piece_shown in _pieces_shown(stage)]
 
 
-def _shown(stage: Stage) -> Iterator[Shown]:
+def _pieces_shown(stage: Stage) -> Iterator[PieceShown]:
     shape, order = form(stage.opcode), re.findall(r"ROW|COL", stage.opcode) or ["", ""]
     sizes = {"a": (shape.m, shape.k, order[0]), "b": (shape.k, shape.n, order[1])}
     for role, piece in stage.pieces.items():
@@ -113,11 +113,15 @@ class Crosscheck:
     def _borne_out(self, account: Account) -> set[str]:
         """The experiments of an account all of whose pieces have the common layout."""
         differing = {piece.fragment.experiment for _, _, piece in self._differing(account)}
-        return {piece.fragment.experiment for _, _, piece in account.shown} - differing
+        return {piece.fragment.experiment for _, _, piece in account.pieces_shown} - differing
 
-    def _differing(self, account: Account) -> Iterator[Shown]:
+    def _differing(self, account: Account) -> Iterator[PieceShown]:
         """What an account shows that differs from the common layout."""
-        return (shown for shown in account.shown if self._common.get(shown[0]) != _bytes(shown[2]))
+        return (
+            piece_shown
+            for piece_shown in account.pieces_shown
+            if self._common.get(piece_shown[0]) != _bytes(piece_shown[2])
+        )
 
     @cached_property
     def _common(self) -> dict[Place, bytes]:
@@ -128,7 +132,7 @@ class Crosscheck:
     def _votes(self) -> dict[Place, dict[bytes, dict[str, Piece]]]:
         """By place and layout: the experiments that show it, each with a piece that does."""
         votes: dict[Place, dict[bytes, dict[str, Piece]]] = {}
-        for place, _, piece in (shown for account in self.accounts for shown in account.shown):
+        for place, _, piece in (piece_shown for account in self.accounts for piece_shown in account.pieces_shown):
             votes.setdefault(place, {}).setdefault(_bytes(piece), {}).setdefault(piece.fragment.experiment, piece)
         return votes
 

@@ -16,7 +16,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.decode import LINE, UNPRINTED, CodeLine, UnreadError, instruction, opcode_of
 from tcprobe.sass.ptxas import MOST_STUMBLES, Assembler
-from tcprobe.sass.toolchain import Toolchain, attempt, survived
+from tcprobe.sass.toolchain import Toolchain, attempt, check_survived
 from tcprobe.system.children import Scratch, one_line
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ def assemble(
 
 
 def _assemble(
-    at_work: Sequence[Assembler], parts: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
+    at_work: Sequence[Assembler], kernels_by_part: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
 ) -> tuple[dict[str, Code], dict[str, str]]:
     """As `assemble`, with an assembler for each part."""
-    compiled = pool.map(Assembler.assemble, at_work, parts)
+    compiled = pool.map(Assembler.assemble, at_work, kernels_by_part)
     from tcprobe.sass.elf import contents  # slow to import: done while ptxas runs
 
     refused: dict[str, str] = {}
@@ -77,19 +77,21 @@ def _assemble(
     for assembler, words in zip(at_work, compiled, strict=True):
         refused |= words
         if assembler.cubin.is_file():
-            made, kernels_made = contents(assembler.cubin)
-            _check_arch(assembler, made)
+            cubin_arch, kernels_made = contents(assembler.cubin)
+            _check_arch(assembler, cubin_arch)
             contents_by_name |= kernels_made
     if not contents_by_name and refused:
         _check_refusing(at_work[0], next(iter(refused.values())))
     if sum(assembler.stumbles for assembler in at_work) > MOST_STUMBLES:
         raise at_work[0].unfit(next(iter(refused.values())))
-    left_out = [k.name for part in parts for k in part if k.name not in refused and k.name not in contents_by_name]
+    left_out = [
+        k.name for part in kernels_by_part for k in part if k.name not in refused and k.name not in contents_by_name
+    ]
     if left_out:
         ptxas, name = at_work[0].tools.ptxas, at_work[0].row.name
         raise EnvironmentUnfitError(f"{ptxas} left {', '.join(left_out[:3])} out of its cubin for {name}.")
     tools, row = at_work[0].tools, at_work[0].row
-    return disassembled(tools, row, contents_by_name) if contents_by_name else {}, refused
+    return disassemble(tools, row, contents_by_name) if contents_by_name else {}, refused
 
 
 def _check_refusing(assembler: Assembler, words: str) -> None:
@@ -101,19 +103,19 @@ def _check_refusing(assembler: Assembler, words: str) -> None:
     _check_arch(assembler, contents(assembler.cubin)[0])
 
 
-def _check_arch(assembler: Assembler, made: str) -> None:
-    ptxas, asked = assembler.tools.ptxas, assembler.row.name
-    if made != asked:
+def _check_arch(assembler: Assembler, cubin_arch: str) -> None:
+    ptxas, arch_asked = assembler.tools.ptxas, assembler.row.name
+    if cubin_arch != arch_asked:
         raise EnvironmentUnfitError(
-            f"{ptxas} was asked for {asked} and assembled for {made}. Choose another toolkit with --cuda."
+            f"{ptxas} was asked for {arch_asked} and assembled for {cubin_arch}. Choose another toolkit with --cuda."
         )
 
 
-def disassembled(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
+def disassemble(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels for an arch; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(contents.values())
     with Scratch() as scratch:
-        lines = printed(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
+        lines = listing(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
     for kernel in distinct:
         end = start + len(kernel.raw)
@@ -122,37 +124,37 @@ def disassembled(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> 
     return {name: codes[kernel] for name, kernel in contents.items()}
 
 
-def printed(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
+def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
     """(address, text) of every instruction of raw code; EnvironmentUnfitError unless all are printed.
 
     nvdisasm silently leaves out instructions that are newer than it; if they are few, their text is UNPRINTED.
     """
     image = scratch.folder / "code.bin"
     image.write_bytes(raw)
-    done = survived(
+    completed = check_survived(
         attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(arch), str(image)], tools.limit)
     )
-    lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, done.stdout.splitlines()) if m]
+    lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, completed.stdout.splitlines()) if m]
     places = range(0, len(raw), 16)
-    if not done.returncode and len(places) > len(lines) >= len(places) * LEAST_PRINTED:
+    if not completed.returncode and len(places) > len(lines) >= len(places) * LEAST_PRINTED:
         texts = dict(lines)
-        lines = [(at, texts.get(at, UNPRINTED)) for at in places]
-    if done.returncode or [at for at, _ in lines] != list(places):
+        lines = [(address, texts.get(address, UNPRINTED)) for address in places]
+    if completed.returncode or [address for address, _ in lines] != list(places):
         raise EnvironmentUnfitError(
             f"{tools.nvdisasm} does not print the code of {arch.name} ({len(lines)} of {len(raw) // 16} instructions): "
-            f"{one_line(done.stderr) or one_line(done.stdout) or 'it printed nothing'}."
+            f"{one_line(completed.stderr) or one_line(completed.stdout) or 'it printed nothing'}."
         )
     return lines
 
 
-def _code(lines: Sequence[Line], start: int, content: Content) -> Code:
+def _code(listed_lines: Sequence[Line], start: int, content: Content) -> Code:
     instructions, unread = {}, {}
-    for at, text in lines:
+    for address, text in listed_lines:
         try:
-            instructions[at] = instruction(text, at)
+            instructions[address] = instruction(text, address)
         except UnreadError as error:
-            unread[at] = f"{error}, in `{text}`"
-    opcodes = tuple(opcode_of(text) for _, text in lines)
+            unread[address] = f"{error}, in `{text}`"
+    opcodes = tuple(opcode_of(text) for _, text in listed_lines)
     return Code(
         instructions,
         start,
@@ -162,5 +164,5 @@ def _code(lines: Sequence[Line], start: int, content: Content) -> Code:
         opcodes,
         content.raw,
         content.routines,
-        tuple(text for _, text in lines),
+        tuple(text for _, text in listed_lines),
     )

@@ -56,9 +56,9 @@ class Address(Argument):
 
 @dataclass(frozen=True)
 class CodeLine:
-    """The instruction at byte `at` of the disassembled image. `opcode` has all modifiers."""
+    """The instruction at byte `address` of the disassembled image. `opcode` has all modifiers."""
 
-    at: int
+    address: int
     guard: Argument | None
     opcode: str
     operands: tuple[Argument, ...]
@@ -69,17 +69,17 @@ REGISTER = {"RZ": 255, "URZ": 255, "PT": 7, "UPT": 7}
 NEVER = ("!PT", "!UPT")  # guards of fillers, which are never executed
 
 
-def instruction(text: str, at: int) -> CodeLine:
+def instruction(text: str, address: int) -> CodeLine:
     """Decode the text of one instruction; a filler that is never executed becomes a NOP, whatever its text."""
     guard, body = None, text.strip().rstrip(";").strip()
     match = _GUARD.fullmatch(body)
     if match and match[1] in NEVER:
-        return CodeLine(at, None, "NOP", (), text)
+        return CodeLine(address, None, "NOP", (), text)
     if match:
         guard, body = operand(match[1]), match[2]
     opcode, _, rest = body.partition(" ")
     operands = tuple(operand(part.strip()) for part in rest.split(",")) if rest.strip() else ()
-    return CodeLine(at, guard, opcode, operands, text)
+    return CodeLine(address, guard, opcode, operands, text)
 
 
 def opcode_of(text: str) -> str:
@@ -95,19 +95,19 @@ def operand(text: str) -> Argument:
     negative, plain = (text[0], text[1:]) if text[:1] in "-!~" and text[1:2].isalpha() else ("", text)
     plain = plain.replace(".reuse", "")
     match = re.fullmatch(r"(UR|R|UP|P|B)(\d+|(?<=R)Z|(?<=P)T)(\.ROW|\.COL|\.H0_H0|\.H1_H1|\.H1)?", plain)
-    shown = negative + plain
+    spelling = negative + plain
     if match:  # .ROW (tensor-core instructions) and .H0_H0 (conversions) make kinds of their own, as R.ROW
         index = REGISTER.get(match[1] + match[2])
-        return Argument(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, shown)
+        return Argument(match[1] + (match[3] or ""), int(match[2]) if index is None else index, negative, spelling)
     if re.fullmatch(r"SR_[\w.]+|SRZ", plain):
-        return Argument("SR", 0, negative, shown)
+        return Argument("SR", 0, negative, spelling)
     if re.fullmatch(r"-?0x[0-9a-f]+", text):
         return Argument("immediate", int(text, 16) & 0xFFFFFFFF, "", text)
     if re.fullmatch(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", text):
         return Argument("float", 0, "", text)
     match = _CONSTANT.fullmatch(plain)
     if match and match[1] == "0":
-        return Argument("constant", int(match[2], 16), negative, shown)
+        return Argument("constant", int(match[2], 16), negative, spelling)
     match = _RETURN.fullmatch(text)
     if match:
         return Address("return", int(match[1][1:]), "", text, offset=int(match[2], 16))

@@ -7,15 +7,14 @@ registers in order, has that layout too. The code of all other forms is run (`ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcprobe import __version__
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.probes.experiment import ptx_hash
+from tcprobe.probes.experiment import KnownTable, ptx_hash
 from tcprobe.sass.crosscheck import Account, Crosscheck
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
@@ -27,7 +26,6 @@ from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 from tcprobe.values import Json
 
-Known = Callable[[Fragment], Table | None]
 Followed = Sequence[tuple[Instruction, Traced]]
 
 
@@ -44,30 +42,30 @@ class Findings:
     """What follows from traces and tables.
 
     `opcodes`: layouts of tensor-core opcodes by name. `contested`: opcodes without one, because multiplies contradict
-    each other. `made`: by instruction, what a measurement holds; `failed`: why there is none.
+    each other. `contents`: by instruction, what a measurement holds; `failed`: why there is none.
     """
 
     verdict: Crosscheck
     opcodes: dict[str, Anchored]
     contested: frozenset[str]
-    made: dict[str, Json]
+    contents: dict[str, Json]
     failed: dict[str, str]
 
     @property
-    def checked(self) -> set[str]:
+    def checked_experiments(self) -> set[str]:
         """The experiments whose tables were followed through a multiply."""
         return {experiment for account in self.verdict.accounts for experiment in account.experiments}
 
 
 @dataclass(frozen=True)
-class Shown:
+class FormOutcomes:
     """What the code of mma.sync forms shows by itself.
 
-    `made` and `failed` as in `Findings`. `contradicted`: forms that fail because references state something else.
+    `contents` and `failed` as in `Findings`. `contradicted`: forms that fail because references state something else.
     `pending`: forms that cannot be concluded from their arch alone.
     """
 
-    made: dict[str, Json] = field(default_factory=dict)
+    contents: dict[str, Json] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     contradicted: list[str] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
@@ -79,12 +77,12 @@ class Derived:
 
     measurements: list[Measurement]
     conclusion: Findings
-    shown: Shown
+    forms: FormOutcomes
     encodings: dict[str, Encoded]
 
 
-def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], known: Known) -> Derived:
-    """What the code of multiplies shows on `arch`; `known` gives the arch's tables of wmma fragments.
+def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], known_table: KnownTable) -> Derived:
+    """What the code of multiplies shows on `arch`; `known_table` gives the arch's tables of wmma fragments.
 
     For a wmma.mma (method sass): which elements it never reads. For an mma.sync (method derived): its layout, if it
     follows. Forms whose code is not followed give nothing. The status is failed for forms that contradict the others,
@@ -95,13 +93,13 @@ def derive(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], kn
     codes, _ = assemble(tools, list(kernels.values()), arch) if kernels else ({}, {})
     own = {i: codes[kernels[i.id].name] for i in allowed if kernels[i.id].name in codes}
     followed = [(i, traced) for i, code in own.items() if (traced := _trace(code, i))]
-    findings = conclude(followed, known)
+    findings = conclude(followed, known_table)
     alone = {i.id: opcode for i, traced in followed if i.family == "mma" and (opcode := _alone(i, traced))}
-    shown = show({i: code for i, code in own.items() if i.family == "mma"}, arch, findings, alone)
-    outcomes: dict[str, str | Json] = {**findings.made, **findings.failed, **shown.made, **shown.failed}
+    by_form = conclude_forms({i: code for i, code in own.items() if i.family == "mma"}, arch, findings, alone)
+    outcomes: dict[str, str | Json] = {**findings.contents, **findings.failed, **by_form.contents, **by_form.failed}
     methods = {i.id: "sass" if i.definitions else "derived" for i in own}
     measurements = [measurement(i, arch, methods[i.id], tools, outcomes[i.id]) for i in own if i.id in outcomes]
-    return Derived(measurements, findings, shown, encodings(own.values(), alone))
+    return Derived(measurements, findings, by_form, encodings(own.values(), alone))
 
 
 def measurement(
@@ -121,25 +119,27 @@ def measurement(
     return Measurement(instruction.id, arch.name, method, "measured", about, **outcome)
 
 
-def show(codes: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone: Mapping[str, str]) -> Shown:
+def conclude_forms(
+    code_by_form: Mapping[Instruction, Code], arch: Arch, derived: Findings, alone: Mapping[str, str]
+) -> FormOutcomes:
     """What the code of mma.sync forms shows besides `derived`; `alone` has the opcode of forms that are just one."""
-    layouts, shown = {opcode: a.tables for opcode, a in derived.opcodes.items()}, Shown()
-    for i, code in codes.items():
+    layouts, outcome = {opcode: a.tables for opcode, a in derived.opcodes.items()}, FormOutcomes()
+    for i, code in code_by_form.items():
         try:
-            if i.id in derived.made:
-                agree_with_references(i, arch, derived.made[i.id]["tables"])
+            if i.id in derived.contents:
+                agree_with_references(i, arch, derived.contents[i.id]["tables"])
             elif i.id not in derived.failed:
                 rests = sorted(derived.contested.intersection(tensor_opcodes(code)))
                 if rests:
-                    shown.failed[i.id] = f"rests on {', '.join(rests)}, whose layout is contradicted"
+                    outcome.failed[i.id] = f"rests on {', '.join(rests)}, whose layout is contradicted"
                 else:
-                    shown.made[i.id] = by_code(i, code, arch, layouts)
+                    outcome.contents[i.id] = by_code(i, code, arch, layouts)
         except UnreadError as error:
-            shown.pending.append(Pending(i, code, alone.get(i.id, ""), str(error)))
+            outcome.pending.append(Pending(i, code, alone.get(i.id, ""), str(error)))
         except ContradictedError as error:
-            shown.failed[i.id] = str(error)
-            shown.contradicted.append(i.id)
-    return shown
+            outcome.failed[i.id] = str(error)
+            outcome.contradicted.append(i.id)
+    return outcome
 
 
 def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
@@ -150,23 +150,23 @@ def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
         return None
 
 
-def conclude(followed: Followed, known: Known) -> Findings:
+def conclude(followed: Followed, known_table: KnownTable) -> Findings:
     """What follows from the traces of multiplies; those of wmma are first checked against each other."""
-    tables = {i.id: {f.operand: table for f in i.fragments if (table := known(f))} for i, _ in followed}
+    tables = {i.id: {f.operand: table for f in i.fragments if (table := known_table(f))} for i, _ in followed}
     used = {i.id: traced for i, traced in followed if i.definitions and len(tables[i.id]) == len(i.fragments)}
     verdict = Crosscheck([_account(i, used[i.id], tables[i.id]) for i, _ in followed if i.id in used])
     opcodes = anchors(verdict.agreeing)
     contested = frozenset(step.opcode for id_ in verdict.failed for step in used[id_].steps) - set(opcodes)
-    made, failed = {}, dict(verdict.failed)
+    contents, failed = {}, dict(verdict.failed)
     for i, traced in followed:
         opcode = _alone(i, traced) if i.family == "mma" else None
         if i.id in used and i.id not in failed:
-            made[i.id] = _read_by(i, traced, tables[i.id])
+            contents[i.id] = _measured_content(i, traced, tables[i.id])
         elif opcode in contested:
             failed[i.id] = f"rests on {opcode}, whose layout is contradicted"
         elif opcode in opcodes and (inherited := _inherits(i, opcode, opcodes[opcode])):
-            made[i.id] = inherited
-    return Findings(verdict, opcodes, contested, made, failed)
+            contents[i.id] = inherited
+    return Findings(verdict, opcodes, contested, contents, failed)
 
 
 def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Account:
@@ -176,13 +176,13 @@ def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Tabl
         return Account(instruction, misfit=str(error))
 
 
-def _read_by(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Json:
+def _measured_content(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Json:
     """The tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
-    taken = {word for step in traced.steps for word in (*step.a, *step.b)}
+    words_taken = {word for step in traced.steps for word in (*step.a, *step.b)}
     unread = {}
     for fragment in instruction.fragments[:2]:
         per_word = 32 / fragment.slot_bits
-        missing = [i for i in range(fragment.elements) if Word(fragment.operand, int(i / per_word)) not in taken]
+        missing = [i for i in range(fragment.elements) if Word(fragment.operand, int(i / per_word)) not in words_taken]
         if missing:
             unread[fragment.operand] = (tuple(missing),) * fragment.threads
     return {"tables": tables, "numbering": MEMORY, "unread": unread}
@@ -217,19 +217,20 @@ def _alone(instruction: Instruction, traced: Traced) -> str:
     """The opcode of an mma.sync form that is just one, with registers in order and of its types; "" if it is not."""
     step = traced.steps[0]
     shape = form(step.opcode)
-    taken = {"a": step.a, "b": step.b, "c": tuple(dict.fromkeys(step.c))}
+    words_by_operand = {"a": step.a, "b": step.b, "c": tuple(dict.fromkeys(step.c))}
     counts = {"a": shape.a, "b": shape.b, "c": shape.c}
-    in_order = all(words == tuple(Word(o, j) for j in range(counts[o])) for o, words in taken.items())
+    in_order = all(words == tuple(Word(o, j) for j in range(counts[o])) for o, words in words_by_operand.items())
     if len(traced.steps) > 1 or not in_order or traced.stored != tuple(Word("d", j) for j in range(shape.d)):
         return ""
     fits = (shape.m, shape.n, shape.k, shape.products) == (*instruction.shape, instruction.products)
     return step.opcode if fits and computes(step.opcode, instruction, turned=False) else ""
 
 
-def _inherits(instruction: Instruction, opcode: str, layout: Anchored) -> Json | None:
+def _inherits(instruction: Instruction, opcode: str, anchored: Anchored) -> Json | None:
     """Tables and numbering of an mma.sync form that is one opcode of known layout; None if their sizes differ."""
     fits = all(
-        f.operand in layout.tables and layout.tables[f.operand].elements == f.elements for f in instruction.fragments
+        f.operand in anchored.tables and anchored.tables[f.operand].elements == f.elements
+        for f in instruction.fragments
     )
-    numbering = f"memory addresses, through {opcode} of {layout.source}"
-    return {"tables": layout.tables, "numbering": numbering} if fits else None
+    numbering = f"memory addresses, through {opcode} of {anchored.source}"
+    return {"tables": anchored.tables, "numbering": numbering} if fits else None

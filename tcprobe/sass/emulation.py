@@ -26,8 +26,8 @@ DEPTH = 3  # nested calls; code of ptxas has at most a routine that calls anothe
 MANTISSA = {"E4M3": 3, "E5M2": 2}
 
 
-named = partial(registry.named, into=EMULATION)
-computed = partial(registry.computed, into=EMULATION)
+named = partial(registry.opcode, into=EMULATION)
+computed = partial(registry.computes, into=EMULATION)
 
 
 # routines and lanes
@@ -81,11 +81,11 @@ def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
 # floats
 
 
-def whole(values: Array, kind: Any = np.float32) -> Floats:
-    """The values in 64 bits; UnreadError unless all are whole numbers that `kind` holds exactly."""
+def whole(values: Array, float_type: Any = np.float32) -> Floats:
+    """The values in 64 bits; UnreadError unless all are whole numbers that `float_type` holds exactly."""
     doubles: Floats = values.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        small = (np.abs(doubles) <= EXACT[kind]) & (doubles == np.rint(doubles))
+        small = (np.abs(doubles) <= EXACT[float_type]) & (doubles == np.rint(doubles))
     must(bool(small.all()), "floats that are not small whole numbers are not modelled")
     return doubles
 
@@ -94,35 +94,35 @@ def _f32(source: Input) -> Floats:
     return whole(np.ascontiguousarray(source.read()).view(np.float32))
 
 
-def _of_f32(values: Floats) -> U32:
+def _f32_bits(floats: Floats) -> U32:
     """Registers that hold f32 values."""
-    return whole(values).astype(np.float32).view(np.uint32)
+    return whole(floats).astype(np.float32).view(np.uint32)
 
 
 @computed("FFMA")
 def ffma(a: Input, b: Input, c: Input) -> U32:
     """a * b + c."""
-    return _of_f32(_f32(a) * _f32(b) + _f32(c))
+    return _f32_bits(_f32(a) * _f32(b) + _f32(c))
 
 
 @computed("FMUL")
 def fmul(a: Input, b: Input) -> U32:
     """a * b."""
-    return _of_f32(_f32(a) * _f32(b))
+    return _f32_bits(_f32(a) * _f32(b))
 
 
 @computed("FADD")
 def fadd(a: Input, b: Input) -> U32:
     """a + b."""
-    return _of_f32(_f32(a) + _f32(b))
+    return _f32_bits(_f32(a) + _f32(b))
 
 
-def _halves(values: U32) -> Floats:
+def _halves(register_words: U32) -> Floats:
     """Both f16 of every word, the low one first: (lanes, 2)."""
-    return whole(np.ascontiguousarray(values).view(np.float16).reshape(-1, 2), np.float16)
+    return whole(np.ascontiguousarray(register_words).view(np.float16).reshape(-1, 2), np.float16)
 
 
-def _of_halves(pairs: Floats) -> U32:
+def _half_bits(pairs: Floats) -> U32:
     """Registers that hold pairs of f16."""
     halves = np.ascontiguousarray(whole(pairs, np.float16).astype(np.float16))
     return halves.view(np.uint32).reshape(-1)
@@ -131,7 +131,7 @@ def _of_halves(pairs: Floats) -> U32:
 @computed("HADD2")
 def hadd2(a: Input, b: Input) -> U32:
     """a + b in both halves."""
-    return _of_halves(_halves(a.read()) + _halves(b.read()))
+    return _half_bits(_halves(a.read()) + _halves(b.read()))
 
 
 @computed("HADD2.F32")
@@ -140,13 +140,13 @@ def hadd2_f32(zero: Input, a: Input) -> U32:
     half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.operand.kind)
     conversion = str(zero.operand) == "-RZ" and half is not None and not a.operand.negative
     must(conversion, "HADD2.F32 that is not a conversion")
-    return _of_f32(_halves(a.machine.word("R", a.operand.index))[:, half or 0])
+    return _f32_bits(_halves(a.machine.word("R", a.operand.index))[:, half or 0])
 
 
 @computed("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
 def pack(a: Input, b: Input) -> U32:
     """Converted a in the high half, converted b in the low half (cvt.rn.f16x2.f32: PTX ISA 9.1, section 9.7.9.21)."""
-    return _of_halves(np.stack([_f32(b), _f32(a)], axis=1))
+    return _half_bits(np.stack([_f32(b), _f32(a)], axis=1))
 
 
 def _unpack(kind: str) -> Computation:
@@ -154,7 +154,7 @@ def _unpack(kind: str) -> Computation:
         """Two halves: the low two bytes of a, or with .H1 the high two, each an FP8 number."""
         must(a.operand.kind in ("R", "R.H1") and not a.operand.negative, f"{a.operand} is not modelled here")
         raw = np.ascontiguousarray(a.machine.word("R", a.operand.index)).view(np.uint8).reshape(-1, 4)
-        return _of_halves(fp8(raw[:, 2:] if a.operand.kind == "R.H1" else raw[:, :2], MANTISSA[kind]))
+        return _half_bits(fp8(raw[:, 2:] if a.operand.kind == "R.H1" else raw[:, :2], MANTISSA[kind]))
 
     return unpack
 

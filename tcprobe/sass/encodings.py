@@ -39,11 +39,11 @@ def encodings(codes: Iterable[Code], alone: Mapping[str, str]) -> dict[str, Enco
 
 def _lines(code: Code) -> Iterable[tuple[str, str]]:
     """(full name, bits) of each tensor-core instruction whose operands are known."""
-    for at, step in code.instructions.items():
-        if is_tensor(step):
-            start = at - code.start
+    for address, code_line in code.instructions.items():
+        if is_tensor(code_line):
+            start = address - code.start
             word = int.from_bytes(code.raw[start : start + LINE_BYTES], "little")
             try:
-                yield opcode_of(step), f"{word & OPCODE:x}"
+                yield opcode_of(code_line), f"{word & OPCODE:x}"
             except UnreadError:
                 continue

@@ -20,7 +20,7 @@ from tcprobe.layout.table import Table
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.product_run import Trials, expected, misfit, run, trials
+from tcprobe.sass.product_run import Trials, misfit, predicted_d, run, trials
 from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
 from tcprobe.values import Json
 
@@ -62,10 +62,10 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
     unknown = [opcode for opcode in opcodes if opcode not in layouts]
     if unknown:
         raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
-    given = trials(instruction)
-    made, wrong = _run(code, instruction, given, layouts), []
+    drawn = trials(instruction)
+    computed, wrong = _run(code, instruction, drawn, layouts), []
     for name, tables in stated_layouts(instruction, arch):
-        words = misfit(instruction.fragment("d"), made, expected(instruction, given.numbers, tables))
+        words = misfit(instruction.fragment("d"), computed, predicted_d(instruction, drawn.numbers, tables))
         if words is None:
             return {"tables": tables, "numbering": ", ".join((name, " and ".join((ARITHMETIC, *opcodes))))}
         wrong.append(f"{words} by {name}")

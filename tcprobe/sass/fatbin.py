@@ -77,19 +77,19 @@ def _entries(raw: bytes) -> Iterator[FatbinEntry]:
         start = raw.find(MAGIC, end if end <= len(raw) else start + len(MAGIC))
 
 
-def _entries_of(raw: bytes, place: int, end: int) -> Iterator[FatbinEntry]:
+def _entries_of(raw: bytes, position: int, end: int) -> Iterator[FatbinEntry]:
     if end > len(raw):
         yield FatbinEntry("fatbin", None, f"a fatbin ends {end - len(raw)} bytes after the file; truncated?")
         return
-    while place + ENTRY.size <= end:
-        kind, _, header, size, packed, *_, flags, _, full = ENTRY.unpack_from(raw, place)
-        begin = place + header
+    while position + ENTRY.size <= end:
+        kind, _, header, size, packed, *_, flags, _, full = ENTRY.unpack_from(raw, position)
+        begin = position + header
         if header < ENTRY.size or begin + size > end:
             yield FatbinEntry("fatbin", None, "an entry ends outside its fatbin; damaged?")
             return
         if kind in KINDS:
             yield _unpack(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
-        place = begin + size
+        position = begin + size
 
 
 def _unpack(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
@@ -145,13 +145,13 @@ def lz4(data: bytes, size: int) -> bytes:
     return bytes(unpacked)
 
 
-def _length(data: bytes, place: int, count: int) -> tuple[int, int]:
+def _length(data: bytes, position: int, count: int) -> tuple[int, int]:
     """(length that starts with the 4 bits `count`, place after it)."""
     if count == 15:
-        while data[place] == 255:
-            count, place = count + 255, place + 1
-        count, place = count + data[place], place + 1
-    return count, place
+        while data[position] == 255:
+            count, position = count + 255, position + 1
+        count, position = count + data[position], position + 1
+    return count, position
 
 
 def _copy(unpacked: bytearray, back: int, count: int) -> None:

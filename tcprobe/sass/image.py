@@ -94,10 +94,10 @@ def _cubin(raw: bytes) -> Cubin:
         raise DataError("no cubin of 64 bits.")
     sections = list(_sections(raw))
     symbols = _symbols(sections)
-    stated = {
+    attributes = {
         (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _attributes(s.data)
     }
-    functions = tuple(_functions(sections, symbols, stated))
+    functions = tuple(_functions(sections, symbols, attributes))
     return Cubin(arch_of(raw), functions, any(s.name == ".debug_line" for s in sections))
 
 
@@ -133,12 +133,12 @@ def _data(raw: bytes, head: tuple[int, ...]) -> bytes:
     return raw[start : start + size]
 
 
-def _text(texts: bytes, place: int) -> str:
+def _text(texts: bytes, position: int) -> str:
     """A zero-terminated name; bytes that are not UTF-8 are escaped."""
-    end = texts.find(b"\0", place, place + MOST_NAME)
+    end = texts.find(b"\0", position, position + MOST_NAME)
     if end < 0:
         raise DataError(f"a name in the cubin that does not end within {MOST_NAME} bytes.")
-    return texts[place:end].decode(errors="backslashreplace")
+    return texts[position:end].decode(errors="backslashreplace")
 
 
 def _symbols(sections: list[Section]) -> list[Symbol]:
@@ -154,7 +154,7 @@ def _symbols(sections: list[Section]) -> list[Symbol]:
 
 
 def _functions(
-    sections: list[Section], symbols: list[Symbol], stated: dict[tuple[int, int], int]
+    sections: list[Section], symbols: list[Symbol], attributes: dict[tuple[int, int], int]
 ) -> Iterator[FunctionCode]:
     routines: dict[int, list[str]] = {}
     for symbol in symbols:
@@ -168,8 +168,8 @@ def _functions(
             yield FunctionCode(
                 section.name.removeprefix(".text."),
                 section.data[: len(section.data) // 16 * 16],
-                stated.get((REGISTERS, symbol_number)),
-                stated.get((FRAME_SIZE, symbol_number)),
+                attributes.get((REGISTERS, symbol_number)),
+                attributes.get((FRAME_SIZE, symbol_number)),
                 tuple(routines.get(number, ())),
                 _parameters(infos.get(section.name.removeprefix(".text."))),
             )
@@ -177,17 +177,17 @@ def _functions(
 
 def _parameters(info: bytes | None) -> Parameters | None:
     """A kernel's parameters, from its own attributes; None if it has none."""
-    base, places, at = None, [], 0
-    while info is not None and at + 4 <= len(info):
-        kind, attribute, value = struct.unpack_from("<BBH", info, at)
-        at += 4
+    base, places, position = None, [], 0
+    while info is not None and position + 4 <= len(info):
+        kind, attribute, value = struct.unpack_from("<BBH", info, position)
+        position += 4
         if kind == HAS_SIZE:
             if attribute == PARAM_CBANK and value == 8:
-                base = struct.unpack_from("<IH", info, at)[1]
+                base = struct.unpack_from("<IH", info, position)[1]
             elif attribute == KPARAM_INFO and value == 12:
-                _, _, offset, flags = struct.unpack_from("<IHHI", info, at)
+                _, _, offset, flags = struct.unpack_from("<IHHI", info, position)
                 places.append((offset, flags >> 18))
-            at += value
+            position += value
     return Parameters(base, tuple(sorted(places))) if places else None
 
 

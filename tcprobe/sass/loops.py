@@ -28,28 +28,30 @@ _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
 def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
     """What is timed in each kernel of raw machine code, by name; nvdisasm runs once."""
-    from tcprobe.sass.cubin import printed
+    from tcprobe.sass.cubin import listing
 
     with Scratch() as scratch:
-        lines = printed(tools or disassembler(), arch, scratch, b"".join(kernels.values()))
+        lines = listing(tools or disassembler(), arch, scratch, b"".join(kernels.values()))
     codes, start = {}, 0
     for name, raw in kernels.items():
         end = start + len(raw) // LINE_BYTES
-        codes[name] = timed(lines[start:end])
+        codes[name] = timed_code(lines[start:end])
         start = end
     return codes
 
 
-def timed(lines: Sequence[Line]) -> TimedCode:
+def timed_code(listed_lines: Sequence[Line]) -> TimedCode:
     """The timed opcodes in a kernel's lines; the loop is empty if there is none."""
-    readings = [at for at, text in lines if _CLOCK in text]
+    readings = [address for address, text in listed_lines if _CLOCK in text]
     if len(readings) < 2:
         return TimedCode((), ())
-    between = [(at, text) for at, text in lines if readings[0] < at < readings[-1]]
-    loops = [(target, at) for at, text in between for target in _targets(text) if readings[0] < target < at]
+    between = [(address, text) for address, text in listed_lines if readings[0] < address < readings[-1]]
+    loops = [
+        (target, address) for address, text in between for target in _targets(text) if readings[0] < target < address
+    ]
     first, last = max(loops, key=lambda loop: loop[1] - loop[0], default=(0, -1))
-    inside = tuple(_opcode(text) for at, text in between if first <= at <= last)
-    return TimedCode(inside, tuple(_opcode(text) for at, text in between if not first <= at <= last))
+    inside = tuple(_opcode(text) for address, text in between if first <= address <= last)
+    return TimedCode(inside, tuple(_opcode(text) for address, text in between if not first <= address <= last))
 
 
 def _opcode(text: str) -> str:

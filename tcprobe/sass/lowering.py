@@ -70,11 +70,11 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
     A form is refused if ptxas refuses it for the least target that the PTX ISA allows, and for each of the arch's own.
     """
     probes = {i.id: probe(i) for i in instructions}
-    lowerings = _compiled(tools, arch, probes, {i.id: i for i in instructions})
+    lowerings = _compile(tools, arch, probes, {i.id: i for i in instructions})
     for own in arch.targets:
         untried = [i for i in instructions if lowerings[i.id].refused and i.named_apart and own != i.target.own(arch)]
         at_own = {i.id: replace(probes[i.id], target=probes[i.id].target.alone(own)) for i in untried}
-        again = _compiled(tools, arch, at_own, {i.id: i for i in untried})
+        again = _compile(tools, arch, at_own, {i.id: i for i in untried})
         lowerings |= {id_: lowering for id_, lowering in again.items() if not lowering.refused}
     return lowerings
 
@@ -82,11 +82,11 @@ def lower(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> 
 def from_body(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     """The lowering of an instruction on an arch, from a finding's body."""
     lowering = Lowering(**body)
-    taken = lowering.refused in (None, UNREADABLE)
-    return replace(lowering, target=instruction.target.own(arch)) if taken else lowering
+    accepted = lowering.refused in (None, UNREADABLE)
+    return replace(lowering, target=instruction.target.own(arch)) if accepted else lowering
 
 
-def _compiled(
+def _compile(
     tools: Toolchain, arch: Arch, probes: Mapping[str, Kernel], instructions: Mapping[str, Instruction]
 ) -> dict[str, Lowering]:
     """What each probe becomes for its own target, by id."""
@@ -123,10 +123,10 @@ def count(instructions_read: Sequence[str], instruction: Instruction, routines: 
     """The lowering from the opcodes of an instruction's kernel, and the routines in it."""
     if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
-    counts, wanted = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES
-    named = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in wanted}
+    counts, stems = Counter(instructions_read), TENSOR if instruction.multiplies else MOVES
+    counted = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in stems}
     filling = sum(n for o, n in counts.items() if o in FILLING)
-    return Lowering(named, len(instructions_read) - sum(named.values()) - filling, routines=routines)
+    return Lowering(counted, len(instructions_read) - sum(counted.values()) - filling, routines=routines)
 
 
 def words(lowering: Lowering, instruction: Instruction) -> str:

@@ -103,8 +103,8 @@ class Machine:
         if index >= ZERO:
             raise UnreadError(f"{kind}{index} is not a register")
         if self.active is not self._all:
-            old, known = self._values[kind].get(index, (self._zero, ~self._all))
-            self._values[kind][index] = np.where(self.active, value, old), known | self.active
+            old, written = self._values[kind].get(index, (self._zero, ~self._all))
+            self._values[kind][index] = np.where(self.active, value, old), written | self.active
         else:
             self._values[kind][index] = value, self._all
 
@@ -116,17 +116,17 @@ class Machine:
             self._values[argument.kind].pop(argument.index + word, None)
 
     def _register(self, kind: str, index: int) -> U32:
-        value, known = self._values[kind].get(index, (self._zero, None))
-        if known is None or (known is not self._all and not (known | ~self.active).all()):
+        value, written = self._values[kind].get(index, (self._zero, None))
+        if written is None or (written is not self._all and not (written | ~self.active).all()):
             raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
         return value
 
-    def known(self, argument: Argument) -> bool:
+    def is_written(self, argument: Argument) -> bool:
         """Whether 32 bits can be read there; a register must be written in all active lanes."""
         if argument.kind not in self._values:
             return True
-        _, known = self._values[argument.kind].get(argument.index, (self._zero, None))
-        return known is not None and bool((known | ~self.active).all())
+        _, written = self._values[argument.kind].get(argument.index, (self._zero, None))
+        return written is not None and bool((written | ~self.active).all())
 
     def word(self, kind: str, index: int) -> U32:
         """Register `index`, which may be one of a group."""
@@ -154,8 +154,8 @@ class Machine:
     def _predicate(self, argument: Argument) -> Bools:
         if argument.kind not in ("P", "UP") or argument.negative not in ("", "!"):
             raise UnreadError(f"operand {argument} where a predicate is needed")
-        value, known = self._predicates.get((argument.kind, argument.index), (~self._all, ~self._all))
-        if not (known | ~self.active).all():
+        value, written = self._predicates.get((argument.kind, argument.index), (~self._all, ~self._all))
+        if not (written | ~self.active).all():
             raise UnreadError(f"{argument} is read, but nobody wrote it")
         return ~value if argument.negative else value
 
@@ -169,8 +169,8 @@ class Machine:
         other = self._pairs.pop(place, None)
         if other:
             del self._pairs[other], self._predicates[other], self._predicates[place]
-        old, known = self._predicates.get(place, (~self._all, ~self._all))
-        self._predicates[place] = np.where(self.active, value, old), known | self.active
+        old, written = self._predicates.get(place, (~self._all, ~self._all))
+        self._predicates[place] = np.where(self.active, value, old), written | self.active
 
     def pair(self, first: Argument, second: Argument, count: U64) -> None:
         """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
@@ -217,11 +217,13 @@ class Machine:
             raise UnreadError("two lanes write different values to the same address")
 
     def _places(self, addresses: U64, size: int) -> tuple[Image, Ints]:
-        wanted = addresses[self.active]
-        if (wanted % np.uint64(size)).any():
+        active_addresses = addresses[self.active]
+        if (active_addresses % np.uint64(size)).any():
             raise UnreadError(f"an access of {size} bytes at an address that is not a multiple of {size}")
         for image in self.images:
-            inside = (wanted >= image.base) & (wanted + np.uint64(size) <= image.base + len(image.data))
+            inside = (active_addresses >= image.base) & (
+                active_addresses + np.uint64(size) <= image.base + len(image.data)
+            )
             if inside.all():
                 start = np.where(self.active, addresses - np.uint64(image.base), 0).astype(np.int64)
                 return image, start[:, None] + np.arange(size)
@@ -231,45 +233,47 @@ class Machine:
 
     # control
 
-    def run(self, code: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
+    def run(self, code_lines: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
         """Run from `start` to EXIT. Addresses only grow, except at a return from a call, so the run ends."""
-        if start in code and code[start].text.startswith(PROLOGUE):
+        if start in code_lines and code_lines[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start
         while self.next is not None:
-            step = code.get(self.next)
-            if step is None:
+            code_line = code_lines.get(self.next)
+            if code_line is None:
                 raise UnreadError(f"no instruction at {self.next:#x}")
-            self.next = step.at + 16
-            self._step(step, opcodes)
+            self.next = code_line.address + 16
+            self._step(code_line, opcodes)
 
-    def _step(self, step: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        taken = self.test(step.guard) if step.guard else self._all
-        whole = taken is self._all or bool(taken.all())
-        if not (whole or taken.any()):
+    def _step(self, code_line: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
+        guarded = self.test(code_line.guard) if code_line.guard else self._all
+        whole = guarded is self._all or bool(guarded.all())
+        if not (whole or guarded.any()):
             return
-        function = opcodes.get(step.opcode)
+        function = opcodes.get(code_line.opcode)
         if function is None:
-            raise UnreadError(f"opcode {step.opcode} is not modelled")
-        self.active = self._all if whole else taken
+            raise UnreadError(f"opcode {code_line.opcode} is not modelled")
+        self.active = self._all if whole else guarded
         try:
-            _check_kinds(step)
-            function(self, *step.operands)
+            _check_kinds(code_line)
+            function(self, *code_line.operands)
         except UnreadError as error:
-            raise UnreadError(f"{error}, in `{step.text.strip()}`") from None
+            raise UnreadError(f"{error}, in `{code_line.text.strip()}`") from None
         except TypeError as error:
             if "positional argument" not in str(error):
                 raise
-            raise UnreadError(f"{len(step.operands)} operands are not modelled, in `{step.text.strip()}`") from None
+            raise UnreadError(
+                f"{len(code_line.operands)} operands are not modelled, in `{code_line.text.strip()}`"
+            ) from None
         finally:
             self.active = self._all
 
 
-def _check_kinds(step: CodeLine) -> None:
+def _check_kinds(code_line: CodeLine) -> None:
     """UnreadError unless uniform instructions (U..., LDCU) use uniform registers alone, and others write none."""
-    uniform = step.opcode.startswith(("U", "LDCU"))
-    registers = [o for o in step.operands if o.kind in ("R", "P", "UR", "UP")]
-    checked = [*registers, *([step.guard] if step.guard else [])] if uniform else registers[:1]
+    uniform = code_line.opcode.startswith(("U", "LDCU"))
+    registers = [o for o in code_line.operands if o.kind in ("R", "P", "UR", "UP")]
+    checked = [*registers, *([code_line.guard] if code_line.guard else [])] if uniform else registers[:1]
     wrong = [o for o in checked if o.kind.startswith("U") != uniform]
     if wrong:
-        raise UnreadError(f"operand {wrong[0]} does not fit {step.opcode}")
+        raise UnreadError(f"operand {wrong[0]} does not fit {code_line.opcode}")

@@ -38,36 +38,38 @@ class MatrixPlaces:
     unread: int = 0
 
 
-def find(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[MatrixPlaces]:
+def find(tools: Toolchain, arch: str, pieces: Sequence[bytes]) -> list[MatrixPlaces]:
     """What each piece of code of an arch (as "sm_90") has; about AT_ONCE bytes are searched at a time."""
-    reader, found, part, size = _Disassembler(tools, arch), list[MatrixPlaces](), list[bytes](), 0
-    for piece in codes:
+    reader, matrix_places, part, size = _Disassembler(tools, arch), list[MatrixPlaces](), list[bytes](), 0
+    for piece in pieces:
         part.append(piece)
         size += len(piece)
         if size >= AT_ONCE:
-            found += _find(reader, part)
+            matrix_places += _find(reader, part)
             part, size = [], 0
-    return found + (_find(reader, part) if part else [])
+    return matrix_places + (_find(reader, part) if part else [])
 
 
-def _find(reader: _Disassembler, codes: Sequence[bytes]) -> list[MatrixPlaces]:
-    code = np.frombuffer(b"".join(codes), np.uint64).reshape(-1, 2)
-    wanted = np.flatnonzero(_of_interest(reader, code))
-    distinct, number = np.unique(code[wanted], axis=0, return_inverse=True)
+def _find(reader: _Disassembler, pieces: Sequence[bytes]) -> list[MatrixPlaces]:
+    code = np.frombuffer(b"".join(pieces), np.uint64).reshape(-1, 2)
+    places = np.flatnonzero(_may_be_matrix_code(reader, code))
+    distinct, number = np.unique(code[places], axis=0, return_inverse=True)
     names = reader.opcodes(distinct)
-    ends = np.cumsum([len(piece) // 16 for piece in codes])
+    ends = np.cumsum([len(piece) // 16 for piece in pieces])
     starts = np.concatenate([[0], ends[:-1]])
-    bounds = np.searchsorted(wanted, [starts, ends])
+    bounds = np.searchsorted(places, [starts, ends])
     number = number.reshape(-1)
     return [
-        _matrix_places(wanted[low:high] - start, [names[n] for n in number[low:high]])
+        _matrix_places(places[low:high] - start, [names[n] for n in number[low:high]])
         for start, low, high in zip(starts, *bounds, strict=True)
     ]
 
 
 def _matrix_places(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
-    by_place = {16 * int(at): name for at, name in zip(places, names, strict=True) if name}
-    return MatrixPlaces({at: o for at, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None))
+    by_place = {16 * int(place): name for place, name in zip(places, names, strict=True) if name}
+    return MatrixPlaces(
+        {place: o for place, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None)
+    )
 
 
 def stem(opcode: str) -> str:
@@ -80,13 +82,15 @@ def is_matrix(opcode: str) -> bool:
     return stem(opcode) in (*TENSOR, *MOVES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
 
 
-def _of_interest(reader: _Disassembler, code: Words) -> Bools:
+def _may_be_matrix_code(reader: _Disassembler, code_words: Words) -> Bools:
     """Which instructions may be matrix instructions or local memory's, or are not code that nvdisasm takes."""
-    pattern = code[:, 0] & np.uint64(0xFFF) | (code[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)) << np.uint64(12)
+    pattern = code_words[:, 0] & np.uint64(0xFFF) | (
+        code_words[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)
+    ) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
-    names = reader.opcodes(code[first] & ~_GUARD | _ALWAYS)
-    wanted = np.array([name is None or is_matrix(name) or stem(name) in LOCAL for name in names], bool)
-    return np.asarray(wanted[number.reshape(-1)] if len(wanted) else np.zeros(0, bool))
+    names = reader.opcodes(code_words[first] & ~_GUARD | _ALWAYS)
+    of_interest = np.array([name is None or is_matrix(name) or stem(name) in LOCAL for name in names], bool)
+    return np.asarray(of_interest[number.reshape(-1)] if len(of_interest) else np.zeros(0, bool))
 
 
 _GUARD, _ALWAYS = np.array([0xF000, 0], np.uint64), np.array([0x7000, 0], np.uint64)  # bits of the guard, and @PT
@@ -112,12 +116,12 @@ class _Disassembler:
         """Opcodes of code that nvdisasm may refuse: without the words that it names, or else by halves."""
         if not len(words) or self._calls >= MOST_CALLS:
             return [None] * len(words)
-        taken, refused = self._call(words)
-        if taken is not None:
-            return list(taken)
+        opcodes, refused = self._call(words)
+        if opcodes is not None:
+            return list(opcodes)
         if refused:
-            kept = [j for j in range(len(words)) if j not in refused]
-            names = dict(zip(kept, self._some(words[kept]), strict=True))
+            accepted = [j for j in range(len(words)) if j not in refused]
+            names = dict(zip(accepted, self._some(words[accepted]), strict=True))
             return [names.get(j) for j in range(len(words))]
         half = len(words) // 2
         return self._some(words[:half]) + self._some(words[half:]) if half else [None]
@@ -129,11 +133,11 @@ class _Disassembler:
             image = scratch.folder / "code.bin"
             image.write_bytes(words.tobytes())
             command = [self._tools.nvdisasm, "--binary", self._as, str(image)]
-            done = attempt(scratch, command, self._tools.limit)
-        lines = [m for m in map(LINE.match, done.stdout.splitlines()) if m]
-        if done.returncode == 0 and [int(m[1], 16) for m in lines] == list(range(0, 16 * len(words), 16)):
+            completed = attempt(scratch, command, self._tools.limit)
+        lines = [m for m in map(LINE.match, completed.stdout.splitlines()) if m]
+        if completed.returncode == 0 and [int(m[1], 16) for m in lines] == list(range(0, 16 * len(words), 16)):
             return [opcode_of(m[2]) for m in lines], set()
-        if "is not defined for option" in done.stderr:
+        if "is not defined for option" in completed.stderr:
             raise EnvironmentUnfitError(f"{self._tools.nvdisasm} ({self._tools.nvdisasm_version}) knows no {self._as}.")
-        places = {int(place, 16) // 16 for place in _REFUSED.findall(done.stderr)}
+        places = {int(place, 16) // 16 for place in _REFUSED.findall(completed.stderr)}
         return None, {place for place in places if place < len(words)}

@@ -40,7 +40,7 @@ class Moved:
     """One LDSM or MOVM: what lanes pass to it (an address or a word), and how many words it gives."""
 
     opcode: str
-    given: Words
+    passed: Words
     words: int
 
 
@@ -85,22 +85,22 @@ def input_fragment(instruction: Instruction) -> Fragment | None:
 
 def form_kernel(instruction: Instruction) -> Kernel:
     """The form alone: inputs are loaded from memory, registers are stored raw."""
-    source, made = input_fragment(instruction), instruction.fragment("d")
+    source, result = input_fragment(instruction), instruction.fragment("d")
     assert source is not None
     loads = source.role is Role.ADDRESS
-    operands = f"{ptx.braces('d', made)}, [%g0]" if loads else "%d0, %g0"
+    operands = f"{ptx.braces('d', result)}, [%g0]" if loads else "%d0, %g0"
     body = [
         *ptx.point("in", "%x", source),
         *ptx.load("in", "g", source),
         f"{instruction.name} {operands};",
-        *ptx.point("out", "%x", made),
-        *ptx.store("out", "d", made),
+        *ptx.point("out", "%x", result),
+        *ptx.store("out", "d", result),
     ]
     name, op = (
         f"alone_{ptx.identifier(instruction.id)}",
         LoadMatrices(instruction) if loads else ExchangeMatrix(instruction),
     )
-    text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", made)), body)
+    text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", result)), body)
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -119,29 +119,31 @@ def opcode_of(instruction: Instruction, code: Code) -> str | None:
     except UnreadError:
         return None
     in_order = [followed.places(0, word) for word in range(words)] == [[word] for word in range(words)]
-    alone = len(followed.moves) == 1 and followed.moves[0].words == words and (followed.moves[0].given == values).all()
+    alone = len(followed.moves) == 1 and followed.moves[0].words == words and (followed.moves[0].passed == values).all()
     return followed.moves[0].opcode if in_order and alone else None
 
 
-def _follow(code: Code, parameters: tuple[int, int, int], images: Sequence[Image], memory: int) -> Followed:
-    """Run the code. The last of `images` is the output; shared memory has `memory` bytes of matrices."""
+def _follow(
+    code: Code, parameters: tuple[int, int, int], memory_images: Sequence[Image], matrix_bytes: int
+) -> Followed:
+    """Run the code. The last of `memory_images` is the output; shared memory has `matrix_bytes` bytes of matrices."""
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     raw = b"".join(value.to_bytes(size, "little") for value, size in zip(parameters, (8, 8, 4), strict=True))
     moves: list[Moved] = []
     opcodes = {name: _noting(moves, name) for name in code.opcodes if LDSM.fullmatch(name) or name == MOVM}
-    opcodes |= dict.fromkeys(("LDS", "LDS.U"), _reading(memory))
-    Machine(1, images, raw, code.parameter_base).run(code.instructions, code.start, OPCODES | opcodes)
-    return Followed(tuple(moves), images[-1].data.view(np.uint32).reshape(WARP, -1))
+    opcodes |= dict.fromkeys(("LDS", "LDS.U"), _reading(matrix_bytes))
+    Machine(1, memory_images, raw, code.parameter_base).run(code.instructions, code.start, OPCODES | opcodes)
+    return Followed(tuple(moves), memory_images[-1].data.view(np.uint32).reshape(WARP, -1))
 
 
-def _reading(memory: int) -> Function:
-    """LDS of `memory` bytes of matrices."""
+def _reading(matrix_bytes: int) -> Function:
+    """LDS of `matrix_bytes` bytes of matrices."""
 
     def lds(m: Machine, d: Argument, a: Argument) -> None:
         """A word of the matrices: the numbers of its two half words."""
         places = _shared_address(m, a).astype(np.int64) - SHARED
-        if ((places % 4 != 0) | (places < 0) | (places + 4 > memory)).any():
+        if ((places % 4 != 0) | (places < 0) | (places + 4 > matrix_bytes)).any():
             raise UnreadError("shared memory outside the matrices is read")
         m.write(d, places // 2 | (places // 2 + 1) << 16)
 

@@ -12,7 +12,7 @@ A form of ldmatrix or movmatrix that is one such opcode, with registers in order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +21,13 @@ from tcprobe import __version__
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.arrays import Bools, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import experiments
 from tcprobe.probes.emulation import InMemory, positions
-from tcprobe.probes.experiment import Context, ptx_hash
+from tcprobe.probes.experiment import Context, KnownTable, ptx_hash
 from tcprobe.probes.wmma import Load, leading_dimensions
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
@@ -47,7 +46,6 @@ from tcprobe.sass.move_trace import (
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 
-Known = Callable[[Fragment], Table | None]
 TYPES = ("f16", "s4")  # types of the fragments loaded; together their loads have every opcode that any type has
 COLS = ROW_BYTES // 2
 
@@ -67,8 +65,10 @@ class Witness(NamedTuple):
     halves: Ints
 
 
-def derive_moves(tools: Toolchain, arch: Arch, forms: Sequence[Instruction], known: Known) -> list[Measurement]:
-    """Measurements of `forms` of ldmatrix and movmatrix on `arch`; `known` gives the arch's wmma tables."""
+def derive_moves(
+    tools: Toolchain, arch: Arch, forms: Sequence[Instruction], known_table: KnownTable
+) -> list[Measurement]:
+    """Measurements of `forms` of ldmatrix and movmatrix on `arch`; `known_table` gives the arch's wmma tables."""
     alone = {
         i: form_kernel(i) for i in forms if i.target.on(arch) and i.target.name[-1].isdigit() and input_fragment(i)
     }
@@ -76,7 +76,7 @@ def derive_moves(tools: Toolchain, arch: Arch, forms: Sequence[Instruction], kno
         return []
     loads = {load: load_kernel(load) for load in _loads(arch)}
     codes, _ = assemble(tools, [*loads.values(), *alone.values()], arch)
-    solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known, arch)
+    solved = solve(((load, codes[k.name]) for load, k in loads.items() if k.name in codes), known_table, arch)
     about = {"device": "machine code", "driver": "none", "cuda": "none", "compiler": tools.name}
     measurements = []
     for i, kernel in alone.items():
@@ -97,25 +97,25 @@ def _loads(arch: Arch) -> list[Load]:
     ]
 
 
-def solve(codes: Iterable[tuple[Load, Code]], known: Known, arch: Arch) -> dict[str, Solved]:
+def solve(loads_and_code: Iterable[tuple[Load, Code]], known_table: KnownTable, arch: Arch) -> dict[str, Solved]:
     """Layouts of the opcodes that the loads' code determines completely and without contradiction."""
-    witnesses = [witness for load, code in codes for witness in _witnesses(load, code, known)]
+    witnesses = [witness for load, code in loads_and_code for witness in _witnesses(load, code, known_table)]
     plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and _holds(w.followed.stored, w.halves)}
     possible: dict[str, Bools] = {}
-    shown: dict[str, str] = {}
+    seen_in: dict[str, str] = {}
     for witness in witnesses:
         for number, move in enumerate(witness.followed.moves):
             if move.opcode != MOVM or witness.load.fragment.id in plain:
                 fits = _fits(witness, number)
                 possible[move.opcode] = possible[move.opcode] & fits if move.opcode in possible else fits
-                shown.setdefault(move.opcode, load_name(witness.load))
+                seen_in.setdefault(move.opcode, load_name(witness.load))
     solved = {o: _exchange(fits, arch) if o == MOVM else _rows(fits) for o, fits in possible.items()}
-    return {o: Solved(s.tables, f"{s.numbering}, through {o} of {shown[o]}") for o, s in solved.items() if s}
+    return {o: Solved(s.tables, f"{s.numbering}, through {o} of {seen_in[o]}") for o, s in solved.items() if s}
 
 
-def _witnesses(load: Load, code: Code, known: Known) -> list[Witness]:
+def _witnesses(load: Load, code: Code, known_table: KnownTable) -> list[Witness]:
     """A witness for each of two leading dimensions; none if the code is not followed, or the fragment has no table."""
-    table = known(load.fragment)
+    table = known_table(load.fragment)
     if table is None:
         return []
     try:
@@ -142,9 +142,9 @@ def halves_of(load: Load, table: Table, ldm: int) -> Ints:
     return np.where(whole & (start >= 0) & (start % 16 == 0), start // 16, -1)
 
 
-def _holds(stored: Words, halves: Ints) -> bool:
+def _holds(stored_words: Words, halves: Ints) -> bool:
     """Whether the stored words are the half words of memory that the table says."""
-    return bool((np.ascontiguousarray(stored).view(np.uint16) == halves).all())
+    return bool((np.ascontiguousarray(stored_words).view(np.uint16) == halves).all())
 
 
 def _fits(witness: Witness, number: int) -> Bools:
@@ -159,11 +159,11 @@ def _fits(witness: Witness, number: int) -> Bools:
     return fits
 
 
-def _sources(move: Moved) -> Ints:
+def _sources(moved: Moved) -> Ints:
     """Half words of memory that a move may take: (lanes, columns of the row at its address) or (lanes, halves)."""
-    if move.opcode == MOVM:
-        return np.ascontiguousarray(move.given).view(np.uint16).reshape(WARP, 2).astype(np.int64)
-    return ((move.given.astype(np.int64) - SHARED) // 2)[:, None] + np.arange(COLS)
+    if moved.opcode == MOVM:
+        return np.ascontiguousarray(moved.passed).view(np.uint16).reshape(WARP, 2).astype(np.int64)
+    return ((moved.passed.astype(np.int64) - SHARED) // 2)[:, None] + np.arange(COLS)
 
 
 def _rows(fits: Bools) -> Solved | None:

@@ -12,14 +12,14 @@ from tcprobe.isa.arch import WARP
 from tcprobe.sass import arithmetic  # noqa: F401 - registers its opcodes
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import ZERO, Machine
-from tcprobe.sass.registry import OPCODES, Function, is_zero, must, named
+from tcprobe.sass.registry import OPCODES, Function, is_zero, must, opcode
 
 __all__ = ["OPCODES"]
 
 # moves
 
 
-@named("MOV", "UMOV")
+@opcode("MOV", "UMOV")
 def mov(m: Machine, d: Argument, a: Argument) -> None:
     """d = a; d is unknown if a is a constant that is not a parameter, such as the stack pointer."""
     if a.kind == "constant" and not m.is_parameter(a.index, 4):
@@ -28,23 +28,23 @@ def mov(m: Machine, d: Argument, a: Argument) -> None:
         m.write(d, m.read(a))
 
 
-@named("IMAD.MOV.U32")
+@opcode("IMAD.MOV.U32")
 def imad_mov(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument) -> None:
     """d = c; a and b must be RZ."""
     must(is_zero(a) and is_zero(b), "IMAD.MOV.U32 of a product is not modelled")
     mov(m, d, c)
 
 
-@named("S2R")
+@opcode("S2R")
 def s2r(m: Machine, d: Argument, a: Argument) -> None:
     """d = special register."""
     lane = np.arange(m.lanes) % WARP
-    known = {"SR_TID.X": lane, "SR_LANEID": lane, "SR_CTAID.X": np.arange(m.lanes) // WARP}
-    must(str(a) in known, f"special register {a} is not modelled")
-    m.write(d, known[str(a)])
+    by_name = {"SR_TID.X": lane, "SR_LANEID": lane, "SR_CTAID.X": np.arange(m.lanes) // WARP}
+    must(str(a) in by_name, f"special register {a} is not modelled")
+    m.write(d, by_name[str(a)])
 
 
-@named("HFMA2", "HFMA2.MMA")
+@opcode("HFMA2", "HFMA2.MMA")
 def hfma2(m: Machine, d: Argument, a: Argument, b: Argument, high: Argument, low: Argument) -> None:
     """d = a * b + (high, low), two halves; a must be -RZ and b RZ, as when ptxas moves constants."""
     must(str(a) == "-RZ" and str(b) == "RZ", "HFMA2 is modelled for moving constants only")
@@ -129,7 +129,7 @@ for _size, _modifier in ((1, ".U8"), (2, ".U16"), (4, ""), (8, ".64"), (16, ".12
 # control
 
 
-@named("BRA")
+@opcode("BRA")
 def bra(m: Machine, target: Argument) -> None:
     """Continue at the target, all lanes together; backward branches are refused."""
     must(target.kind == "immediate" and bool(m.active.all()), "a branch on which lanes disagree")
@@ -137,19 +137,19 @@ def bra(m: Machine, target: Argument) -> None:
     m.next = target.index
 
 
-@named("EXIT")
+@opcode("EXIT")
 def exit_(m: Machine) -> None:
     """End, all lanes together."""
     must(bool(m.active.all()), "lanes end at different times")
     m.next = None
 
 
-@named("NOP")
+@opcode("NOP")
 def nop(m: Machine) -> None:
     """No operation."""
 
 
-@named("BMOV.32", "BMOV.32.CLEAR")
+@opcode("BMOV.32", "BMOV.32.CLEAR")
 def bmov(m: Machine, d: Argument, a: Argument) -> None:
     """Moves barrier registers, which nothing here reads."""
     must(d.kind == "B" and a.kind in ("B", "immediate"), "BMOV to or from a data register is not modelled")

@@ -95,8 +95,8 @@ class _Multiply:
         turned = step.a[0].operand == "b"
         if not computes(step.opcode, self.instruction, turned):
             raise MisfitError(f"{self.name(number)} does not multiply the types of {self.instruction.id}")
-        taken = self.taken(number).items()
-        pieces = {role: self.piece(number, Cut(step.opcode, role, turned), *words) for role, words in taken}
+        words_by_role = self.words_by_role(number).items()
+        pieces = {role: self.piece(number, Cut(step.opcode, role, turned), *words) for role, words in words_by_role}
         for a, b, *others in zip(*(piece.first for piece in pieces.values()), strict=True):
             if a[1] != b[0] or any(other != (a[0], b[1]) for other in others):
                 raise MisfitError(f"{self.name(number)} takes blocks that do not belong together")
@@ -105,23 +105,25 @@ class _Multiply:
     def piece(self, number: int, cut: Cut, operand: str, words: Sequence[int]) -> Piece:
         """What a step takes of an operand; MisfitError unless it is a whole block."""
         fragment = self.instruction.fragment(operand)
-        block = _cut(self.tables[operand], _slots(fragment, words), cut)
+        block = _block_of_slots(self.tables[operand], _slots(fragment, words), cut)
         if block is None:
             rows, cols = cut.size
             raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is not a block of {rows} x {cols}")
         return Piece(fragment, *block)
 
-    def taken(self, number: int) -> dict[str, tuple[str, list[int]]]:
+    def words_by_role(self, number: int) -> dict[str, tuple[str, list[int]]]:
         """(operand, words) by role in a step: a and b; d, where results end, if known; c, if it adds C."""
         step = self.traced.steps[number]
         sides = [{w.operand for w in words} for words in (step.a, step.b)]
         if sorted(map(sorted, sides)) != [["a"], ["b"]]:
             raise MisfitError(f"{self.name(number)} does not take A from one operand and B from the other")
-        taken = {role: (words[0].operand, [w.number for w in words]) for role, words in (("a", step.a), ("b", step.b))}
+        words_by_role = {
+            role: (words[0].operand, [w.number for w in words]) for role, words in (("a", step.a), ("b", step.b))
+        }
         if self.traced.stored is not None:
-            taken["d"] = "d", self.homes(number)
+            words_by_role["d"] = "d", self.homes(number)
         added = [w.number for w in dict.fromkeys(step.c) if w is not None and w.operand == "c"]
-        return taken | ({"c": ("c", added)} if added else {})
+        return words_by_role | ({"c": ("c", added)} if added else {})
 
     def homes(self, number: int) -> list[int]:
         """The words of D in which a step's results end, through the steps that add to them."""
@@ -138,29 +140,29 @@ class _Multiply:
         """The words that a step makes."""
         return tuple(Word("d", number * 256 + j) for j in range(form(self.traced.steps[number].opcode).d))
 
-    def check_sums(self, steps: Sequence[Stage]) -> None:
+    def check_sums(self, stages: Sequence[Stage]) -> None:
         """MisfitError unless each step adds C, or all results of one step at the same place.
 
         Each place must start from C once.
         """
         starts: Counter[tuple[int, int]] = Counter()
-        for number, stage in enumerate(steps):
+        for number, stage in enumerate(stages):
             before = self.before(number)
             if before is None:
                 starts.update(block[:2] for block in stage.blocks)
-            elif [b[:2] for b in steps[before].blocks] != [b[:2] for b in stage.blocks]:
+            elif [b[:2] for b in stages[before].blocks] != [b[:2] for b in stage.blocks]:
                 raise MisfitError(f"{self.name(number)} adds to results of another place")
         if self.traced.stored is not None and set(starts.values()) != {1}:  # if not followed, later code may add C
-            raise MisfitError(f"its {len(steps)} tensor-core instructions do not start from C once")
+            raise MisfitError(f"its {len(stages)} tensor-core instructions do not start from C once")
 
     def check_copies(self) -> None:
         """MisfitError unless words of A and B that no step takes repeat words that some step takes."""
-        taken = {word for step in self.traced.steps for word in (*step.a, *step.b)}
+        words_taken = {word for step in self.traced.steps for word in (*step.a, *step.b)}
         for fragment in self.instruction.fragments[:2]:
-            held = elements(self.tables[fragment.operand])[:2].reshape(2, WARP, -1)
+            fragment_elements = elements(self.tables[fragment.operand])[:2].reshape(2, WARP, -1)
             words = [Word(fragment.operand, number) for number in range(fragment.elements * fragment.slot_bits // 32)]
-            content = {word: held[:, :, _slots(fragment, [word.number])].tobytes() for word in words}
-            if not set(content.values()) <= {content[word] for word in taken & set(words)}:
+            content = {word: fragment_elements[:, :, _slots(fragment, [word.number])].tobytes() for word in words}
+            if not set(content.values()) <= {content[word] for word in words_taken & set(words)}:
                 raise MisfitError(f"words of {fragment.id} that no step takes are not copies of words that one takes")
 
     def before(self, number: int) -> int | None:
@@ -193,27 +195,27 @@ class Cut:
 _CUTS: dict[tuple[object, ...], tuple[tuple[Cell, ...], Ints] | None] = {}  # many multiplies share few tables
 
 
-def _slots(fragment: Fragment, words: Sequence[int]) -> tuple[int, ...]:
+def _slots(fragment: Fragment, word_numbers: Sequence[int]) -> tuple[int, ...]:
     """The elements of a thread in some of its 32-bit words, low bits first; two words share an f64."""
     per_word = 32 / fragment.slot_bits
-    return tuple(dict.fromkeys(int(word * per_word) + j for word in words for j in range(max(1, int(per_word)))))
+    return tuple(dict.fromkeys(int(word * per_word) + j for word in word_numbers for j in range(max(1, int(per_word)))))
 
 
-def _cut(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
+def _block_of_slots(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
     """(first row and column in each product's lanes, places relative to them); None if it is not a whole block."""
     key = (table.id, slots, cut.size, cut.turned, form(cut.opcode).products)
     if key not in _CUTS:
-        held = elements(table)[:2].reshape(2, WARP, -1)[:, :, slots]
-        _CUTS[key] = _block(held[::-1] if cut.turned else held, cut)
+        slot_elements = elements(table)[:2].reshape(2, WARP, -1)[:, :, slots]
+        _CUTS[key] = _block(slot_elements[::-1] if cut.turned else slot_elements, cut)
     return _CUTS[key]
 
 
-def _block(held: Ints, cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
+def _block(slot_elements: Ints, cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
     shape, (rows, cols) = form(cut.opcode), cut.size
     products = np.array([shape.product(lane) for lane in range(WARP)])
-    layout, first = held.copy(), []
+    layout, first = slot_elements.copy(), []
     for product in range(shape.products):
-        part = held[:, products == product]
+        part = slot_elements[:, products == product]
         row, col = (int(n) for n in part.min(axis=(1, 2)))
         places = part - np.array([[[row]], [[col]]])
         inside = row >= 0 and (places.max(axis=(1, 2)) < (rows, cols)).all()

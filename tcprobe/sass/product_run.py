@@ -46,9 +46,9 @@ def trials(instruction: Instruction, seed: int = 0) -> Trials:
     return Trials(numbers, images(instruction, numbers))
 
 
-def images(instruction: Instruction, numbers: Mapping[str, Ints]) -> dict[str, Bytes]:
+def images(instruction: Instruction, numbers_by_operand: Mapping[str, Ints]) -> dict[str, Bytes]:
     """Registers that hold the numbers, by operand."""
-    return {f.operand: encode(numbers[f.operand], f.type, f.slot_bits) for f in instruction.given}
+    return {f.operand: encode(numbers_by_operand[f.operand], f.type, f.slot_bits) for f in instruction.given}
 
 
 @cache
@@ -62,16 +62,16 @@ def _numbers(operand: str, kind: str, count: int, slots: int, seed: int) -> Ints
     return random.integers(least, most, (count, slots))
 
 
-def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layouts: Layouts) -> Array:
+def run(code: Code, instruction: Instruction, register_images: Mapping[str, Bytes], layouts: Layouts) -> Array:
     """D as the code of `tensor.kernel(instruction)` computes it from register images: (images, slots).
 
     `layouts` are those of its tensor-core opcodes. UnreadError if the code is not followed exactly.
     """
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
-    d, count = instruction.fragment("d"), len(images["a"])
+    d, count = instruction.fragment("d"), len(register_images["a"])
     output = np.zeros((count, d.slots * d.slot_bits // 8), np.uint8)
-    arrays = [*(images[operand] for operand in "abc"), output]
+    arrays = [*(register_images[operand] for operand in "abc"), output]
     memory = [Image(base, image.reshape(-1)) for base, image in zip(BASES, arrays, strict=True)]
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
     if code.parameter_bytes != len(parameters):
@@ -82,23 +82,23 @@ def run(code: Code, instruction: Instruction, images: Mapping[str, Bytes], layou
     return decode(output, d.type)
 
 
-def expected(instruction: Instruction, numbers: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
+def predicted_d(instruction: Instruction, numbers_by_operand: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
     """D by the layouts of all four operands, (trials, slots); unused slots are zero."""
     a, b, c, d = (holder(tables[f.operand], (f.products, f.rows, f.cols)) for f in instruction.fragments)
-    left, right = numbers["a"][:, a].astype(np.float64), numbers["b"][:, b].astype(np.float64)
+    left, right = numbers_by_operand["a"][:, a].astype(np.float64), numbers_by_operand["b"][:, b].astype(np.float64)
     total = left @ right
     if instruction.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
         total = left.sum(axis=3)[..., None] + right.sum(axis=2)[:, :, None] - 2 * total
     products = np.zeros((len(total), instruction.fragment("d").slots), np.int64)
-    products[:, d.reshape(-1)] = (total + numbers["c"][:, c]).reshape(len(total), -1)
+    products[:, d.reshape(-1)] = (total + numbers_by_operand["c"][:, c]).reshape(len(total), -1)
     return products
 
 
-def misfit(fragment: Fragment, made: Array, wanted: Ints) -> str | None:
+def misfit(fragment: Fragment, computed: Array, predicted: Ints) -> str | None:
     """The first D slot that differs from what the layouts predict, in words; None if there is none."""
-    wrong = np.argwhere(made != wanted)
+    wrong = np.argwhere(computed != predicted)
     if not len(wrong):
         return None
     trial, slot = wrong[0]
     lane, i = divmod(int(slot), fragment.elements)
-    return f"D lane {lane} i {i} is {made[trial, slot]:g}, not {wanted[trial, slot]}"
+    return f"D lane {lane} i {i} is {computed[trial, slot]:g}, not {predicted[trial, slot]}"

@@ -44,15 +44,15 @@ class Ptxas:
         if arch.name not in known_targets(self.program, self.limit):
             raise EnvironmentUnfitError(f"{self.program} ({self.name}) does not know {arch.name}: name another --cuda.")
 
-    def assembled(self, arch: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
+    def assemble(self, arch: Arch, text: str, optimised: bool) -> tuple[bytes, str]:
         """(cubin, ""), or (b"", why there is none); EnvironmentUnfitError if ptxas cannot be run."""
         try:
             with Scratch() as scratch:
                 cubin = scratch.folder / "probes.cubin"
                 command = call(self.program, arch, text, cubin)
-                done = attempt(scratch, [*command, f"-O{LEVELS[optimised]}"], self.limit)
-                made = cubin.read_bytes() if done.returncode == 0 and cubin.is_file() else b""
-                return made, "" if made else done.stderr.strip() or _words(done)
+                completed = attempt(scratch, [*command, f"-O{LEVELS[optimised]}"], self.limit)
+                cubin_bytes = cubin.read_bytes() if completed.returncode == 0 and cubin.is_file() else b""
+                return cubin_bytes, "" if cubin_bytes else completed.stderr.strip() or _words(completed)
         except OSError as error:
             raise EnvironmentUnfitError(f"no temporary files for the probes: {error.strerror}.") from None
 
@@ -82,7 +82,7 @@ class Assembler:
         """
         refused: dict[str, str] = {}
         pending = sorted(kernels, key=lambda k: version(k.target.ptx))
-        while pending and (words := self._refused(pending)):
+        while pending and (words := self._refusals(pending)):
             refused |= words
             pending = [k for k in pending if k.name not in words]
         if not pending:
@@ -91,21 +91,21 @@ class Assembler:
 
     def assemble_nothing(self) -> bool:
         """Whether ptxas assembles a kernel that does nothing."""
-        done = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
-        return done.returncode == 0 and self.cubin.is_file()
+        completed = self._ptxas(EMPTY.format(ptx=self.row.ptx, arch=self.row.name))
+        return completed.returncode == 0 and self.cubin.is_file()
 
-    def _refused(self, kernels: Sequence[Kernel]) -> dict[str, str]:
+    def _refusals(self, kernels: Sequence[Kernel]) -> dict[str, str]:
         """Assemble; the kernels that are refused, empty if it worked."""
-        done = self._ptxas(module(kernels, self.row))
-        if done.returncode == 0 and self.cubin.is_file():
+        completed = self._ptxas(module(kernels, self.row))
+        if completed.returncode == 0 and self.cubin.is_file():
             return {}
-        return blame(done.stderr, kernels) or self._stumbled(kernels, _words(done))
+        return blame(completed.stderr, kernels) or self._bisect(kernels, _words(completed))
 
     def _ptxas(self, text: str) -> CompletedProcess[str]:
         self.cubin.unlink(missing_ok=True)
         return attempt(self.scratch, call(self.tools.ptxas, self.row, text, self.cubin), self.tools.limit)
 
-    def _stumbled(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
+    def _bisect(self, kernels: Sequence[Kernel], words: str) -> dict[str, str]:
         """ptxas failed without naming a kernel: find the kernel by bisection, or that ptxas is unfit."""
         if not self.stumbles and not self.assemble_nothing():
             raise self.unfit(words)
@@ -115,14 +115,16 @@ class Assembler:
         if len(kernels) == 1:
             return {kernels[0].name: words}
         half = len(kernels) // 2
-        return self._refused(kernels[:half]) | self._refused(kernels[half:])
+        return self._refusals(kernels[:half]) | self._refusals(kernels[half:])
 
     def unfit(self, words: str) -> EnvironmentUnfitError:
         """The error for a ptxas that does not work, with its words."""
         return EnvironmentUnfitError(f"{self.tools.ptxas} cannot assemble the probes for {self.row.name}: {words}.")
 
 
-def _words(done: CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"ptxas ended by signal {-done.returncode}"
-    return one_line(done.stderr) or (f"ptxas ended with code {done.returncode}" if done.returncode else "no cubin came")
+def _words(completed: CompletedProcess[str]) -> str:
+    if completed.returncode < 0:
+        return f"ptxas ended by signal {-completed.returncode}"
+    return one_line(completed.stderr) or (
+        f"ptxas ended with code {completed.returncode}" if completed.returncode else "no cubin came"
+    )

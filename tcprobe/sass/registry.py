@@ -22,7 +22,7 @@ Computation = Callable[..., Array]
 OPCODES: dict[str, Function] = {}
 
 
-def named(*names: str, into: dict[str, Function] = OPCODES) -> Callable[[Function], Function]:
+def opcode(*names: str, into: dict[str, Function] = OPCODES) -> Callable[[Function], Function]:
     """Register a function under opcode names."""
 
     def register(function: Function) -> Function:
@@ -51,11 +51,11 @@ class Input(NamedTuple):
         return self.machine.test(self.operand)
 
 
-def computed(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -> Callable[[Computation], Computation]:
+def computes(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -> Callable[[Computation], Computation]:
     """Register a function of `Input`s under opcode names; its result is written to the first operand."""
 
     def register(computation: Computation) -> Computation:
-        @named(*names, into=into)
+        @opcode(*names, into=into)
         def run(m: Machine, d: Argument, *sources: Argument) -> None:
             m.write(d, computation(*[Input(m, source) for source in sources]), words)
 

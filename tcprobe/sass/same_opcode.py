@@ -43,7 +43,7 @@ class Concluded(NamedTuple):
     """A form's tables and numbering, or why there are none; `contradicted`: that is an error."""
 
     form: Pending
-    made: Json | None
+    contents: Json | None
     words: str = ""
     contradicted: bool = False
 
@@ -55,8 +55,10 @@ def conclude(
     waiting = list(pending)
     if not waiting:
         return
-    known, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
-    there = {o: known[e.bits] for o, e in encoded.items() if o not in own and e.bits in known}
+    layouts_by_bits, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
+    layout_elsewhere = {
+        o: layouts_by_bits[e.bits] for o, e in encoded.items() if o not in own and e.bits in layouts_by_bits
+    }
     doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
     for form in waiting:
         try:
@@ -64,52 +66,59 @@ def conclude(
             if rests:
                 yield Concluded(form, None, rests[0], contradicted=True)
             else:
-                yield Concluded(form, _tables_and_numbering(form, arch, own, there))
+                yield Concluded(form, _tables_and_numbering(form, arch, own, layout_elsewhere))
         except UnreadError as error:
             yield Concluded(form, None, str(error))
         except ContradictedError as error:
             yield Concluded(form, None, str(error), contradicted=True)
 
 
-def _tables_and_numbering(form: Pending, arch: Arch, own: Layouts, there: Mapping[str, Elsewhere]) -> Json:
+def _tables_and_numbering(
+    pending_form: Pending, arch: Arch, own: Layouts, layout_elsewhere: Mapping[str, Elsewhere]
+) -> Json:
     """Tables and numbering of a form that is one opcode known elsewhere, or whose code has such opcodes."""
-    if form.opcode in there:
-        elsewhere = there[form.opcode]
-        agree_with_references(form.instruction, arch, elsewhere.tables)
-        return {"tables": elsewhere.tables, "numbering": f"{elsewhere.numbering}; {form.opcode} {elsewhere.words}"}
-    layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in there.items()}}
-    made = by_code(form.instruction, form.code, arch, layouts)
-    used = [opcode for opcode in tensor_opcodes(form.code) if opcode in there]
-    words = "; ".join(f"{opcode} {there[opcode].words}" for opcode in used)
-    return made | {"numbering": f"{made['numbering']}; {words}"}
+    if pending_form.opcode in layout_elsewhere:
+        elsewhere = layout_elsewhere[pending_form.opcode]
+        agree_with_references(pending_form.instruction, arch, elsewhere.tables)
+        return {
+            "tables": elsewhere.tables,
+            "numbering": f"{elsewhere.numbering}; {pending_form.opcode} {elsewhere.words}",
+        }
+    layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in layout_elsewhere.items()}}
+    content = by_code(pending_form.instruction, pending_form.code, arch, layouts)
+    used = [opcode for opcode in tensor_opcodes(pending_form.code) if opcode in layout_elsewhere]
+    words = "; ".join(f"{opcode} {layout_elsewhere[opcode].words}" for opcode in used)
+    return content | {"numbering": f"{content['numbering']}; {words}"}
 
 
-def _layouts_elsewhere(layers: Layers, arch: Arch, wanted: Set[Bits]) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+def _layouts_elsewhere(
+    layers: Layers, arch: Arch, encodings: Set[Bits]
+) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
     """(layouts by encoding on other archs, those measured live first; why some encodings have none)."""
     layouts: dict[Bits, Elsewhere] = {}
     contested: dict[Bits, str] = {}
     others = [other.name for other in ARCHS if other != arch]
-    for search in (_live, _anchored):
+    for search in (_live_layouts, _anchored_layouts):
         for name in others:
-            for bits, layout in search(layers, name, wanted):
+            for bits, layout in search(layers, name, encodings):
                 first = layouts.setdefault(bits, layout)
                 if not same_product(first.tables, layout.tables):
                     contested[bits] = f"one encoding, two layouts: {first.words}, and {layout.words}"
     return {bits: layout for bits, layout in layouts.items() if bits not in contested}, contested
 
 
-def _live(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+def _live_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes whose tables were measured on a GPU of the arch, through an mma form that is the opcode alone."""
     words = f"as measured live on {name}, encoded alike"
     for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
-        for answer in layers.saved(form, [name], ["live"]) if bits in wanted else ():
+        for answer in layers.saved(form, [name], ["live"]) if bits in encodings else ():
             if answer.measured.status == "measured":
                 yield bits, Elsewhere(answer.measured.tables, answer.measured.numbering or "", words)
 
 
-def _anchored(layers: Layers, name: str, wanted: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+def _anchored_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
     """Opcodes whose layouts wmma anchors on the arch."""
-    encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in wanted}
+    encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in encodings}
     for opcode, (layouts, source) in layers.opcodes(name).items() if encoded else ():
         if opcode in encoded and len(layouts) == 4:
             words = f"as anchored on {name} through {source}, encoded alike"

@@ -32,13 +32,13 @@ def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLi
         with Scratch() as scratch:
             image = scratch.folder / "code.cubin"
             image.write_bytes(cubin)
-            done = attempt(scratch, [tools.nvdisasm, "-c", "-gi", str(image)], min(LIMIT, tools.limit))
+            completed = attempt(scratch, [tools.nvdisasm, "-c", "-gi", str(image)], min(LIMIT, tools.limit))
     except EnvironmentUnfitError:
         return {}
-    return _parsed(done.stdout) if done.returncode == 0 else {}
+    return _parse(completed.stdout) if completed.returncode == 0 else {}
 
 
-def _parsed(text: str) -> dict[str, dict[int, SourceLine]]:
+def _parse(text: str) -> dict[str, dict[int, SourceLine]]:
     """Of several lines above an instruction, the last is that of the compiled file."""
     by_function: dict[str, dict[int, SourceLine]] = {}
     places: dict[int, SourceLine] = {}

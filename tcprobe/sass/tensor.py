@@ -165,10 +165,10 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     steps: list[Step] = []
     names = [name for name in code.opcodes if name.split(".")[0] in TENSOR]
     opcodes = OPCODES | {name: _multiply(name, steps) for name in names} | dict.fromkeys(CONVERSIONS, _convert)
-    done = None
+    stored = None
     try:
         machine.run(code.instructions, code.start, opcodes)
-        done = [_word(output[:, j]) for j in range(words[3])]
+        stored = [_word(output[:, j]) for j in range(words[3])]
     except UnreadError:  # after the last tensor-core instruction, results may be converted
         if sum(form(step.opcode).parts for step in steps) < len(names):
             raise
@@ -177,20 +177,20 @@ def trace(code: Code, instruction: Instruction) -> Traced:
     shapes = [form(step.opcode) for step in steps]
     if any(len(step.c) != shape.d and (step.c or shape.parts > 1) for step, shape in zip(steps, shapes, strict=True)):
         raise UnreadError("a tensor-core instruction lacks a step")
-    return Traced(tuple(steps), tuple(done) if done and None not in done else None)  # type: ignore[arg-type]
+    return Traced(tuple(steps), tuple(stored) if stored and None not in stored else None)  # type: ignore[arg-type]
 
 
-def _tags(operand: int, count: int, first: int = 0) -> np.ndarray:
+def _tags(operand_number: int, count: int, first: int = 0) -> np.ndarray:
     lanes = np.arange(WARP, dtype=np.uint32)[:, None]
-    return np.ascontiguousarray(operand << 24 | np.arange(first, first + count, dtype=np.uint32) << 8 | lanes)
+    return np.ascontiguousarray(operand_number << 24 | np.arange(first, first + count, dtype=np.uint32) << 8 | lanes)
 
 
-def _word(values: np.ndarray) -> Word | None:
+def _word(tags: np.ndarray) -> Word | None:
     """The word that all lanes hold, each its own; None if it was converted."""
-    first = int(values[0])
-    if (values == CONVERTED).all():
+    first = int(tags[0])
+    if (tags == CONVERTED).all():
         return None
-    if first & 0xFF or not np.array_equal(values, first + np.arange(WARP, dtype=np.uint32)):
+    if first & 0xFF or not np.array_equal(tags, first + np.arange(WARP, dtype=np.uint32)):
         raise UnreadError("a word is computed or comes from another lane")
     operand = {1: "a", 2: "b", 3: "c"}.get(first >> 24, "d")
     if not 1 <= first >> 24 < RESULT + 64:
@@ -199,8 +199,8 @@ def _word(values: np.ndarray) -> Word | None:
     return Word(operand, step * 256 + (first >> 8 & 0xFFFF))
 
 
-def _moved_word(values: np.ndarray) -> Word:
-    word = _word(values)
+def _moved_word(tags: np.ndarray) -> Word:
+    word = _word(tags)
     if word is None:
         raise UnreadError("a word of A or B is converted")
     return word

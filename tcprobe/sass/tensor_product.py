@@ -56,16 +56,16 @@ def types(opcode: str) -> Types:
     return Types("b1", "b1", "s32", match[7]) if match[6] else Types("f64", "f64", "f64")
 
 
-def is_tensor(step: CodeLine) -> bool:
+def is_tensor(code_line: CodeLine) -> bool:
     """Whether a line is a tensor-core instruction."""
-    return step.opcode.split(".")[0] in TENSOR
+    return code_line.opcode.split(".")[0] in TENSOR
 
 
-def opcode_of(step: CodeLine) -> str:
+def opcode_of(code_line: CodeLine) -> str:
     """The full name of a tensor-core instruction; UnreadError if its operands are not modelled."""
-    if len(step.operands) < 4 or any(str(o) not in ("!PT", "!UPT") for o in step.operands[4:]):
-        raise UnreadError(f"{step.opcode} with these operands is not modelled")
-    return name(step.opcode, step.operands[1], step.operands[2])
+    if len(code_line.operands) < 4 or any(str(o) not in ("!PT", "!UPT") for o in code_line.operands[4:]):
+        raise UnreadError(f"{code_line.opcode} with these operands is not modelled")
+    return name(code_line.opcode, code_line.operands[1], code_line.operands[2])
 
 
 def computing(layouts: Layouts, stem: str) -> Function:
@@ -112,9 +112,9 @@ class _Held(NamedTuple):
     size: tuple[int, int]
 
 
-def _matrix(m: Machine, argument: Argument, held: _Held) -> Numbers:
+def _matrix(m: Machine, argument: Argument, operand_layout: _Held) -> Numbers:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
-    words, kind, table, size = held
+    words, kind, table, size = operand_layout
     is_operand = argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative
     must(is_operand, f"{argument} is not an operand of a multiply")
     if argument.index == ZERO:

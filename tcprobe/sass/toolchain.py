@@ -49,15 +49,15 @@ class Toolchain:
     @property
     def archs(self) -> tuple[Arch, ...]:
         """The archs that this ptxas assembles for."""
-        known = known_targets(self.ptxas, self.limit)
-        return tuple(row for row in ARCHS if row.name in known)
+        targets = known_targets(self.ptxas, self.limit)
+        return tuple(row for row in ARCHS if row.name in targets)
 
     def disassembles_as(self, arch: Arch) -> str:
         """The name for `nvdisasm --binary`. Volta is encoded as Turing, which is all that nvdisasm 13 knows."""
         return "SM75" if arch.number < 75 else f"SM{arch.number}"
 
 
-def of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:
+def toolchain_of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:
     """The toolchain of two programs."""
     return Toolchain(ptxas, nvdisasm, version(ptxas, limit), version(nvdisasm, limit), limit)
 
@@ -67,7 +67,7 @@ def find(folder: Path | None = None, limit: float = LIMIT) -> Toolchain:
 
     `folder` must have ptxas, since it names a compiler; nvdisasm may come from elsewhere.
     """
-    return of(compiler(folder), _find("nvdisasm", folder), limit)
+    return toolchain_of(compiler(folder), _find("nvdisasm", folder), limit)
 
 
 def compiler(folder: Path | None = None) -> str:
@@ -145,7 +145,7 @@ def call(command: Sequence[str], limit: float = LIMIT) -> CompletedProcess[str]:
     """Run a tool that should not crash; EnvironmentUnfitError as `attempt`, and if it crashes."""
     try:
         with Scratch() as scratch:
-            return survived(attempt(scratch, command, limit))
+            return check_survived(attempt(scratch, command, limit))
     except OSError as error:
         raise EnvironmentUnfitError(f"no temporary folder for {command[0]}: {error.strerror}.") from None
 
@@ -157,21 +157,21 @@ def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> Completed
     prints too much.
     """
     try:
-        done = scratch.call(command, limit)
+        completed = scratch.call(command, limit)
     except OSError as error:
         raise EnvironmentUnfitError(f"{command[0]} cannot be run: {error.strerror}. {HINT}") from None
     except HungError as error:
         raise EnvironmentUnfitError(f"{command[0]} {error} (`tcprobe run --limit`) and was stopped.") from None
-    if done.returncode in NOT_RUN:
-        raise EnvironmentUnfitError(f"{command[0]} cannot be run: {one_line(done.stderr)}. {HINT}")
-    if max(len(done.stdout), len(done.stderr)) >= MOST_BYTES or done.returncode == TOO_LARGE:
+    if completed.returncode in NOT_RUN:
+        raise EnvironmentUnfitError(f"{command[0]} cannot be run: {one_line(completed.stderr)}. {HINT}")
+    if max(len(completed.stdout), len(completed.stderr)) >= MOST_BYTES or completed.returncode == TOO_LARGE:
         most = f"{MOST_BYTES >> 20} MB, or than `ulimit -f` allows"
         raise EnvironmentUnfitError(f"{command[0]} was stopped: it wrote more than {most}.")
-    return done if -done.returncode in CRASHES else survived(done)
+    return completed if -completed.returncode in CRASHES else check_survived(completed)
 
 
-def survived(done: CompletedProcess[str]) -> CompletedProcess[str]:
-    """`done`; EnvironmentUnfitError if a signal ended it, StarvedError if that was SIGKILL."""
-    if children.lived(done.returncode) < 0:
-        raise EnvironmentUnfitError(f"{done.args[0]} was ended by signal {-done.returncode}. {HINT}")
-    return done
+def check_survived(completed: CompletedProcess[str]) -> CompletedProcess[str]:
+    """`completed`; EnvironmentUnfitError if a signal ended it, StarvedError if that was SIGKILL."""
+    if children.lived(completed.returncode) < 0:
+        raise EnvironmentUnfitError(f"{completed.args[0]} was ended by signal {-completed.returncode}. {HINT}")
+    return completed

@@ -1,8 +1,8 @@
 """What packages of the index state, one module a package, in the package's own terms.
 
-An adapter is a module of this package with PACKAGE (its name on the index), REPORTED (what is known of reports of its
-errors, by the beginning of a layout's name) and `stated() -> Iterator[Statement]`. It imports its package inside
-`stated`, which runs in a process of its own: `audit.child`.
+An adapter is a module of this package with PACKAGE (its name on the index), REPORTED (known reports of its errors, by
+the beginning of a layout's name) and `statements() -> Iterator[Statement]`. It imports its package inside `statements`,
+which runs in a process of its own: `audit.child`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 from tcprobe.audit.statement import Statement
 from tcprobe.plugins import found, load
 
-NAMES = ("PACKAGE", "REPORTED", "stated")
+NAMES = ("PACKAGE", "REPORTED", "statements")
 
 
 class Adapter(Protocol):
@@ -23,7 +23,7 @@ class Adapter(Protocol):
     PACKAGE: str
     REPORTED: Mapping[str, str]
 
-    def stated(self) -> Iterator[Statement]:
+    def statements(self) -> Iterator[Statement]:
         """All layouts that the package states."""
 
 

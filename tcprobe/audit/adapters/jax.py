@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, uncompared
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, statement, uncompared_statement
 
 PACKAGE = "jax"
 REPORTED: Mapping[str, str] = {}
@@ -25,22 +24,26 @@ APART = {
 }
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """The layouts of wgmma and of mma."""
     from jax.experimental.mosaic.gpu import fragmented_array as fa
 
     for n in WIDTHS:
         for name in ("WGMMA_LAYOUT", "WGMMA_LAYOUT_ACC_32BIT"):
-            yield _of(f"fa.{name}", getattr(fa, name), f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (64, n))
-    yield _of("fa.WGMMA_LAYOUT", fa.WGMMA_LAYOUT, "wgmma.mma_async.m64n8k16.f32.f16.f16.a", (64, 16))
-    yield _of("fa.WGMMA_LAYOUT_8BIT", fa.WGMMA_LAYOUT_8BIT, "wgmma.mma_async.m64n8k32.s32.s8.s8.a", (64, 32))
-    yield from _of_warps()
+            yield _tiled_statement(
+                f"fa.{name}", getattr(fa, name), f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (64, n)
+            )
+    yield _tiled_statement("fa.WGMMA_LAYOUT", fa.WGMMA_LAYOUT, "wgmma.mma_async.m64n8k16.f32.f16.f16.a", (64, 16))
+    yield _tiled_statement(
+        "fa.WGMMA_LAYOUT_8BIT", fa.WGMMA_LAYOUT_8BIT, "wgmma.mma_async.m64n8k32.s32.s8.s8.a", (64, 32)
+    )
+    yield from _warp_statements()
     for name, reason in APART.items():
         if hasattr(fa, name):
-            yield uncompared(f"fa.{name}", "", reason)
+            yield uncompared_statement(f"fa.{name}", "", reason)
 
 
-def _of_warps() -> Iterator[Statement]:
+def _warp_statements() -> Iterator[Statement]:
     """MMALayouts: 16 rows of A and D a warp; all four hold B."""
     from jax.experimental.mosaic.gpu.mma import MMALayouts
     from jaxlib.mlir import ir
@@ -49,21 +52,23 @@ def _of_warps() -> Iterator[Statement]:
         k = 16 if short.endswith("f16") else 32
         form = f"mma.m16n8k{k}.row.col.f32.{short}.{short}.f32"
         with ir.Context():
-            theirs = MMALayouts(getattr(ir, kind).get())
+            mma_layouts = MMALayouts(getattr(ir, kind).get())
         for operand, field, size in (("a", "lhs", (64, k)), ("b", "rhs", (k, 8)), ("d", "acc", (64, 8))):
-            made = f"MMALayouts(ir.{kind}.get()).{field}"
-            yield _of(made, getattr(theirs, field), f"{form}.{operand}", size, atom=kind, bands=4)
+            layout_name = f"MMALayouts(ir.{kind}.get()).{field}"
+            yield _tiled_statement(
+                layout_name, getattr(mma_layouts, field), f"{form}.{operand}", size, atom=kind, bands=4
+            )
 
 
-def _of(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: str | int) -> Statement:
-    held = elements(tiled, tile_size)
-    count = len(held) // 128
+def _tiled_statement(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: str | int) -> Statement:
+    slot_elements = elements(tiled, tile_size)
+    count = len(slot_elements) // 128
     code = CODE.format(name=name, size=tile_size)
     return statement(
         f"{name} as {fragment.rsplit('.', 1)[1].upper()} of {fragment.rsplit('.', 1)[0]}",
         fragment,
         (128, count),
-        _place(held, count, tile_size[1]),
+        _place(slot_elements, count, tile_size[1]),
         code=code,
         **more,
     )
@@ -80,21 +85,21 @@ def elements(tiled: Any, extent: tuple[int, int]) -> list[int]:
     every = (*tiled.warp_dims, *tiled.lane_dims, tiled.vector_dim)
     owned = {len(dims) + d for d in every if isinstance(d, int)}
     registers = [range(size) if d not in owned else (0,) for d, (size, _) in enumerate(dims)]
-    inside = [sum(n * step for n, (_, step) in zip(at, dims, strict=True)) for at in product(*registers)]
+    inside = [sum(n * step for n, (_, step) in zip(position, dims, strict=True)) for position in product(*registers)]
     length, step = dims[tiled.vector_dim]
-    held = [first + v * step for first in inside for v in range(length)]
+    elements_of_thread = [first + v * step for first in inside for v in range(length)]
     starts = [_start(t // 32, tiled.warp_dims, dims) + _start(t % 32, tiled.lane_dims, dims) for t in range(128)]
-    return [first + element for first in starts for element in held]
+    return [first + element for first in starts for element in elements_of_thread]
 
 
 def _start(number: int, owned: Sequence[Any], tile_dims: Dims) -> int:
     """Where a warp or lane begins: its dimensions count from the last one on; of copies the stride is 0."""
-    found = 0
+    start = 0
     for dim in reversed(owned):
         size, step = tile_dims[dim] if isinstance(dim, int) else (dim.times, 0)
         number, digit = divmod(number, size)
-        found += digit * step
-    return found
+        start += digit * step
+    return start
 
 
 CODE = """\

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tcprobe.audit.statement import Place, Statement
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, statement
 
 PACKAGE = "nvidia-cutlass-dsl"
 REPORTED: Mapping[str, str] = {}
@@ -32,7 +31,7 @@ class DslAtom(NamedTuple):
 
     form: str
     shape: tuple[int, int, int]
-    made: str
+    operation: str
 
 
 def atoms() -> Iterator[DslAtom]:
@@ -76,7 +75,7 @@ def atoms() -> Iterator[DslAtom]:
         )
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """A, B and D of each; of a warpgroup's B, which is in shared memory, nothing."""
     os.environ["CUTE_DSL_ARCH"] = "sm_90a"
     import cutlass
@@ -90,45 +89,49 @@ def stated() -> Iterator[Statement]:
         "MmaF8Op": (warpgroup,),
         "MmaI8Op": (warpgroup,),
     }
-    how = (warpgroup.OperandSource.RMEM, warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.K)
-    found: list[Statement] = []
+    wgmma_options = (warpgroup.OperandSource.RMEM, warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.K)
+    collected: list[Statement] = []
 
     @cute.jit  # type: ignore[untyped-decorator]
     def compare() -> None:
-        found.extend(one for atom in atoms() for one in _operands(cute, atom, _operation(cutlass, makers, how, atom)))
+        collected.extend(
+            atom_statement
+            for atom in atoms()
+            for atom_statement in _operands(cute, atom, _operation(cutlass, makers, wgmma_options, atom))
+        )
 
     compare()
-    yield from found
+    yield from collected
 
 
 def _operation(
-    cutlass: ModuleType, makers: Mapping[str, tuple[Any, ...]], how: tuple[Any, ...], dsl_atom: DslAtom
+    cutlass: ModuleType, makers: Mapping[str, tuple[Any, ...]], wgmma_options: tuple[Any, ...], dsl_atom: DslAtom
 ) -> Any:
-    """What `made` says, made."""
-    place, _, rest = dsl_atom.made.partition(".")
-    name, _, given = rest.partition("(")
+    """The operation that `operation` spells."""
+    place, _, rest = dsl_atom.operation.partition(".")
+    name, _, arguments = rest.partition("(")
     kinds = [
-        getattr(cutlass, word.removeprefix("cutlass.")) for word in given.split(", ") if word.startswith("cutlass")
+        getattr(cutlass, word.removeprefix("cutlass.")) for word in arguments.split(", ") if word.startswith("cutlass")
     ]
     group = place == "warpgroup"
-    return getattr(makers[name][-1 if group else 0], name)(*kinds, dsl_atom.shape, *(how if group else ()))
+    return getattr(makers[name][-1 if group else 0], name)(*kinds, dsl_atom.shape, *(wgmma_options if group else ()))
 
 
 def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[Statement]:
-    made = cute.make_mma_atom(operation)
+    mma_atom = cute.make_mma_atom(operation)
     m, n, k = dsl_atom.shape
     sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
     for operand in "ad" if m == 64 else "abd":
-        layout = getattr(made, NAMES[operand])
+        layout = getattr(mma_atom, NAMES[operand])
         threads = 128 if m == 64 else 32
         rows, cols = sizes[operand]
-        name = f"make_mma_atom({dsl_atom.made.partition('(')[0]}) {m}x{n}x{k}, {NAMES[operand]} of {dsl_atom.form}"
+        name = f"make_mma_atom({dsl_atom.operation.partition('(')[0]}) {m}x{n}x{k}, {NAMES[operand]} of {dsl_atom.form}"
         code = CODE.format(
-            made=dsl_atom.made,
+            operation=dsl_atom.operation,
             name=NAMES[operand],
             threads=threads,
             count=rows * cols // threads,
-            found=f"divmod(at, {cols})" if operand == "b" else f"divmod(at, {rows})[::-1]",
+            place=f"divmod(at, {cols})" if operand == "b" else f"divmod(at, {rows})[::-1]",
         )
         yield statement(
             name,
@@ -142,8 +145,8 @@ def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[S
 
 def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
     def place(thread: int, i: int) -> Place:
-        at = int(their_layout((thread, i)))
-        return divmod(at, cols) if operand == "b" else (at % rows, at // rows)
+        element = int(their_layout((thread, i)))
+        return divmod(element, cols) if operand == "b" else (element % rows, element // rows)
 
     return place
 
@@ -157,9 +160,9 @@ from cutlass.cute.nvgpu import warp, warpgroup
 held = {{}}
 @cute.jit
 def read():
-    layout = cute.make_mma_atom({made}).{name}
+    layout = cute.make_mma_atom({operation}).{name}
     held.update({{(t, i): int(layout((t, i))) for t in range({threads}) for i in range({count})}})
 read()
 def stated(thread, i):
     at = held[thread, i]
-    return {found}"""
+    return {place}"""

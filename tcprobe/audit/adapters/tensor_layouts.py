@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, uncompared
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, statement, uncompared_statement
 
 PACKAGE = "tensor-layouts"
 K64 = "no report is known; PTX has e4m3 with m16n8k64 as a sparse form only, and m16n8k64 for e2m1"
@@ -23,31 +22,31 @@ _GROUP = re.compile(r"SM90_64x(\d+)x(\d+)_([FS]\d+)(F16|BF16|TF32|S8|E4M3|E5M2)\
 SPARSE_A = "of a sparse multiply it states columns of the whole A; which of them are stored is data"
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """Every operand of every atom."""
     from tensor_layouts import atoms_nv
 
     for name in LISTS:
         for atom in getattr(atoms_nv, f"MMA_ATOMS_{name}", ()):
-            yield from _of_group(atom) if "GMMA" in name else _of_warp(atom)
+            yield from _warpgroup_statements(atom) if "GMMA" in name else _warp_statements(atom)
     for name, reason in APART.items():
         for atom in getattr(atoms_nv, f"MMA_ATOMS_{name}", ()):
-            yield uncompared(atom.name, atom.ptx, reason)
+            yield uncompared_statement(atom.name, atom.ptx, reason)
 
 
-def _of_warp(their_atom: Any) -> Iterator[Statement]:
+def _warp_statements(their_atom: Any) -> Iterator[Statement]:
     """A, B and D of a warp, or of a quad pair of it."""
     m, n, k = their_atom.shape_mnk
     form, sparse = _form(their_atom.ptx), "(sparse)" in their_atom.ptx
     for operand, (rows, cols) in {"a": (m, k), "b": (k, n), "d": (m, n)}.items():
         name = f"{their_atom.name}.{'c' if operand == 'd' else operand}_layout"
         if "(complex)" in their_atom.ptx or (sparse and operand == "a"):
-            yield uncompared(name, form, SPARSE_A if sparse else "PTX has no complex multiply")
+            yield uncompared_statement(name, form, SPARSE_A if sparse else "PTX has no complex multiply")
             continue
         layout = getattr(their_atom, name.rpartition(".")[2])
         place = _place(layout, rows, cols, operand)
         if their_atom.thr_id is not None:
-            place = _of_quad_pair(place, their_atom.thr_id)
+            place = _quad_pair_place(place, their_atom.thr_id)
         elements = _values(layout)
         yield statement(
             name,
@@ -59,12 +58,12 @@ def _of_warp(their_atom: Any) -> Iterator[Statement]:
         )
 
 
-def _of_group(their_atom: Any) -> Iterator[Statement]:
+def _warpgroup_statements(their_atom: Any) -> Iterator[Statement]:
     """D of a warpgroup; A and B are in shared memory."""
     match = _GROUP.fullmatch(their_atom.name)
     m, n, k = their_atom.shape_mnk
     if match is None:
-        yield uncompared(their_atom.name, their_atom.ptx, "its types are not in its name")
+        yield uncompared_statement(their_atom.name, their_atom.ptx, "its types are not in its name")
         return
     types = ".".join((match[3], match[4], match[4])).lower()
     kind = "wgmma.mma_async.sp" if match[5] else "wgmma.mma_async"
@@ -87,13 +86,13 @@ def _values(their_layout: Any) -> int:
 
 def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
     def place(thread: int, i: int) -> Place:
-        at = int(their_layout(thread, i))
-        return divmod(at, cols) if operand == "b" else (at % rows, at // rows)
+        element = int(their_layout(thread, i))
+        return divmod(element, cols) if operand == "b" else (element % rows, element // rows)
 
     return place
 
 
-def _of_quad_pair(placed: Callable[[int, int], Place], lane_of: Any) -> Callable[[int, int], Place]:
+def _quad_pair_place(placed: Callable[[int, int], Place], lane_of: Any) -> Callable[[int, int], Place]:
     """The map of the lanes that hold the first product; it does not state the others."""
     logical = {int(lane_of(j)): j for j in range(8)}
     return lambda thread, i: placed(logical[thread], i) if thread in logical else None
@@ -102,9 +101,11 @@ def _of_quad_pair(placed: Callable[[int, int], Place], lane_of: Any) -> Callable
 def _code(name: str, tile_size: tuple[int, int], operand: str, partly: bool = False) -> str:
     atom, _, layout = name.partition(".")
     rows, cols = tile_size
-    found = f"divmod(int(layout(thread, i)), {cols if operand == 'b' else rows})" + ("" if operand == "b" else "[::-1]")
+    place_code = f"divmod(int(layout(thread, i)), {cols if operand == 'b' else rows})" + (
+        "" if operand == "b" else "[::-1]"
+    )
     lines = [f"from tensor_layouts.atoms_nv import {atom} as atom", f"layout = atom.{layout}", "def stated(thread, i):"]
     if partly:
         lines += ["    lanes = [int(atom.thr_id(j)) for j in range(8)]", "    if thread not in lanes:"]
         lines += ["        return None", "    thread = lanes.index(thread)"]
-    return "\n".join([*lines, f"    return {found}"])
+    return "\n".join([*lines, f"    return {place_code}"])

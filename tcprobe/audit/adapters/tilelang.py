@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
-from tcprobe.audit.statement import Place, Statement, inverted, uncompared
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, invert, statement, uncompared_statement
 
 PACKAGE = "tilelang"
 REPORTED: Mapping[str, str] = {
@@ -101,26 +100,26 @@ APART = {
 }
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """Every function that this version has, and the accumulator of a warpgroup."""
     for module, tiles in (("mma_layout", FORWARD), ("mma_sp_layout", SPARSE)):
-        for tile in _known(module, tiles):
+        for tile in _functions_present(module, tiles):
             yield _tile(module, tile, _forward(_function(module, tile.name), tile.turned), "")
     for module, backward in (("mma_layout", BACK), ("mma_sp_layout", SPARSE_BACK)):
-        for tile in _known(module, backward):
+        for tile in _functions_present(module, backward):
             rows, cols = _size(tile)
-            given = _function(module, tile.name)
+            function = _function(module, tile.name)
             places = list(product(range(cols), range(rows))) if tile.turned else list(product(range(rows), range(cols)))
-            yield _tile(module, tile, _forward(inverted(places, given), tile.turned), f"{places[-1]}")
-    yield from map(_metadata, _known("mma_sp_layout", METADATA))
+            yield _tile(module, tile, _forward(invert(places, function), tile.turned), f"{places[-1]}")
+    yield from map(_metadata, _functions_present("mma_sp_layout", METADATA))
     yield from map(_accumulator, WIDTHS)
     for name, reason in APART.items():
-        yield uncompared(name, "", reason)
+        yield uncompared_statement(name, "", reason)
 
 
-def _known(module: str, functions: Iterable[Named]) -> list[Named]:
+def _functions_present(module: str, functions: Iterable[Named]) -> list[Named]:
     """Those of functions that a module has; earlier versions have fewer."""
-    return [one for one in functions if hasattr(importlib.import_module(_module(module)), one.name)]
+    return [function for function in functions if hasattr(importlib.import_module(_module(module)), function.name)]
 
 
 def _function(module: str, name: str) -> Any:
@@ -169,8 +168,8 @@ def _tile(
 
 def _forward(layout_function: Callable[[int, int], Any], turned: bool) -> Callable[[int, int], Place]:
     def place(thread: int, i: int) -> Place:
-        at = layout_function(thread, i)
-        return at if at is None or not turned else (at[1], at[0])
+        tile_place = layout_function(thread, i)
+        return tile_place if tile_place is None or not turned else (tile_place[1], tile_place[0])
 
     return place
 
@@ -196,7 +195,7 @@ def _accumulator(n: int) -> Statement:
     emitter = _function("wgmma_macro_generator", "TensorCoreIntrinEmitter")
     script = "tvm.tirx" if find_spec("tvm.tirx") else "tvm.tir"
     tirx = importlib.import_module(script)
-    how = {
+    emitter_options = {
         "accum_dtype": "float32",
         "block_row_warps": 4,
         "block_col_warps": 1,
@@ -204,14 +203,21 @@ def _accumulator(n: int) -> Statement:
         "warp_col_tiles": n,
         "b_transposed": True,
     }
-    made = emitter(**how).make_mma_store_layout(tirx.decl_buffer((64, n), "float32", scope="local.fragment"))
-    place = inverted(
+    store_layout = emitter(**emitter_options).make_mma_store_layout(
+        tirx.decl_buffer((64, n), "float32", scope="local.fragment")
+    )
+    place = invert(
         product(range(64), range(n)),
-        lambda row, col: (int(made.map_forward_thread([row, col])[0]), int(made.map_forward_index([row, col])[0])),
+        lambda row, col: (
+            int(store_layout.map_forward_thread([row, col])[0]),
+            int(store_layout.map_forward_index([row, col])[0]),
+        ),
     )
     fragment = f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"
     package, name = script.split(".")
-    text = STORE_CODE.format(how=how, n=n, module=_module("wgmma_macro_generator"), script=f"{package} import {name}")
+    text = STORE_CODE.format(
+        how=emitter_options, n=n, module=_module("wgmma_macro_generator"), script=f"{package} import {name}"
+    )
     return statement(f"wgmma make_mma_store_layout, n {n}", fragment, (128, n // 2), place, code=text)
 
 

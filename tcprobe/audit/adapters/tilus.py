@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, uncompared
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, statement, uncompared_statement
 
 PACKAGE = "tilus"
 REPORTED: Mapping[str, str] = {}
@@ -22,7 +21,7 @@ WIDENED = "its k is of several multiplies, interleaved for wider loads"
 WIDTHS = (8, 16, 32, 64, 128, 256)
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """A, B and D of each multiply of a warp, and D of a warpgroup."""
     from tilus.ir.instructions.cuda.mma_dot import AtomicMmaConfig
 
@@ -31,7 +30,7 @@ def stated() -> Iterator[Statement]:
         for operand, layout in (("a", config.la), ("b", config.lb), ("d", config.lc)):
             field = {"d": "lc"}.get(operand, f"l{operand}")
             code = CODE.format(
-                made="mma_dot import AtomicMmaConfig",
+                imported="mma_dot import AtomicMmaConfig",
                 layout=f"AtomicMmaConfig.{name}().{field}",
                 module="tilus.ir.instructions.cuda.",
             )
@@ -45,11 +44,11 @@ def stated() -> Iterator[Statement]:
             )
     for name in AtomicMmaConfig.all_configs():
         if "v1_" not in name:
-            yield uncompared(f"AtomicMmaConfig {name}", "", WIDENED)
-    yield from _of_groups()
+            yield uncompared_statement(f"AtomicMmaConfig {name}", "", WIDENED)
+    yield from _warpgroup_statements()
 
 
-def _of_groups() -> Iterator[Statement]:
+def _warpgroup_statements() -> Iterator[Statement]:
     from tilus.ir.layout.inference.inference_rules.wgmma import generate_wgmma_register_layout as generate
 
     for n in WIDTHS:
@@ -58,7 +57,7 @@ def _of_groups() -> Iterator[Statement]:
         code = CODE.format(
             module="tilus.ir.layout.inference.inference_rules.",
             layout=call,
-            made="wgmma import generate_wgmma_register_layout",
+            imported="wgmma import generate_wgmma_register_layout",
         )
         yield statement(
             call, f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (128, layout.local_size), _place(layout), code=code
@@ -70,7 +69,7 @@ def _place(their_layout: Any) -> Callable[[int, int], Place]:
 
 
 CODE = """\
-from {module}{made}
+from {module}{imported}
 layout = {layout}
 def stated(thread, i):
     return tuple(map(int, layout.get_global(local_index=i, spatial_index=thread)))"""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, statement
 
 PACKAGE = "tinygrad"
 REPORTED: Mapping[str, str] = {}
@@ -21,7 +20,7 @@ TYPES = {
 Bit = tuple[str, int]  # n, m or k, and which bit of it
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """A, B and D of each multiply of NVIDIA GPUs."""
     from tinygrad.codegen.opt import tc
 
@@ -30,7 +29,7 @@ def stated() -> Iterator[Statement]:
         into, out = TYPES[core.dtype_in.name], {"half": "f16"}.get(core.dtype_out.name, "f32")
         form = f"mma.m{m}n{n}k{k}.row.col.{out}.{into}.{into}.{out}"
         for number, operand in enumerate("abd"):
-            place = placed(core, operand)
+            place = place_of_slot(core, operand)
             yield statement(
                 f"{core}.{operand}",
                 f"{form}.{operand}",
@@ -41,7 +40,7 @@ def stated() -> Iterator[Statement]:
             )
 
 
-def placed(core: Any, operand: str) -> Callable[[int, int], Place]:
+def place_of_slot(core: Any, operand: str) -> Callable[[int, int], Place]:
     """Where a slot lies: opts name the bits of D, a swizzle those of A or B, i from the highest down."""
     names = _names(core)
     if operand == "d":
@@ -50,13 +49,13 @@ def placed(core: Any, operand: str) -> Callable[[int, int], Place]:
     else:
         lane, upcast, reduce = core.swizzle["ab".index(operand)]
         own = "mk" if operand == "a" else "kn"
-        held = [*upcast, *reduce]
+        names_of_bits = [*upcast, *reduce]
         positions = [*(f"u{j}" for j in range(len(upcast))), *(f"r{j}" for j in range(len(reduce)))]
         order = [*(f"r{j}" for j in range(len(reduce))), *(f"u{j}" for j in range(len(upcast)))]
-        by_position = dict(zip(positions, held, strict=True))
+        by_position = dict(zip(positions, names_of_bits, strict=True))
         i = [name for name in (by_position[place] for place in order) if names[name][0] in own]
     axes = {"a": "mk", "b": "kn", "d": "mn"}[operand]
-    return lambda thread, number: _at(
+    return lambda thread, number: _place(
         axes,
         [(names[name], thread >> j & 1) for j, name in enumerate(lane)]
         + [(names[name], number >> j & 1) for j, name in enumerate(i)],
@@ -74,8 +73,10 @@ def _names(core: Any) -> dict[str, Bit]:
     return names
 
 
-def _at(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> Place:
-    first, second = (sum(value << number for (axis, number), value in bit_values if axis == wanted) for wanted in axes)
+def _place(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> Place:
+    first, second = (
+        sum(value << number for (axis, number), value in bit_values if axis == matrix_axis) for matrix_axis in axes
+    )
     return first, second
 
 

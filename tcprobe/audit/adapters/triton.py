@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tcprobe.audit.statement import Place, Statement
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Place, Statement, statement
 
 PACKAGE = "triton"
 REPORTED: Mapping[str, str] = {}
 
 
-class Asked(NamedTuple):
+class GluonMultiply(NamedTuple):
     """A multiply as Triton describes it: its form here, m n k, version and warps, `width` elements of k together."""
 
     form: str
@@ -23,44 +22,44 @@ class Asked(NamedTuple):
 
 F16, S8 = "f32.f16.f16", "s32.s8.s8"
 WARP = (
-    Asked("mma.m16n8k16.row.col.f32.f16.f16.f32", (16, 8, 16), 2, 2),
-    Asked("mma.m16n8k16.row.col.f16.f16.f16.f16", (16, 8, 16), 2, 2),
-    Asked("mma.m16n8k16.row.col.f32.bf16.bf16.f32", (16, 8, 16), 2, 2),
-    Asked("mma.m16n8k8.row.col.f32.tf32.tf32.f32", (16, 8, 8), 2, 1),
-    Asked("mma.m16n8k32.row.col.s32.s8.s8.s32", (16, 8, 32), 2, 4),
-    Asked("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", (16, 8, 32), 2, 4),
-    Asked("mma.m16n8k32.row.col.f32.e5m2.e5m2.f32", (16, 8, 32), 2, 4),
+    GluonMultiply("mma.m16n8k16.row.col.f32.f16.f16.f32", (16, 8, 16), 2, 2),
+    GluonMultiply("mma.m16n8k16.row.col.f16.f16.f16.f16", (16, 8, 16), 2, 2),
+    GluonMultiply("mma.m16n8k16.row.col.f32.bf16.bf16.f32", (16, 8, 16), 2, 2),
+    GluonMultiply("mma.m16n8k8.row.col.f32.tf32.tf32.f32", (16, 8, 8), 2, 1),
+    GluonMultiply("mma.m16n8k32.row.col.s32.s8.s8.s32", (16, 8, 32), 2, 4),
+    GluonMultiply("mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", (16, 8, 32), 2, 4),
+    GluonMultiply("mma.m16n8k32.row.col.f32.e5m2.e5m2.f32", (16, 8, 32), 2, 4),
 )
 TYPES = ((F16, 16, 2), ("f32.bf16.bf16", 16, 2), ("f32.tf32.tf32", 8, 1), (S8, 32, 4), ("f32.e4m3.e4m3", 32, 4))
 GROUP = tuple(
-    Asked(f"wgmma.mma_async.m64n{n}k{k}.{types}", (64, n, k), 3, width)
+    GluonMultiply(f"wgmma.mma_async.m64n{n}k{k}.{types}", (64, n, k), 3, width)
     for n in (8, 16, 32, 64, 128, 256)
     for types, k, width in TYPES
 )
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """The operands in registers."""
-    for asked in (*WARP, *GROUP):
-        m, n, k = asked.shape
+    for multiply in (*WARP, *GROUP):
+        m, n, k = multiply.shape
         sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
-        for operand in "abd" if asked.version == 2 else "ad":
-            code = _code(asked, operand)
-            bases = _bases(_layout(asked, operand), sizes[operand])
+        for operand in "abd" if multiply.version == 2 else "ad":
+            code = _code(multiply, operand)
+            bases = _bases(_layout(multiply, operand), sizes[operand])
             threads, elements = 1 << len(bases[1]), 1 << len(bases[0])
-            name = f"{_parent(asked)}, operand {operand} of {asked.form}"
+            name = f"{_parent(multiply)}, operand {operand} of {multiply.form}"
             yield statement(
-                name, f"{asked.form}.{operand}", (threads, elements), _place(bases), atom=asked.form, code=code
+                name, f"{multiply.form}.{operand}", (threads, elements), _place(bases), atom=multiply.form, code=code
             )
 
 
-def _parent(gluon: Asked) -> str:
+def _parent(gluon: GluonMultiply) -> str:
     m, n, k = gluon.shape
     warps, shape = ([1, 1], [m, n]) if gluon.version == 2 else ([4, 1], [16, n, k])
     return f"NVMMADistributedLayout(version=[{gluon.version}, 0], warps_per_cta={warps}, instr_shape={shape})"
 
 
-def _layout(gluon: Asked, operand: str) -> Any:
+def _layout(gluon: GluonMultiply, operand: str) -> Any:
     from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
 
     m, n, k = gluon.shape
@@ -94,17 +93,17 @@ def _place(bases: tuple[list[list[int]], list[list[int]]]) -> Callable[[int, int
     return place
 
 
-def _code(gluon: Asked, operand: str) -> str:
+def _code(gluon: GluonMultiply, operand: str) -> str:
     m, n, k = gluon.shape
     number = "ab".find(operand)
     size = {"a": [m, k], "b": [k, n], "d": [m, n]}[operand]
-    given = f"parent=layout, operand_index={number}, k_width={gluon.width}"
-    taken = "" if number < 0 else f"\nlayout = DotOperandLayout({given})"
+    dot_arguments = f"parent=layout, operand_index={number}, k_width={gluon.width}"
+    dot_layout = "" if number < 0 else f"\nlayout = DotOperandLayout({dot_arguments})"
     return f"""\
 from triton._C.libtriton import ir
 from triton._C.libtriton.gluon_ir import GluonOpBuilder
 from triton.experimental.gluon.language import DotOperandLayout, NVMMADistributedLayout
-layout = {_parent(gluon)}{taken}
+layout = {_parent(gluon)}{dot_layout}
 context = ir.context()
 ir.load_dialects(context)
 builder = GluonOpBuilder(context)

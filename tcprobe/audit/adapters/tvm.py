@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.audit.statement import Statement, inverted
-from tcprobe.audit.statement import stated as statement
+from tcprobe.audit.statement import Statement, invert, statement
 
 PACKAGE = "apache-tvm"
 REPORTED: Mapping[str, str] = {}
@@ -33,14 +32,14 @@ BACK = (
 FORWARD = TvmFunction("ldmatrix_32x8_to_shared_16x16_layout", (16, 16), f"{F16}.d", 2)
 
 
-def stated() -> Iterator[Statement]:
+def statements() -> Iterator[Statement]:
     """What each function says of the fragment that its tile is."""
     import importlib
 
     module = importlib.import_module(MODULE)
     for function in BACK:
-        made, (rows, cols) = getattr(module, function.name), function.size
-        place = inverted(product(range(rows), range(cols)), made)
+        to_slot, (rows, cols) = getattr(module, function.name), function.size
+        place = invert(product(range(rows), range(cols)), to_slot)
         code = BACK_CODE.format(module=MODULE, name=function.name, rows=rows, cols=cols)
         slots = (32, rows * cols // 32)
         name = f"{function.name} as {function.fragment[-1].upper()}"

@@ -55,7 +55,7 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
         tabulated = kind(name, extent, options)
         if tabulated:
             return tabulated
-    plain = {known.partition("<")[0]: known for known in names()}
+    plain = {full_name.partition("<")[0]: full_name for full_name in names()}
     near = [plain[similar] for similar in difflib.get_close_matches(name.partition("<")[0], plain, n=2)]
     hint = f"; perhaps {' or '.join(near)}" if near else ""
     raise UsageError(f"no address map is called {name!r}{hint}.", "" if near else "address maps")

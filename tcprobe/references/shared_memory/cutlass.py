@@ -210,11 +210,11 @@ def resolve(name: str) -> CutlassLayout | None:
     match = _NAME.fullmatch(text)
     if not match:
         return None
-    view, plain, given = match[1] or "", match[2], match[3]
+    view, plain, template_arguments = match[1] or "", match[2], match[3]
     definition = (VIEWS if view else PLAIN).get(plain)
     if definition is None:
         return None
-    arguments = tuple(int(number) for number in given.split(",")) if given else ()
+    arguments = tuple(int(number) for number in template_arguments.split(",")) if template_arguments else ()
     if len(arguments) != len(definition.parameters) or 0 in arguments or not _compiles(definition, arguments):
         parameters = f"<{','.join(definition.parameters)}>" if definition.parameters else " without arguments"
         raise UsageError(f"{name}: CUTLASS has {view}{plain}{parameters}, and no such one of it.")

@@ -50,8 +50,10 @@ def _cutlass(address: AddressMap, fitted: AddressFit, bits: int | None) -> Itera
 
 def _part(address: AddressMap) -> AddressMap:
     """Some cells of the map, with the farthest, for a quick check."""
-    at = np.unique([*np.linspace(0, address.cells - 1, SOME, dtype=np.int64), np.argmax(address.offsets)])
-    return AddressMap(address.first[at], address.second[at], address.offsets[at], address.low, address.high)
+    some_cells = np.unique([*np.linspace(0, address.cells - 1, SOME, dtype=np.int64), np.argmax(address.offsets)])
+    return AddressMap(
+        address.first[some_cells], address.second[some_cells], address.offsets[some_cells], address.low, address.high
+    )
 
 
 def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Ints, Ints], Ints]) -> bool:

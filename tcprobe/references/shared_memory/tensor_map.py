@@ -1,9 +1,9 @@
 """The arguments of cuTensorMapEncodeTiled, and what the driver checks of them, each rule with its source.
 
->>> made = packed("FLOAT16", (64, 128), (64, 8), swizzle="128B")
->>> made.strides, made.row_bytes, broken_rules(made)
+>>> tensor_map = packed_map("FLOAT16", (64, 128), (64, 8), swizzle="128B")
+>>> tensor_map.strides, tensor_map.row_bytes, broken_rules(tensor_map)
 ((128,), 128, [])
->>> [rule.argument for rule in broken_rules(made._replace(box=(72, 8)))]
+>>> [rule.argument for rule in broken_rules(tensor_map._replace(box=(72, 8)))]
 ['swizzle']
 
 Dimensions are inner first, as in the driver. Rules with source MANUAL are stated by the CUDA driver API, section on
@@ -279,17 +279,17 @@ def rules_on(number: int) -> list[MapRule]:
     return [rule for rule in RULES if rule.since <= number < rule.until]
 
 
-def broken_rules(made: TensorMap, number: int = 90) -> list[MapRule]:
+def broken_rules(tensor_map: TensorMap, number: int = 90) -> list[MapRule]:
     """The rules of an arch that a map breaks; if the driver checks none of these, it accepts the map."""
-    return [rule for rule in rules_on(number) if rule.breaks(made)]
+    return [rule for rule in rules_on(number) if rule.breaks(tensor_map)]
 
 
-def refusing_rules(made: TensorMap) -> list[MapRule]:
+def refusing_rules(tensor_map: TensorMap) -> list[MapRule]:
     """The broken rules that the driver checks, on sm_90; it refuses the map if there are any."""
-    return [rule for rule in broken_rules(made) if rule.checked]
+    return [rule for rule in broken_rules(tensor_map) if rule.checked]
 
 
-def packed(
+def packed_map(
     kind: str, dims: tuple[int, ...], box: tuple[int, ...], swizzle: str = "NONE", padding: int = 0
 ) -> TensorMap:
     """A map of a tensor without gaps except `padding` bytes after each row; KeyError for an unknown type or mode."""
