@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tcprobe.ask.bank_patterns import judged, read
+from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.probes.bank_cases import costly
@@ -96,7 +96,9 @@ def main() -> None:
         path = Path(folder) / "patterns.jsonl"
         write_patterns(path)
         say(f"{PATTERNS:,} patterns", seconds(process("--patterns", str(path)), repeats), "1 s")
-        inside = seconds(lambda: judged(read(path), lambda name: rules_for(name, published())), repeats)
+        inside = seconds(
+            lambda: judge_patterns(read_patterns(path), lambda name: rules_for(name, published())), repeats
+        )
         say("  in one process", inside)
     for name, arguments in TILES.items():
         say(f"--propose {name}", seconds(process(*arguments, "--propose"), repeats), "1 s")

@@ -233,7 +233,7 @@ def programs():
     """(what, plan, number, code) of every path that has code."""
     for number, (what, plan) in enumerate(plans()):
         p = struct(plan)
-        body = (LOADS if plan.asked.loads else STORES).format(p=p)
+        body = (LOADS if plan.request.loads else STORES).format(p=p)
         yield what, plan, number, source(plan) + KERNEL.format(number=number, p=p, body=body)
 
 
@@ -247,7 +247,7 @@ def run_kernels():
         part = every[start : start + MODULE]
         module = cupy.RawModule(code="\n".join(code for *_, code in part), options=("-std=c++17",))
         for _, plan, number, _ in part:
-            size = plan.asked.shared.bytes(plan.asked.tile)
+            size = plan.request.shared.bytes(plan.request.tile)
             module.get_function(f"path_{number}")((1,), (32,), (memory, held), shared_mem=size)
     cupy.cuda.runtime.deviceSynchronize()
 

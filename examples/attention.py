@@ -23,7 +23,7 @@ from tcprobe.ask.convert.header import header
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.emit import emit
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
@@ -95,7 +95,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
         emit("cuda", list({cell.fragment.id: cell for cell in (*scores.values(), *values.values())}.values())).replace(
             "#pragma once\n", ""
         ),
-        masked(s, "col + col0 <= row + row0", "-inf").code,
+        mask_fragment(s, "col + col0 <= row + row0", "-inf").code,
         step.code,
         header([convert(s, values["a"])]),
         "// a factor for each row of O (tcprobe reduce D --over row: which elements are of which row)",

@@ -18,7 +18,7 @@ import numpy as np
 
 from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.isa.names import resolve
 from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
@@ -126,7 +126,9 @@ def tiles(kind: str) -> tuple[descriptor.SharedTile, ...]:
 def source(kind: str) -> str:
     """The whole CUDA source."""
     row, (a, b, out) = resolve(KINDS[kind].instruction).instruction, tiles(kind)
-    made = coded(load(f"{row.id}.d"), StoreOptions("stmatrix", KINDS[kind].out, "row", f"boxes:{WIDTH}"), "store")
+    made = plan_store_code(
+        load(f"{row.id}.d"), StoreOptions("stmatrix", KINDS[kind].out, "row", f"boxes:{WIDTH}"), "store"
+    )
     d, whole = row.fragment("d"), row.type("d") == "s32"
     copies = [*_copies("a", a, "x", f"tile * {a.k}"), *_copies("b", b, "y", f"tile * {b.k}")]
     text, inputs = _multiplied(row.name, d.registers, (a, b), whole)

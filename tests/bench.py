@@ -10,8 +10,8 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout import banks as model
-from tcprobe.layout.banks import designed
-from tcprobe.layout.source_tags import is_spread, lookups, timed
+from tcprobe.layout.banks import designed_rules
+from tcprobe.layout.source_tags import access_cycles, is_spread, lookups
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.layout.table import selected
 from tcprobe.probes import banks, dialogues
@@ -131,7 +131,7 @@ class Clock(Machine):
     def __init__(self, rules=None, noise=0.0, tags=None):
         super().__init__()
         self.tags = tags
-        self.rules = dict(designed()) | (rules or {})
+        self.rules = dict(designed_rules()) | (rules or {})
         self.noise = np.random.default_rng(0), noise
         self.known = {}
 
@@ -161,7 +161,7 @@ class Clock(Machine):
             found = model.Judge(row, rule).cycles(address, source if rule.passes == "order" else None)
             if self.tags and row.has_source:
                 far = lookups(self.tags, np.where(address < 0, -1, source))
-                found = timed(found, far, is_spread(address))
+                found = access_cycles(found, far, is_spread(address))
             self.known = {key: found}
         return self.known[key]
 

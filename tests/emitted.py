@@ -10,7 +10,7 @@ import numpy as np
 
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -235,7 +235,7 @@ def stores(cells_, options_):
     """`convert ... stmatrix`."""
     for cell, options in product(cells_, options_):
         try:
-            found = coded(cell, StoreOptions(*options), "f")
+            found = plan_store_code(cell, StoreOptions(*options), "f")
         except UsageError:
             continue
         fragment, code = cell.fragment, found.conversion.code

@@ -92,7 +92,7 @@ def number(fragment, at):
 
 def moved(plan, verb):
     """The statement that fills or drains, by all threads or by one through a tensor map."""
-    asked, step, name = plan.asked, plan.transfer, cuda.struct_of(plan.asked)
+    asked, step, name = plan.request, plan.transfer, cuda.struct_of(plan.request)
     memory = "input" if verb == "fill" else "output"
     threads = asked.cell.table.threads if hasattr(asked, "cell") else 128
     if not isinstance(step, BoxCopy):
@@ -121,9 +121,9 @@ def paths(cases):
             text = cuda.source(plan)
         except UsageError:
             continue
-        if plan.asked.tile.bits < 8:
+        if plan.request.tile.bits < 8:
             continue
-        data, name, loads = path_cases.data(case, 3), cuda.name(plan), plan.asked.loads
+        data, name, loads = path_cases.data(case, 3), cuda.name(plan), plan.request.loads
         registers = f"{name}::Word own[{name}::REGISTERS] = {{}};"
         if loads:
             parts = [
@@ -148,7 +148,7 @@ def paths(cases):
 def operand_fills(plans):
     """`path --code cuda` to operands behind descriptors: `fill`."""
     for plan in plans:
-        asked, tile = plan.asked, plan.asked.tile
+        asked, tile = plan.request, plan.request.tile
         size = tile.bits // 8
         image = np.random.default_rng(3).integers(1, 256, (tile.lines, asked.ld * size), np.uint8)
         memory = np.full(asked.shared.bytes(tile), 0xEE, np.uint8)

@@ -7,7 +7,7 @@ import numpy as np
 from emitted import Case, element, held, uncommented
 
 from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.errors import UsageError
 
 # of a fragment's elements
@@ -138,7 +138,7 @@ def masks(cells_, masks_=tuple(MASKS), fills_=tuple(FILLS)):
         if "product" in cell.table.outputs or mask is fill is None:
             continue
         try:
-            found = masked(cell, mask, fill, "f")
+            found = mask_fragment(cell, mask, fill, "f")
         except UsageError:
             assert fill in NUMBERS, (cell.fragment.id, mask, fill)
             continue

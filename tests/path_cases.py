@@ -211,11 +211,11 @@ def program(number):
     """The header of a case, and the kernel around it."""
     found, case = plan(CASES[number]), CASES[number]
     header, space = source(found), namespace(found)
-    tile, loads = found.asked.tile, found.asked.loads
+    tile, loads = found.request.tile, found.request.loads
     words = {"kernel": kernel(number), "space": space, "bytes": tile.lines * tile.line_bytes}
-    move = (FILL if loads else DRAIN)[found.asked.fill_kind].format(**words)
+    move = (FILL if loads else DRAIN)[found.request.fill_kind].format(**words)
     again = STEPS.format(**words) if "load_k" in header else ""
-    assert case.fill is None or case.fill.startswith(found.asked.fill_kind)
+    assert case.fill is None or case.fill.startswith(found.request.fill_kind)
     return header + (LOAD if loads else STORE).format(move=move, again=again, **words)
 
 
@@ -237,10 +237,10 @@ class Data(NamedTuple):
 def data(case, seed):
     """A random matrix in memory, and the registers that hold it by the fragment's table alone; whole bytes."""
     found, rng = plan(case), np.random.default_rng(seed)
-    tile, cell, size = found.asked.tile, found.asked.cell, found.asked.tile.bits // 8
+    tile, cell, size = found.request.tile, found.request.cell, found.request.tile.bits // 8
     matrix = rng.integers(1, 256, (tile.rows, tile.cols, size), np.uint8)
     lines = matrix if tile.contiguous == "row" else matrix.swapaxes(0, 1)
-    image = np.zeros((tile.lines, found.asked.ld, size), np.uint8)
+    image = np.zeros((tile.lines, found.request.ld, size), np.uint8)
     image[:, : tile.length] = lines
     row, col = (np.array(cell.table.values[name]).reshape(cell.table.threads, -1) for name in ("row", "col"))
     held = [matrix[down + row, right + col] for down, right in order(found)]
@@ -248,12 +248,12 @@ def data(case, seed):
 
 
 def threads(case):
-    return plan(case).asked.cell.table.threads
+    return plan(case).request.cell.table.threads
 
 
 def order(found):
     """The fragments that cover the tile, k outermost."""
-    fragment, tile = found.asked.cell.fragment, found.asked.tile
+    fragment, tile = found.request.cell.fragment, found.request.tile
     downs, rights = range(0, tile.rows, fragment.rows), range(0, tile.cols, fragment.cols)
     if fragment.operand == "a" and fragment.role is Role.FACTOR:
         return [(down, right) for right in rights for down in downs]

@@ -153,8 +153,8 @@ def program(product):
     braces = {o: "{" + ", ".join(f"%{next(number)}" for _ in range(counts[o])) + "}" for o in ("d", "a", "b")}
     outputs = ", ".join(f'"+{letter["d"]}"(d[{j}])' for j in range(counts["d"]))
     inputs = ", ".join(f'"{letter[o]}"({o}[{j}])' for o in "ab" for j in range(counts[o]))
-    second = -(-plans["a"].asked.shared.bytes(plans["a"].asked.tile) // 1024) * 1024
-    need = {o: p.asked.shared.bytes(p.asked.tile) for o, p in plans.items()}
+    second = -(-plans["a"].request.shared.bytes(plans["a"].request.tile) // 1024) * 1024
+    need = {o: p.request.shared.bytes(p.request.tile) for o, p in plans.items()}
     (m, n, k), shape = product.size, instruction.shape
     headers = [source(p) for p in plans.values()]
     return "\n".join(

@@ -41,7 +41,7 @@ def test_where_and_held_are_inverse(fragment, data):
     found = trace.where(table, [row], [col])
     assert len(found) == fragment.copies * fragment.products
     for holder in found:
-        (back,) = trace.held(table, [holder.lane], [holder.i])
+        (back,) = trace.elements_held(table, [holder.lane], [holder.i])
         assert back == holder
         assert (holder.register, holder.bit) == fragment.place(holder.i)
         assert holder.bit + holder.bits <= fragment.register_bits
@@ -50,7 +50,7 @@ def test_where_and_held_are_inverse(fragment, data):
 def test_all_elements_of_all_lanes():
     for fragment in FRAGMENTS[::9]:
         table = cell(fragment, "sm_90", RESULTS)
-        assert len(trace.held(table, range(fragment.threads))) == table.table.points
+        assert len(trace.elements_held(table, range(fragment.threads))) == table.table.points
         assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.points
 
 

@@ -15,8 +15,8 @@ from tcprobe.errors import DataError, ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses
 from tcprobe.layout import banks as model
-from tcprobe.layout.banks import BankRule, designed
-from tcprobe.layout.source_tags import SourceTags, from_json, of_pairs, of_pattern
+from tcprobe.layout.banks import BankRule, designed_rules
+from tcprobe.layout.source_tags import SourceTags, from_json, pattern_cost, tags_from_pairs
 from tcprobe.probes import bank_experiments as live
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, tag_steps
@@ -89,7 +89,7 @@ def test_phases_are_found_by_exchanging_lanes(name):
     experiment = BankExperiment(row)
     timed, steady = experiment.time_cases(bench(experiment, Clock(noise=20)), banks.swaps(row))
     assert steady.all()
-    size = designed()[name].phase
+    size = designed_rules()[name].phase
     assert banks.phases(row, timed) == [tuple(range(j, j + size)) for j in range(0, row.lanes, size)]
 
 
@@ -130,8 +130,8 @@ def test_the_designed_rule_is_fitted_to_its_own_clock(name):
     found, cases = concluded(experiment, Clock(noise=20)), experiment.cases()
     assert found.misfits == 0
     assert found.r2 > 0.999
-    assert meaning(row, found.rule, cases) == meaning(row, designed()[name], cases)
-    assert found.rule == designed()[name]
+    assert meaning(row, found.rule, cases) == meaning(row, designed_rules()[name], cases)
+    assert found.rule == designed_rules()[name]
     assert found.second.misfits > 0
 
 
@@ -157,7 +157,7 @@ def test_a_machine_with_another_rule_is_told_apart(name, rule):
     found, cases = concluded(experiment, Clock({name: rule}, noise=20)), experiment.cases()
     assert found.rule == rule
     assert found.misfits == 0
-    assert meaning(row, rule, cases) != meaning(row, designed()[name], cases)
+    assert meaning(row, rule, cases) != meaning(row, designed_rules()[name], cases)
 
 
 @pytest.mark.full
@@ -166,7 +166,7 @@ def test_every_rule_that_is_tried_is_told_apart():
     for row in accesses().values():
         cases = costly(row, 600)
         said = {}
-        for rule in live.candidates(row, designed()[row.name].phase):
+        for rule in live.candidates(row, designed_rules()[row.name].phase):
             said.setdefault(tuple(meaning(row, rule, cases)), []).append(rule)
         alike = [rules for rules in said.values() if len(rules) > 1]
         for rules in alike:  # idle beats count for nothing where there is one phase, or no lane can be idle
@@ -177,7 +177,7 @@ def test_every_rule_that_is_tried_is_told_apart():
 def test_misfits_and_ambiguous_timings_are_counted():
     row = access("st.shared.b32")
     cases = costly(row, 300)
-    timed = live.cycles_by_rule(row, designed()[row.name], cases).astype(float)
+    timed = live.cycles_by_rule(row, designed_rules()[row.name], cases).astype(float)
     timed[7] += 1
     timed[9] += 0.4
     steady = np.ones(len(timed), bool)
@@ -226,7 +226,7 @@ def test_tags_of_sources_are_found(tags):
     reading = experiment.measure(desk)
     found = experiment.conclude(reading, None)
     assert found.misfits == 0
-    assert found.rule == designed()[row.name]
+    assert found.rule == designed_rules()[row.name]
     lines = np.arange(0, banks.ARENA, banks.LINE)
     pairs = {*zip(found.tags.bank(lines).tolist(), tags.bank(lines).tolist(), strict=True)}
     assert len(pairs) == 1 << len(tags.masks)
@@ -237,9 +237,9 @@ def test_tags_of_sources_are_found(tags):
 def test_pairs_that_no_parities_explain():
     steps = tag_steps()
     together = np.zeros(len(steps), bool)
-    assert of_pairs(steps, together) is None
+    assert tags_from_pairs(steps, together) is None
     together[steps.index(0x180)] = together[steps.index(0x300)] = True
-    assert of_pairs(steps, together) is None
+    assert tags_from_pairs(steps, together) is None
 
 
 @pytest.mark.full
@@ -274,7 +274,7 @@ def test_lookups_are_counted_by_sets():
         rows, blocks = ({a // size for a in to if a is not None} for size in (128, 2048))
         more = (len(rows) > 4 and len(blocks) > 1) or (passes > 1 and most == 1)
         wanted = max(passes, most + 1 + more) if lines else 0
-        assert of_pattern(TAGS, to, sources, passes) == (most, wanted)
+        assert pattern_cost(TAGS, to, sources, passes) == (most, wanted)
     assert from_json(TAGS.to_json()) == TAGS
 
 

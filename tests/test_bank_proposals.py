@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_bank_tiles import F16, MMA, SQUARE, TRANSPOSE, tile
 
 from tcprobe.ask.propose import same_mode, swizzles
-from tcprobe.ask.tile import TMA, Shared, parse_shared, parse_tile, swizzled
+from tcprobe.ask.tile import TMA, Shared, parse_shared, parse_tile, swizzle_offset
 
 
 def test_where_nothing_collides_nothing_is_proposed():
@@ -38,8 +38,8 @@ def bits(offset, b, m, s):
 @given(st.integers(0, 1 << 18), st.integers(0, 5), st.integers(0, 8), st.integers(-8, 8))
 def test_swizzled(offset, b, m, s):
     if abs(s) >= b:
-        assert swizzled(offset, (b, m, s)) == bits(offset, b, m, s)
-        assert swizzled(swizzled(offset, (b, m, s)), (b, m, s)) == offset
+        assert swizzle_offset(offset, (b, m, s)) == bits(offset, b, m, s)
+        assert swizzle_offset(swizzle_offset(offset, (b, m, s)), (b, m, s)) == offset
 
 
 def test_shared_is_read():

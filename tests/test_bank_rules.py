@@ -11,12 +11,12 @@ from bench import document, save
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.errors import DataError
 from tcprobe.isa.shared_memory import access
-from tcprobe.layout.banks import BankRule, Judge, as_array, designed
+from tcprobe.layout.banks import BankRule, Judge, as_array, designed_rules
 from tcprobe.store.documents import seal
 from tcprobe.store.kinds.banks import Body
 from tcprobe.store.results import Results
 
-RULES = designed() | {"ld.shared.b64": BankRule(16, 16, idle=True)}  # the designed ones, but these never join
+RULES = designed_rules() | {"ld.shared.b64": BankRule(16, 16, idle=True)}  # the designed ones, but these never join
 MEASURED = {name: Body(rule, patterns=10, misfits=0, r2=1.0) for name, rule in RULES.items()}
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask import bank_collisions
-from tcprobe.ask.bank_patterns import judged, pattern
+from tcprobe.ask.bank_patterns import check_pattern, judge_patterns
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.errors import UsageError
 from tcprobe.isa.shared_memory import access, accesses
-from tcprobe.layout.banks import BankRule, Judge, as_array, designed, judge
+from tcprobe.layout.banks import BankRule, Judge, as_array, designed_rules, judge
 from tcprobe.store.results import published
 
 
@@ -54,7 +54,7 @@ def test_the_rule_is_what_its_wording_says(op, tmp_path):
 
 def test_every_access_is_judged():
     assert list(accesses()) == reference.OPS
-    assert set(designed()) == set(reference.OPS)
+    assert set(designed_rules()) == set(reference.OPS)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_who_collides_adds_up(data):
     """The phases as they are explained have the passes that the rule counts, and their parties meet in one bank."""
     op = data.draw(st.sampled_from(reference.OPS))
     row = random_pattern(op, random.Random(data.draw(st.integers(0, 1 << 32))))
-    checked = pattern(access(op), row["address"], row.get("source"))
-    [(cost, by)] = judged([checked], lambda name: rules_for(name, published()))
+    checked = check_pattern(access(op), row["address"], row.get("source"))
+    [(cost, by)] = judge_patterns([checked], lambda name: rules_for(name, published()))
     phases = bank_collisions.phases(checked, by.rule(checked.row))
     assert [phase.passes for phase in phases] == cost.phases
     assert [lane for phase in phases for lane in phase.lanes] == list(range(reference.lanes_of(op)))

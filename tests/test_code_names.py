@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.header import header
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.cli import main
 from tcprobe.code import names
 from tcprobe.errors import UsageError
@@ -99,8 +99,8 @@ def test_no_macro_of_common_headers_is_a_name(tmp_path):
 def test_names_that_are_accepted_compile():
     """As variables and as functions, in one text beside each other."""
     d = load(D)
-    codes = [masked(d, f"row + {name} >= col", None, f"f{at}").code for at, name in enumerate(FINE)]
-    codes += [masked(d, f"row >= {name}", "-inf", name).code for name in FINE]
+    codes = [mask_fragment(d, f"row + {name} >= col", None, f"f{at}").code for at, name in enumerate(FINE)]
+    codes += [mask_fragment(d, f"row >= {name}", "-inf", name).code for name in FINE]
     codes += ["__global__ void k(float* p) { float x[4]; f0(x, 1.f, 2); seq(x, 3); p[0] = x[0]; }"]
     assert nvrtc.compile_cuda(nvrtc.library(), "\n".join(codes), "-arch=sm_90", "-std=c++17") == (True, "")
 
@@ -166,7 +166,7 @@ def test_generated_code_has_no_reserved_names():
 )
 def test_a_number_to_fill_with_has_its_type(fill, text):
     for mask in ("row >= col", None):
-        code = masked(load(D), mask, fill).code
+        code = mask_fragment(load(D), mask, fill).code
         assert f"const T fill = T({text});" in code
         assert "int " not in code.splitlines()[1]
 
@@ -214,10 +214,10 @@ def test_numbers_in_conditions_are_numbers(mask, words):
 
 def test_arguments_stand_in_the_order_of_first_use():
     for order in itertools.permutations(("b", "a", "z")):
-        code = masked(load(D), f"row + {order[0]} >= col + {order[1]}", f"row - {order[2]} + {order[0]}").code
+        code = mask_fragment(load(D), f"row + {order[0]} >= col + {order[1]}", f"row - {order[2]} + {order[0]}").code
         assert "void mask(T (&x)[4], " + ", ".join(f"int {name}" for name in order) + ")" in code
         assert all(f"// {name}: as in --mask and --fill" in code for name in order)
-    assert "T fill, int b, int a)" in masked(load(D), "b < row and a < col", None).code
+    assert "T fill, int b, int a)" in mask_fragment(load(D), "b < row and a < col", None).code
 
 
 def test_two_functions_of_one_name_that_differ_are_refused():

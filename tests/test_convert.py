@@ -31,7 +31,7 @@ def arrives(found):
     """Whether every slot of the target ends with the element that it needs."""
     held, units = run(found.plan, found.tiling), found.plan.units
     return all(
-        word[unit] == found.tiling.wanted(lane, (tile, register * units + unit))
+        word[unit] == found.tiling.needed_unit(lane, (tile, register * units + unit))
         for lane in range(LANES)
         for (tile, register), word in held[lane].items()
         for unit in range(units)

@@ -6,7 +6,7 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.diagnose import diagnose, given, holes
+from tcprobe.ask.diagnose import diagnose, holes, slot_contents
 from tcprobe.cli import main
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
@@ -25,7 +25,7 @@ def tcprobe(*arguments, code=0, text=None):
 
 def changed(table, slot=lambda lane, i: (lane, i), cell=lambda row, col: (row, col)):
     """The table with each slot and each element renamed; None where that leaves a hole."""
-    found = {slot(*at): cell(*what) for at, what in given(table, ("row", "col")).items()}
+    found = {slot(*at): cell(*what) for at, what in slot_contents(table, ("row", "col")).items()}
     threads = 1 << max(lane for lane, _ in found).bit_length()
     elements = 1 + max(i for _, i in found)
     cells = [found.get(divmod(s, elements), (None, None)) for s in range(threads * elements)]
@@ -111,7 +111,10 @@ def test_every_fragment_reordered_at_random_is_explained(name):
 
 
 def text_of(table, head="lane,i,row,col", mark=","):
-    lines = [head, *(f"{lane},{i},{row},{col}" for (lane, i), (row, col) in given(table, ("row", "col")).items())]
+    lines = [
+        head,
+        *(f"{lane},{i},{row},{col}" for (lane, i), (row, col) in slot_contents(table, ("row", "col")).items()),
+    ]
     return "\n".join(lines).replace(",", mark) + "\n"
 
 
@@ -130,7 +133,7 @@ def test_another_archs_table_is_named():
 def test_files_as_people_write_them(mark, head):
     for cell in (D, A):
         if "Register" in head and cell is A:  # two lines a register
-            lines = [f"{lane},{i // 2},{r},{c}" for (lane, i), (r, c) in given(A.table, ("row", "col")).items()]
+            lines = [f"{lane},{i // 2},{r},{c}" for (lane, i), (r, c) in slot_contents(A.table, ("row", "col")).items()]
             text = "\n".join([head, *lines]).replace(",", mark)
         else:
             text = text_of(cell.table, head, mark)

@@ -9,10 +9,10 @@ import nvrtc
 import pytest
 from machine_code import TOOLS, needs_tools
 
-from tcprobe.ask.convert import held_as
+from tcprobe.ask.convert import with_register_type
 from tcprobe.ask.convert.header import header
-from tcprobe.ask.convert.stmatrix import StoreOptions, stored
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.references import cute_tensor_memory
@@ -28,12 +28,12 @@ KERNEL = 'extern "C" __global__ void kernel(unsigned tmem, const void* map) {\n'
 
 
 def registers(shape="16x256b", number=8):
-    return held_as(load(f"tcgen05.ld.{shape}.x{number}.d"), "f32")
+    return with_register_type(load(f"tcgen05.ld.{shape}.x{number}.d"), "f32")
 
 
 def text():
     (block,) = re.findall(r"```cpp\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return header([coded(registers(), OPTIONS, "store").conversion], "") + block + KERNEL
+    return header([plan_store_code(registers(), OPTIONS, "store").conversion], "") + block + KERNEL
 
 
 @needs_tools
@@ -53,7 +53,7 @@ def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
     d = rng.integers(0, 1 << 16, (128, 64))
     table, cases = cute_tensor_memory.table("16x256b", 8), []
     for row in range(0, 128, 16):
-        found = coded(cell, OPTIONS, "f")
+        found = plan_store_code(cell, OPTIONS, "f")
         at = [d[row + r, c] for r, c in table.cells]
         given = emitted.as_given(np.array(at).reshape(32, -1), 32, "float")
         body = emitted.STORE.format(type="float", count=table.elements)
@@ -85,9 +85,9 @@ def test_every_shape_can_be_stored(shape, tmp_path):
 
 def test_words_have_no_type_of_their_own():
     with pytest.raises(UsageError, match="`typed` f32"):
-        held_as(load("tcgen05.ld.32x32b.d"), None)
+        with_register_type(load("tcgen05.ld.32x32b.d"), None)
     with pytest.raises(UsageError, match="`typed` f32"):
-        held_as(load("tcgen05.ld.32x32b.d"), "bf16")
+        with_register_type(load("tcgen05.ld.32x32b.d"), "bf16")
     with pytest.raises(UsageError, match=r"`typed` is for registers of tcgen05\.ld"):
-        held_as(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "f32")
-    assert stored(registers(), OPTIONS).conversion.costs == {"cvt": 16}
+        with_register_type(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "f32")
+    assert plan_store(registers(), OPTIONS).conversion.costs == {"cvt": 16}

@@ -41,7 +41,7 @@ def tensor_map(plan, memory):
 
     if not isinstance(plan.transfer, BoxCopy):
         return cupy.asarray(np.zeros(128, np.uint8))
-    return encoded(plan.transfer, plan.asked.tile, memory)
+    return encoded(plan.transfer, plan.request.tile, memory)
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=str)

@@ -54,7 +54,7 @@ def tensor_map(case, memory):
     step = path_cases.by_tensor_map(case)
     if step is None:
         return cupy.asarray(np.zeros(128, np.uint8))
-    return encoded(step, path_cases.plan(case).asked.tile, memory)
+    return encoded(step, path_cases.plan(case).request.tile, memory)
 
 
 def encoded(step, tile, memory):
@@ -87,7 +87,7 @@ def test_every_byte_comes_to_its_place(functions, number):
     """Bit for bit; k steps load the same registers, and nothing is written into the gaps between lines."""
     import cupy
 
-    case, loads = CASES[number], path_cases.plan(CASES[number]).asked.loads
+    case, loads = CASES[number], path_cases.plan(CASES[number]).request.loads
     for seed in SEEDS:
         data = path_cases.data(case, seed)
         if loads:

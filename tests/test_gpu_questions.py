@@ -10,7 +10,7 @@ from tcprobe import emit
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.casts import CASTS
 from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -192,7 +192,7 @@ def test_masks_and_fills_are_numpys(gpu):
     for cell in (cell for cell in accumulators(row) if cell.fragment.products == 1):
         size = cell.table.elements
         for mask, fill in CHANGES:
-            found = masked(cell, mask, fill, "m")
+            found = mask_fragment(cell, mask, fill, "m")
             call = "m(x); for (int i = 0; i < N; ++i) out[i] = x[i];".replace("N", str(size))
             device.compile_cuda(found.code + around("m", size, size, call), ["k_m"])
             given = np.arange(32 * size, dtype=np.float32)

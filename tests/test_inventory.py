@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask.absent import forbidden
+from tcprobe.ask.absent import why_forbidden
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Shape
@@ -232,9 +232,9 @@ def test_archs_and_targets():
 
 def test_why_not():
     kind = resolve("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a").fragment
-    assert "sm_120a" in forbidden(kind, arch.arch("sm_90"))
-    assert forbidden(kind, arch.arch("sm_120")) is None
-    assert forbidden(kind, arch.arch("sm_121")) is None
+    assert "sm_120a" in why_forbidden(kind, arch.arch("sm_90"))
+    assert why_forbidden(kind, arch.arch("sm_120")) is None
+    assert why_forbidden(kind, arch.arch("sm_121")) is None
 
 
 def test_select():

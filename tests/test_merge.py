@@ -15,7 +15,7 @@ from sampling import examples
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.layout.predicted import predicted
+from tcprobe.layout.predicted import predict_hash
 from tcprobe.run.merge import merge
 from tcprobe.store import consistency, findings, kinds
 from tcprobe.store.cell import load
@@ -37,7 +37,7 @@ def measured(experiment, device="NVIDIA H100", seed=None):
     fragments = inventory.of_experiment(experiment)
     tables = {f.operand: emulation.shuffled(f, rng) for f in fragments}
     row = inventory.instructions().get(experiment)
-    structure = predicted(row, tables) if row and row.multiplies else None
+    structure = predict_hash(row, tables) if row and row.multiplies else None
     return dataclasses.replace(found, tables=tables, structure=structure)
 
 
@@ -215,7 +215,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path, make, anchored)
     if anchored and lying.structure:
         row = inventory.instructions()[lying.experiment]
         true = published().measurement("sm_90", "live", lying.experiment)
-        lying = dataclasses.replace(lying, structure=predicted(row, true.tables))
+        lying = dataclasses.replace(lying, structure=predict_hash(row, true.tables))
     bad, ours = folder(tmp_path / "bad", lying), folder(tmp_path / "ours", measured(MMA))
     before = tree(ours)
     done = CliRunner().invoke(main, ["merge", str(bad), "--results", str(ours)])
@@ -234,7 +234,7 @@ def test_no_two_slots_of_a_measured_multiply_can_be_exchanged(tmp_path, data):
     form = data.draw(st.sampled_from([MMA, SPARSE, WGMMA]))
     found = published().measurement("sm_90", "live", form)
     row = inventory.instructions()[form]
-    found = dataclasses.replace(found, structure=predicted(row, found.tables))
+    found = dataclasses.replace(found, structure=predict_hash(row, found.tables))
     consistency.check(found, Results(tmp_path))
     operand = data.draw(st.sampled_from(sorted(found.tables)))
     table = found.tables[operand]

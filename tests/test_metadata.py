@@ -194,7 +194,7 @@ def test_show_draws_the_lanes_that_are_read_bit_by_bit(monkeypatch):
         assert {int(line.split()[0]): line.split()[1:] for line in lines} == {
             lane: [f"{h.row},{h.col}" + (f"-{h.col + 1}" if one.fragment.span > 1 else "") for h in held]
             for lane in range(32)
-            if (held := trace.held(one, [lane]))
+            if (held := trace.elements_held(one, [lane]))
         }
 
 

@@ -148,10 +148,10 @@ def test_a_gemm_is_multiplies_one_after_another():
 @pytest.mark.full
 @pytest.mark.parametrize("parts", [1, 4])
 def test_no_dot_product_is_beyond_its_bound(parts):
-    from tcprobe.ask.numeric_steps import bounded
+    from tcprobe.ask.numeric_steps import bound_error
 
     for id_ in (core.MMA, core.MMA_FP8, core.WGMMA_FP8, "mma.m16n8k16.row.col.f16.f16.f16.f16"):
-        found = bounded(names.resolve(id_).instruction, core.RULES[id_], 512, parts)
+        found = bound_error(names.resolve(id_).instruction, core.RULES[id_], 512, parts)
         assert 0 < found["measured"] <= found["factor"]
         assert (found["changed"] > 0) == (parts > 1)
     with pytest.raises(UsageError):

@@ -118,5 +118,5 @@ def test_a_form_that_no_parameters_describe_is_saved_with_cases():
 def test_steps_of_sums_that_are_not_of_d(id_, given, words):
     """Every line is of the sums that there are: f32 ahead of an f16 D, products that are added one by one."""
     row = names.resolve(id_).instruction
-    said = list(numeric_steps.steps(row, core.RULES[id_], numeric_steps.spoken(row, *given)))
+    said = list(numeric_steps.steps(row, core.RULES[id_], numeric_steps.parse_case(row, *given)))
     assert [word for word in words if not any(word in line for line in said)] == []

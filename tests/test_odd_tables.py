@@ -235,7 +235,7 @@ def test_convert_moves_every_element_or_says_why_not(change, name, source, targe
         for lane, registers in enumerate(run(found.plan, found.tiling) if found.plan else []):
             for (tile, register), word in registers.items():
                 units = range(register * found.plan.units, (register + 1) * found.plan.units)
-                assert word == tuple(found.tiling.wanted(lane, (tile, unit)) for unit in units)
+                assert word == tuple(found.tiling.needed_unit(lane, (tile, unit)) for unit in units)
 
 
 @examples(150)

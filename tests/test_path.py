@@ -11,8 +11,8 @@ import path_reference as reference
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.path import PathOptions, path, proven, request
-from tcprobe.ask.path.answer import described
+from tcprobe.ask.path import PathOptions, path, prove, request
+from tcprobe.ask.path.answer import plan_json
 from tcprobe.ask.path.cuda import source
 from tcprobe.ask.path.progress import advance
 from tcprobe.cli import main
@@ -130,7 +130,7 @@ def test_the_transpose_of_f32_fills_without_conflicts(place, fill):
 @pytest.mark.parametrize("case", path_cases.CASES, ids=str)
 def test_cases_of_the_gpu_are_gone_again(case):
     cell = load(case.fragment, "sm_90")
-    check(described(plan(case.fragment, *case.options)), cell)
+    check(plan_json(plan(case.fragment, *case.options)), cell)
 
 
 def test_more_than_forty_cases():
@@ -185,8 +185,8 @@ def test_whatever_is_planned_is_right_and_the_rest_is_refused(name):
         if not found:
             continue
         if made < 4 or number % 7 == 0:
-            check(described(found), cell)
-        formulas_hold(described(found))
+            check(plan_json(found), cell)
+        formulas_hold(plan_json(found))
         made += 1
     assert made > 3
 
@@ -194,7 +194,7 @@ def test_whatever_is_planned_is_right_and_the_rest_is_refused(name):
 def tried(name, *options):
     """The path, or None where it is refused, without words on what else there is."""
     try:
-        return proven(request(load(name, "sm_90"), PathOptions(*options)))
+        return prove(request(load(name, "sm_90"), PathOptions(*options)))
     except UsageError:
         return None
 
@@ -215,8 +215,8 @@ def formulas_hold(answer):
 @pytest.mark.parametrize("major", ["row", "col"])
 def test_tiles_that_are_no_power_of_two(size, place, major):
     found = plan(F16 + ".a", size, major, place)
-    check(described(found), load(F16 + ".a", "sm_90"))
-    formulas_hold(described(found))
+    check(plan_json(found), load(F16 + ".a", "sm_90"))
+    formulas_hold(plan_json(found))
     ahead = advance(found)
     assert ahead.steps == int(size.partition("x")[2]) // 16
 
@@ -243,7 +243,7 @@ def test_without_an_access_the_most_matrices_are_taken():
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_120"])
 def test_other_archs_by_their_own_tables(arch):
-    answer = described(plan("wmma.m16n16k16.a.row.f16", "32x64", "row", "sw:3,4,3", "ldmatrix.x4", arch=arch))
+    answer = plan_json(plan("wmma.m16n16k16.a.row.f16", "32x64", "row", "sw:3,4,3", "ldmatrix.x4", arch=arch))
     check(answer, load("wmma.m16n16k16.a.row.f16", arch))
     assert f"no measurement of {arch}" in answer["evidence"][-1]
     assert any("ldmatrix.m8n8.x4.shared.b16.d" in words for words in answer["evidence"])
@@ -265,8 +265,8 @@ def test_any_table():
     cell = load(F16 + ".a", "sm_90")
     odd = replace(cell, table=emulation.shuffled(cell.fragment, random.Random(5)))
     found = path(request(odd, PathOptions("32x32", "row", "pad:2", "ld.shared.b16", fill="plain")))
-    check(described(found), odd)
-    assert described(found)["steps"][1]["formula"] == {"shared": None}
+    check(plan_json(found), odd)
+    assert plan_json(found)["steps"][1]["formula"] == {"shared": None}
     with pytest.raises(UsageError, match="no closed form"):
         source(found)
     with pytest.raises(UsageError, match=r"Nearest that exists: `access` ld\.shared\.b16"):
@@ -277,20 +277,20 @@ def test_any_table():
 def test_a_start_as_aligned_as_it_says_changes_nothing(case):
     """A swizzle of addresses is then a swizzle of offsets."""
     found = path_cases.plan(case)
-    three, size = found.asked.shared.swizzle, found.asked.shared.bytes(found.asked.tile)
+    three, size = found.request.shared.swizzle, found.request.shared.bytes(found.request.tile)
     for start in (found.alignment, 3 * found.alignment):
         for offset in range(0, size, 4):
             assert reference.swizzled(start + offset, three) == start + reference.swizzled(offset, three)
 
 
 def test_boxes_of_one_line_where_lines_are_wider_than_the_span():
-    answer = described(plan(F16 + ".a", "16x128", "row", "sw:3,4,3", fill="tma"))
+    answer = plan_json(plan(F16 + ".a", "16x128", "row", "sw:3,4,3", fill="tma"))
     assert [issue["box"] for issue in answer["steps"][0]["issues"]] == [[64, 1]] * 32
     check(answer, load(F16 + ".a", "sm_90"))
 
 
 def test_the_way_back_by_tensor_map():
-    answer = described(plan(HALF + ".d", "64x64", "row", "SWIZZLE_128B", fill="tma"))
+    answer = plan_json(plan(HALF + ".d", "64x64", "row", "SWIZZLE_128B", fill="tma"))
     assert [(s["kind"], s.get("swizzle")) for s in answer["steps"]] == [
         ("registers->shared", None),
         ("shared->global", "SWIZZLE_128B"),

@@ -25,7 +25,7 @@ def ran(folder, cases):
     headers, calls, given, wanted = [], [], [], []
     for case in cases:
         found, data = path_cases.plan(case), path_cases.data(case, 3)
-        loads = found.asked.loads
+        loads = found.request.loads
         headers.append(source(found))
         given.append((data.image if loads else data.registers).tobytes())
         wanted.append((data.registers if loads else data.image).tobytes())

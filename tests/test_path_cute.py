@@ -49,7 +49,7 @@ def written(case):
 @pytest.mark.parametrize("case", BY_LANES, ids=str)
 def test_layouts_are_the_addresses(case):
     """In CuTe's coordinates: B is (N, K)."""
-    text, asked = written(case), plan(case).asked
+    text, asked = written(case), plan(case).request
     if text.startswith("CuTe:"):
         return
     tile, b = asked.tile, asked.cell.fragment.operand == "b"
@@ -73,7 +73,7 @@ def test_layouts_are_the_addresses(case):
 
 @pytest.mark.parametrize("case", BY_LANES, ids=str)
 def test_a_warp_of_the_tiled_copy_is_the_first_issue(case):
-    text, step, asked = written(case), plan(case).transfer, plan(case).asked
+    text, step, asked = written(case), plan(case).transfer, plan(case).request
     if text.startswith("CuTe:"):
         return
     threads, values = (line for line in text.splitlines() if line.startswith("    cute::Layout<"))

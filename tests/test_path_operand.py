@@ -18,7 +18,7 @@ from wgmma_products import PRODUCTS
 
 from tcprobe.ask.path import PathOptions
 from tcprobe.ask.path.cuda import struct_of
-from tcprobe.ask.path.operand import described, operand_path
+from tcprobe.ask.path.operand import operand_path, plan_json
 from tcprobe.ask.path.operand_code import cute, source
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
@@ -106,7 +106,7 @@ def test_every_path_is_gone_again():
     """By its JSON and the 64 bits of its descriptors; of all majors, places and fills."""
     seen = set()
     for number, found in enumerate(cases()):
-        answer, asked = json.loads(json.dumps(described(found))), found.asked
+        answer, asked = json.loads(json.dumps(plan_json(found))), found.request
         seen.add((asked.operand.held.name, answer["major"], answer["shared"], asked.fill_kind))
         if number % 9:  # all are proven; some are gone again
             continue
@@ -119,7 +119,7 @@ def test_every_path_is_gone_again():
 
 def test_a_k_step_is_the_start_address_moved_on():
     found = plan(f"{BF16}.a_smem", "128x64", "row", "SWIZZLE_128B", fill="tma")
-    ahead = described(found)["k"]
+    ahead = plan_json(found)["k"]
     assert ahead == {"axis": "col", "steps": 4, "issues": 2, "op": "+", "shared": [0, 32, 64, 96], "global": 128}
     starts = [issue["shared"] for issue in found.reads.issues()]
     assert starts == [start + block for start in ahead["shared"] for block in (0, 8192)]
@@ -137,7 +137,7 @@ def test_the_code_gives_the_descriptors(tmp_path):
     headers, calls, wanted = [], [], []
     for number, found in enumerate(cases()):
         if number % 3 == 0:
-            name = struct_of(found.asked)
+            name = struct_of(found.request)
             header = source(found)
             headers.append(header[: header.index("  ///")] + header[header.rindex("  __device__") :])
             for j, issue in enumerate(found.reads.issues()):
@@ -155,7 +155,7 @@ def test_fills_bring_every_byte(tmp_path, sample):
     print(f"path to a descriptor --code cuda: {found}")
     assert found.wrong == []
     assert found.functions > 10
-    lines = emitted_layouts.descriptors(plan.asked.held for plan in cases())
+    lines = emitted_layouts.descriptors(plan.request.smem_tile for plan in cases())
     found = emitted.tried(tmp_path, lines, emitted_layouts.DRIVER)
     print(f"descriptor: {found}")
     assert found.wrong == []

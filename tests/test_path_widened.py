@@ -17,7 +17,7 @@ from test_w4a8 import newer, packed, ptxas
 
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.answer import described
+from tcprobe.ask.path.answer import plan_json
 from tcprobe.ask.path.cuda import name, source
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
@@ -47,9 +47,9 @@ ASM = "ldmatrix.sync.aligned.m8n16.x{}.shared.s8.s4"
 def numbers(case):
     """Random s4, the tile's image in memory with its gaps, and what registers of all threads must hold, as bytes."""
     found = path_cases.plan(case)
-    tile, cell = found.asked.tile, found.asked.cell
+    tile, cell = found.request.tile, found.request.cell
     matrix = np.random.default_rng(7).integers(-8, 8, (tile.rows, tile.cols))
-    lines = np.zeros((tile.lines, found.asked.ld), np.int64)
+    lines = np.zeros((tile.lines, found.request.ld), np.int64)
     lines[:, : tile.length] = matrix if tile.contiguous == "row" else matrix.T
     row, col = (np.array(cell.table.values[axis]).reshape(cell.table.threads, -1) for axis in ("row", "col"))
     held = [matrix[down + row, right + col] for down, right in path_cases.order(found)]
@@ -98,7 +98,7 @@ def test_wrong_code_is_noticed(tmp_path):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_issue_by_hand(case):
     """From the issues of --json alone: register r of lane l gets row l / 4, nibbles 4 (l % 4) on, of matrix r."""
-    said = described(path_cases.plan(case))
+    said = plan_json(path_cases.plan(case))
     [loads] = [step for step in said["steps"] if step["kind"] == "shared->registers"]
     fills = said["steps"][0]
     cell, (rows, cols), row_major = load(case.fragment, "sm_90"), said["tile"], said["global"] == "row"

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.convert import convert
-from tcprobe.ask.cost import of
+from tcprobe.ask.cost import find_cost
 from tcprobe.ask.load import load as straight
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cycles import step_cycles
@@ -23,7 +23,7 @@ from tcprobe.ask.plan_cost import (
 from tcprobe.cli import main
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.layout.banks import designed
+from tcprobe.layout.banks import designed_rules
 from tcprobe.store.cell import load
 from tcprobe.store.choose import alone, default
 from tcprobe.store.kinds.cost import Point
@@ -36,7 +36,7 @@ HOPPER = MeasuredCosts("sm_90", default())
 
 @pytest.mark.parametrize("name", [n for n in accesses() if n not in NONE])
 def test_every_access_has_its_measured_cost(name):
-    cost = of(measured_name(name), "sm_90", HOPPER.layers)
+    cost = find_cost(measured_name(name), "sm_90", HOPPER.layers)
     assert isinstance(cost.body.interval, Point)
     each = free_wavefronts(name)
     found = accesses_cost(name, 10, 10 * each, HOPPER)
@@ -47,7 +47,7 @@ def test_every_access_has_its_measured_cost(name):
 
 @pytest.mark.parametrize("name", ["ldmatrix.x1", "ldmatrix.x4.trans", "stmatrix.x2", "stmatrix.x4"])
 def test_conflicts_cost_what_was_timed_pass_by_pass(name):
-    body = of(measured_name(name), "sm_90", HOPPER.layers).body
+    body = find_cost(measured_name(name), "sm_90", HOPPER.layers).body
     for one in body.passes:
         found = accesses_cost(name, 100, 100 * one.passes * free_wavefronts(name), HOPPER)
         assert found.interval == pytest.approx(100 * one.cycles, rel=0.02)
@@ -62,7 +62,7 @@ def test_wavefronts_without_conflicts_are_what_the_rule_says(name):
 
     row = accesses()[name]
     at = [row.bytes * lane if lane < row.lanes else None for lane in range(32)]
-    assert designed()[name]
+    assert designed_rules()[name]
     assert judge(name, at).cycles == free_wavefronts(name)
 
 
@@ -80,7 +80,7 @@ def test_what_is_not_measured_is_said_and_has_no_number():
 def cycles_of(**more):
     options = {"size": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
     plan = path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
-    return [step_cycles(plan.asked, step) for step in plan.steps]
+    return [step_cycles(plan.request, step) for step in plan.steps]
 
 
 def test_a_path_names_what_it_leaves_out():
@@ -104,7 +104,7 @@ def test_loads_and_conversions_say_what_they_know():
     assert set(straight(cell, "row").cycles.values()) == {PlanCycles(missing=("loads from global memory",))}
     int8 = "mma.m16n8k32.row.col.s32.s8.s8.s32"
     found = convert(load(f"{int8}.d", "sm_90"), load(f"{int8}.a", "sm_90"))
-    one = of("shfl.sync.idx.b32", "sm_90", HOPPER.layers).body.interval.cycles
+    one = find_cost("shfl.sync.idx.b32", "sm_90", HOPPER.layers).body.interval.cycles
     assert found.cycles.interval == pytest.approx(found.costs["shuffle"] * one, abs=0.06)
     assert found.cycles.missing == ("cvt", "prmt", "select")
     older = convert(load(f"{int8}.d", "sm_80"), load(f"{int8}.a", "sm_80"))
@@ -120,4 +120,4 @@ def test_commands_answer_from_the_folder_that_is_asked(tmp_path):
     [found] = json.loads(CliRunner().invoke(main, call).stdout)["cycles"]
     assert found["interval"] == pytest.approx(32, rel=0.02)
     assert found["not_measured"] == []
-    assert arch(rules.asked).name == "sm_90"
+    assert arch(rules.for_arch).name == "sm_90"

@@ -10,7 +10,7 @@ from tcprobe.fit import LINEAR, fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
-from tcprobe.layout.predicted import predicted
+from tcprobe.layout.predicted import predict_hash
 from tcprobe.pages import overview
 from tcprobe.pages.tables import MADE
 from tcprobe.probes import experiments
@@ -74,7 +74,7 @@ def test_published_hashes_are_those_of_the_structure_tensors_of_the_tables():
         found = RESULTS.measurement(*key)
         row = inventory.instructions().get(found.experiment)
         if row and row.family == "mma" and found.structure:
-            assert predicted(row, found.tables) == found.structure
+            assert predict_hash(row, found.tables) == found.structure
             checked += 1
     assert checked >= 70
 

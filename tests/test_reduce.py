@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.condition import condition, holds, linear
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.reduce.plan import plan
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
@@ -141,7 +141,7 @@ def test_masks_and_fills_on_the_host(tmp_path):
         for at, mask in enumerate(MASKS):
             seven = "7" if cell.fragment.type.startswith("u") else "-7"
             fill = (None, "row * 16 + col", seven, "col - row + row0")[(number + at) % 4]
-            found = masked(cell, mask, fill, f"m{number}_{at}")
+            found = mask_fragment(cell, mask, fill, f"m{number}_{at}")
             functions.append(found.code)
             given = list(dict.fromkeys(re.findall("row0|col0", mask + (fill or ""))))
             arguments = ["x", *(["-1.f"] if fill is None else []), *(str(VALUES[name]) for name in given)]
@@ -161,8 +161,8 @@ def test_the_code_compiles_for_a_gpu():
     d = load(D)
     parts = [
         reduce(d, "row", "max", "a").code,
-        masked(d, "row >= col", None, "b").code,
-        masked(load("wmma.m16n16k16.d.f32", "sm_90"), None, "row * 16 + col", "c").code,
+        mask_fragment(d, "row >= col", None, "b").code,
+        mask_fragment(load("wmma.m16n16k16.d.f32", "sm_90"), None, "row * 16 + col", "c").code,
     ]
     use = """
     __global__ void k(float* p) {
@@ -182,7 +182,7 @@ def test_accumulators_have_the_fewest_exchanges():
             for axis in (0, 1):
                 found = plan(cell.table, axis)
                 assert found.shuffles <= found.least + (axis and cell.arch in ("sm_70", "sm_72")), cell.fragment.id
-                assert found.back == len(found.groups) - len(found.held[0])
+                assert found.back == len(found.groups) - len(found.final_rows[0])
 
 
 def test_known_cases():
@@ -204,7 +204,7 @@ def test_known_cases():
     ],
 )
 def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
-    assert masked(load(D), mask, None).costs == costs
+    assert mask_fragment(load(D), mask, None).costs == costs
 
 
 @pytest.mark.parametrize(

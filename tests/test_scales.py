@@ -9,8 +9,8 @@ import nvrtc
 import pytest
 from warpgroup import tcprobe
 
-from tcprobe.ask.scales import answer, in_registers, in_tensor_memory
-from tcprobe.ask.tensor_memory import Wanted, operand, placed
+from tcprobe.ask.scales import scale_json, scales_in_registers, scales_in_tensor_memory
+from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
 from tcprobe.errors import UsageError
 from tcprobe.references import scale_atom
 from tcprobe.store.cell import load, selections
@@ -64,7 +64,7 @@ def test_as_cute_dsl_tiles_it(monkeypatch):
 def test_registers_hold_what_every_selector_reads(name):
     """Under each byte-id and thread-id the byte that is read is that block's of that line."""
     cell = load(name)
-    found = in_registers(cell)
+    found = scales_in_registers(cell)
     for one in selections(cell):
         picked = cell.fragment.held.picked(one.selector)
         for slot, element in enumerate(one.table.cells):
@@ -75,14 +75,14 @@ def test_registers_hold_what_every_selector_reads(name):
                 block = picked["byte_id"] + scale
                 read = found.reads(block)
                 assert (read.byte_id, read.scale, i) == (picked["byte_id"], scale, block)
-                assert lane in answer(found, line, block, 4)["lanes"]
+                assert lane in scale_json(found, line, block, 4)["lanes"]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.mark.parametrize("name", NAMES[::2])
 def test_the_code_on_the_host(name, tmp_path):
     """Offsets of all scales, and the words of all lanes of a tile, of whose bytes each is the one at its offset."""
-    found = in_registers(load(name))
+    found = scales_in_registers(load(name))
     probe = found.code("f", "").replace(
         "*reinterpret_cast<const unsigned*>(host + f_offset(line, block, blocks))",
         "(unsigned)f_offset(line, block, blocks)",
@@ -111,10 +111,10 @@ def test_the_code_on_the_host(name, tmp_path):
 def test_copied_atoms_lie_where_the_multiply_reads_them(name, m, n, vector):
     for which in ("scale_a", "scale_b"):
         in_memory = operand(f"{name}.{which}")
-        found = in_tensor_memory(in_memory, Wanted(m, n, 0, vector))
+        found = scales_in_tensor_memory(in_memory, OperandVariant(m, n, 0, vector))
         for block in range(4):
             read = found.reads(block)
-            said = placed(in_memory, Wanted(m, n, read.byte_id, vector)).statement
+            said = placement(in_memory, OperandVariant(m, n, read.byte_id, vector)).statement
             for line in range(found.lines):
                 element = (line, read.scale) if which == "scale_a" else (read.scale, line)
                 assert set(found.cells(line, block)) == {p for p in said.holding(*element) if p.cta == 0}
@@ -124,8 +124,8 @@ def test_code_is_compiled():
     lib = nvrtc.library()
     if lib is None:
         pytest.skip("no NVRTC")
-    copied = in_tensor_memory(operand("tcgen05.mma.cta_group::2.kind::mxf4.scale_b"), Wanted(256))
-    for code, target in ((in_registers(load(NAMES[0])).code("f"), "sm_120a"), (copied.code("f"), "sm_100a")):
+    copied = scales_in_tensor_memory(operand("tcgen05.mma.cta_group::2.kind::mxf4.scale_b"), OperandVariant(256))
+    for code, target in ((scales_in_registers(load(NAMES[0])).code("f"), "sm_120a"), (copied.code("f"), "sm_100a")):
         done, log = nvrtc.compile_cuda(lib, code, f"-arch={target}")
         assert (done, log) == (True, "")
 
@@ -152,4 +152,4 @@ def test_mistakes(words, said):
 
 def test_numbers_are_bounded():
     with pytest.raises(UsageError, match="blocks"):
-        answer(in_registers(load(NAMES[0])), 0, 9, 8)
+        scale_json(scales_in_registers(load(NAMES[0])), 0, 9, 8)

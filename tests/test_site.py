@@ -17,7 +17,7 @@ from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.layout.grid import blocks
-from tcprobe.layout.predicted import predicted
+from tcprobe.layout.predicted import predict_hash
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.build import pictures, redirect
 from tcprobe.pages.site.facts import gather
@@ -247,7 +247,7 @@ def test_an_n_of_another_table_or_another_run_stands_by_itself(tmp_path):
     table = found.tables["d"]
     turned = table.with_values({name: column[::-1] for name, column in table.values.items()})
     tables = {**found.tables, "d": turned}
-    here.write(replace(found, tables=tables, structure=predicted(inventory.instructions()[row], tables)))
+    here.write(replace(found, tables=tables, structure=predict_hash(inventory.instructions()[row], tables)))
     facts = gather(Layers([*alone(here).layers, *alone(published()).layers]))
     every, own = facts.facts[f"{row.replace('n16k', 'nNk')}.d"], facts.facts[f"{row}.d"]
     assert own.main.table == turned

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from site_pages import facts, pages
 
-from tcprobe.ask.trace import held, where
+from tcprobe.ask.trace import elements_held, where
 from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import decode
 
@@ -96,7 +96,7 @@ def test_answers_in_the_list(tmp_path):
     assert hits[0][0]["page"] == "f/mma.m16n8k16.row.col.f32.bf16.bf16.f32.d.html#r=3&c=5"
     assert hits[3][0]["page"] == "f/wgmma.mma_async.m64nNk16.f32.f16.f16.d.html?n=128#r=40&c=100"
     cell = facts().facts["mma.m16n8k16.row.col.f32.f16.f16.f32.a"].main
-    assert [(h.row, h.col) for h in held(cell, [12], [5])] == [(3, 9)]
+    assert [(h.row, h.col) for h in elements_held(cell, [12], [5])] == [(3, 9)]
     assert hits[5][0]["text"].startswith("mma.")  # no answer where there is no such element
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from site_pages import data_of, facts, pages
 
 from tcprobe.ask.descriptor import TYPES, tile, tma
-from tcprobe.ask.tensor_memory import Wanted, operands, placed
+from tcprobe.ask.tensor_memory import OperandVariant, operands, placement
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -144,9 +144,9 @@ def test_pictures_of_tensor_memory_are_the_documented_places(sample):
         for m in map(int, form.stated["m_values"]):
             n = max(n for n in map(int, form.stated["n_values"]) if n <= tmem_view.MOST_N)
             for operand in operands(form):
-                wanted = Wanted(m, n, 0, vector if operand.name.startswith("scale") else 0)
+                wanted = OperandVariant(m, n, 0, vector if operand.name.startswith("scale") else 0)
                 try:
-                    found = placed(operand, wanted)
+                    found = placement(operand, wanted)
                 except UsageError:
                     continue
                 drawn = {

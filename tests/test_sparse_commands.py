@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from sparse_layouts import CONTEXT, KINDS, SPARSE, documented, outputs
 
 from tcprobe.cli import main
-from tcprobe.layout.predicted import predicted
+from tcprobe.layout.predicted import predict_hash
 from tcprobe.probes import experiments
 from tcprobe.run.conclude import conclude
 from tcprobe.store.results import Results
@@ -106,4 +106,4 @@ def test_where_and_emit_take_a_selector(saved):
 def test_the_tables_predict_the_structure_that_is_saved(saved):
     for kind in ("tf32", "f16", "nibbles"):
         found = Results(saved).measurement("sm_90", "emulated", KINDS[kind])
-        assert predicted(SPARSE[KINDS[kind]], found.tables) == found.structure
+        assert predict_hash(SPARSE[KINDS[kind]], found.tables) == found.structure

@@ -12,7 +12,7 @@ from path_cases import CASES
 from sampling import examples
 
 from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.answer import described
+from tcprobe.ask.path.answer import plan_json
 from tcprobe.ask.tile import parse_shared, parse_tile
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
@@ -183,7 +183,7 @@ sides = st.sampled_from([8, 16, 24, 32, 48, 64, 96, 128, 192, 256])
 def planned(case, size, major, placed, fill):
     """The whole plan, or why there is none, without the name of the place."""
     try:
-        return described(path(request(load(case, "sm_90"), PathOptions(size, major, placed, None, None, fill))))
+        return plan_json(path(request(load(case, "sm_90"), PathOptions(size, major, placed, None, None, fill))))
     except UsageError as error:
         return str(error).replace("SWIZZLE_", "boxes:")
 

@@ -22,7 +22,8 @@ from tcprobe.probes import (
 )
 from tcprobe.store import findings, kinds
 from tcprobe.store.documents import seal
-from tcprobe.store.finding import METHODS, Key
+from tcprobe.store.evidence import METHODS
+from tcprobe.store.finding import Key
 from tcprobe.store.kinds import cost
 from tcprobe.store.results import Results, published
 

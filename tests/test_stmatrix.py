@@ -13,8 +13,8 @@ from tcprobe import emit
 from tcprobe.ask.convert import NOTHING, QUAD, RENAMED
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.convert.plan import run
-from tcprobe.ask.convert.stmatrix import StoreOptions, stored
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
 from tcprobe.code.names import identifier
@@ -87,9 +87,9 @@ def memory_of(found):
 def test_every_byte_comes_to_its_place(name, options, access, words, costs):
     if access is None:
         with pytest.raises(UsageError, match=words):
-            stored(load(name), StoreOptions(*options))
+            plan_store(load(name), StoreOptions(*options))
         return
-    found = stored(load(name), StoreOptions(*options))
+    found = plan_store(load(name), StoreOptions(*options))
     assert (found.access, found.conversion.summary) == (access, words)
     assert costs in (None, found.conversion.costs)
     own, size = found.tile, found.tile.bits // 8
@@ -102,7 +102,7 @@ def test_every_byte_comes_to_its_place(name, options, access, words, costs):
 
 @pytest.mark.parametrize(("name", "options"), [case[:2] for case in CASES if case[2]], ids=lambda v: str(v)[:40])
 def test_the_formula_is_every_address(name, options):
-    found = stored(load(name), StoreOptions(*options))
+    found = plan_store(load(name), StoreOptions(*options))
     for issue, row in enumerate(found.addresses):
         text = str(found.formula).replace("issue", str(issue))
         for warp in range(len(row) // 32):
@@ -113,7 +113,7 @@ def test_the_formula_is_every_address(name, options):
 @pytest.mark.parametrize(("name", "mode"), [(HALF, "64B"), (HALF, "128B"), (BF16, "128B")])
 def test_a_tile_of_a_tensor_maps_mode_lies_as_its_box_does(name, mode):
     """Rows narrower than the span of the mode are the span apart."""
-    found = stored(load(name), StoreOptions("stmatrix", "f16", "row", f"SWIZZLE_{mode}"))
+    found = plan_store(load(name), StoreOptions("stmatrix", "f16", "row", f"SWIZZLE_{mode}"))
     box = tabulate(f"SWIZZLE_{mode}", (found.tile.cols, found.tile.rows), Options(bits=16)).offsets
     for row, col in np.ndindex(found.tile.rows, found.tile.cols):
         assert found.shared.offset(found.tile, row, 2 * col) == box[col][row]
@@ -145,7 +145,7 @@ def test_any_accumulator_of_a_warpgroup_can_be_stored():
     rng = random.Random(5)
     for _ in range(12):
         n = rng.choice(range(8, 257, 8))
-        found = stored(load(f"wgmma.m64n{n}k16.f32.bf16.bf16.d"), StoreOptions("stmatrix", "bf16", placed="pad:16"))
+        found = plan_store(load(f"wgmma.m64n{n}k16.f32.bf16.bf16.d"), StoreOptions("stmatrix", "bf16", placed="pad:16"))
         assert len(memory_of(found)) == 64 * n * 2
 
 
@@ -160,7 +160,7 @@ def test_any_accumulator_of_a_warpgroup_can_be_stored():
 )
 def test_boxes_are_a_tile_of_the_next_wgmma(name, kind, major, width):
     """D as A, rows or columns contiguous, lies where `tcprobe descriptor` says."""
-    found = stored(load(name), StoreOptions("stmatrix", kind, major, f"boxes:{width}"))
+    found = plan_store(load(name), StoreOptions("stmatrix", kind, major, f"boxes:{width}"))
     next_ = tile((64, found.tile.cols), kind, "k" if major == "row" else "mn", width)
     size = found.tile.bits // 8
     for at, (row, col, byte) in memory_of(found).items():
@@ -190,7 +190,7 @@ def programs():
     found = []
     for number, (name, options, access, *_) in enumerate(CASES):
         if access:
-            one = coded(load(name), StoreOptions(*options), f"f{number}")
+            one = plan_store_code(load(name), StoreOptions(*options), f"f{number}")
             word, count = re.search(
                 rf"void f{number}\(.*const (\w+) \(&from\)\[1\]\[(\d+)\]", one.conversion.code
             ).groups()

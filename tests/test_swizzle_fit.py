@@ -10,7 +10,7 @@ from sampling import examples
 from tcprobe.fit import swizzle
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.coordinate import CoordinateSwizzle
-from tcprobe.fit.swizzle import fit_address, offset_bits, proven
+from tcprobe.fit.swizzle import fit_address, is_proven, offset_bits
 from tcprobe.layout.address import AddressMap
 from tcprobe.layout.swizzle import Swizzle
 
@@ -24,7 +24,7 @@ def test_all_fits_of_small_tables_are_those_of_brute_force(data):
     address = table(extent, lambda a, b: one(Affine(first, second, data.draw(st.integers(0, 40)))(a, b)))
     plain, able = brute_force(address.grid.tolist())
     found = fit_address(address)
-    assert proven(found, address)
+    assert is_proven(found, address)
     if plain:
         assert (found.kind, found.swizzle, found.others) == ("affine", None, ())
     else:
@@ -43,7 +43,7 @@ def test_swizzled_maps_come_back(one, first, second, base, data):
     address = AddressMap.of(a, b, one(Affine(first, second, base)(a, b)))
     found = fit_address(address)
     assert found is not None
-    assert proven(found, address)
+    assert is_proven(found, address)
     assert found.kind in ("affine", "swizzle")
     if found.swizzle and found.swizzle.shift * one.shift > 0:
         assert found.swizzle.bits <= one.bits
@@ -102,7 +102,7 @@ def test_coordinate_swizzles_come_back(which, bits, base, shift, data):
     address = AddressMap.of(a, b, first + second * pitch)
     found = fit_address(address)
     assert found is not None
-    assert proven(found, address)
+    assert is_proven(found, address)
     assert found.kind in ("affine", "swizzle", "coordinate")
     if found.coordinate:
         assert found.coordinate.bits <= bits
@@ -137,7 +137,7 @@ def test_as_few_swizzles_as_possible(both):
     both = [Swizzle(min(one.bits, 2), min(one.base, 1), max(-3, min(3, one.shift))) for one in both]
     address = table((4, 8), lambda a, b: both[1](both[0](a * 8 + b)))
     found = fit_address(address)
-    assert proven(found, address)
+    assert is_proven(found, address)
     if found.kind == "coordinate":
         assume(False)
     assert len(found.swizzles) == fewest_swizzles(address)
@@ -163,7 +163,7 @@ def test_chains_come_back(chain):
     found = fit_address(address)
     assert found.kind == "xor"
     assert len(found.swizzles) == len(chain)
-    assert proven(found, address)
+    assert is_proven(found, address)
     assert found.fewest
     assert found.swizzle is None
 
@@ -187,7 +187,7 @@ def test_a_long_chain_is_split_but_said_not_to_be_the_shortest():
     address = table((64, 64), offset)
     found = fit_address(address)
     assert found.kind == "xor"
-    assert proven(found, address)
+    assert is_proven(found, address)
     assert not found.fewest
 
 
@@ -203,7 +203,7 @@ def test_a_spoiled_cell_is_never_passed_over(data):
     grid[a, b] = data.draw(st.integers(0, 1023).filter(lambda value: value != grid[a, b]))
     address = table(grid.shape, lambda first, second: grid[first, second])
     found = fit_address(address)
-    assert found is None or proven(found, address)
+    assert found is None or is_proven(found, address)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_maps_that_are_not_whole():
         left = AddressMap.of(full.first[~gone], full.second[~gone], full.offsets[~gone], (full.low, full.high))
         found = fit_address(left)
         assert (found.kind, found.swizzle) == ("swizzle", Swizzle(2, 3, 3))
-        assert proven(found, full)
+        assert is_proven(found, full)
 
 
 # --- what is not a layout --------------------------------------------------------------------------------------------
@@ -265,4 +265,4 @@ def test_a_row_that_has_a_layout_is_found(size, steps, one):
     ):
         found = fit_address(address)
         assert found is not None
-        assert proven(found, address)
+        assert is_proven(found, address)

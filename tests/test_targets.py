@@ -6,7 +6,7 @@ import pytest
 from machine_code import TOOLS, needs_tools
 
 from tcprobe.ask.absent import why_not
-from tcprobe.ask.lowered import lowered
+from tcprobe.ask.lowered import lower_multiplies
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS, covers, runs
@@ -102,7 +102,7 @@ def test_a_target_has_all_that_those_before_it_have():
 def test_a_later_arch_of_a_family_runs_what_is_for_an_earlier_one(monkeypatch):
     """Nothing but its row says so: 108, made up, stands between 103 and 110, and is of family 100."""
     later = arch.Arch(108, "Rubin", "9.5", 100)
-    monkeypatch.setitem(arch._BY_NAME, later.name, later)
+    monkeypatch.setitem(arch.BY_NAME, later.name, later)
     assert [runs(later, t) for t in ("sm_100f", "sm_103f", "sm_108f", "sm_110f", "sm_103a")] == [
         True,
         True,
@@ -148,7 +148,7 @@ def test_what_is_saved_says_its_target():
     """Of every arch and form: the target of what is published is one that the inventory allows; refused has none."""
     for row in ARCHS:
         forms = [form for form in ROWS if form.threads == 32]
-        for form, answer in zip(forms[:: 4 * EVERY], lowered(forms[:: 4 * EVERY], row.name), strict=True):
+        for form, answer in zip(forms[:: 4 * EVERY], lower_multiplies(forms[:: 4 * EVERY], row.name), strict=True):
             made = answer.lowering
             assert (made.target is None) == (made.refused not in (None, UNREADABLE))
             assert made.target is None or made.target in form.target.every(row), (form.id, made)
@@ -169,9 +169,9 @@ def test_refused_is_said_of_nothing_that_is_allowed():
 @pytest.mark.full
 @needs_tools
 def test_refused_was_tried_at_every_target():
-    (answer,) = lowered([inventory.instructions()[KIND.format(k=32, d="f32", a="e2m1", b="e5m2")]], "sm_103")
+    (answer,) = lower_multiplies([inventory.instructions()[KIND.format(k=32, d="f32", a="e2m1", b="e5m2")]], "sm_103")
     assert "refused [sm_103, sm_103f, sm_103a]" in str(answer)
-    (answer,) = lowered([inventory.instructions()["tcgen05.ld.red.32x32b"]], "sm_103")
+    (answer,) = lower_multiplies([inventory.instructions()["tcgen05.ld.red.32x32b"]], "sm_103")
     assert answer.to_json()["target"] == "sm_103f"
 
 

@@ -11,7 +11,7 @@ import cute_dsl
 import numpy as np
 import pytest
 
-from tcprobe.ask.tensor_memory import Wanted, operand, placed
+from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
 from tcprobe.isa import inventory
 from tcprobe.references import cute_tensor_memory
 
@@ -162,7 +162,7 @@ def test_accumulators_and_factors(cute):
                     chosen = operation(row, m, n, a_in) if name == "d" or n == 64 else None
                     if chosen is not None:
                         at = fragment(cute.make_tiled_mma(chosen), row, (m, n), name)
-                        in_memory = placed(operand(f"{row.id}.{name}"), Wanted(m, n))
+                        in_memory = placement(operand(f"{row.id}.{name}"), OperandVariant(m, n))
                         agree(found, name, at, 1 + ("cta_group::2" in row.id), in_memory)
 
     on_the_cpu(cute, compare)
@@ -197,7 +197,7 @@ def test_scales(cute):
                     shared = getattr(blockscaled_layout, f"make_smem_layout_{short}")(tiled, tile, per_scale, 1)
                     shared = cute.slice_(shared, (None, None, None, 0))
                     made = getattr(blockscaled_layout, f"make_tmem_layout_{short}")(tiled, tile, per_scale, shared)
-                    in_memory = placed(operand(f"{row.id}.{name}"), Wanted(m, n, 0, vector))
+                    in_memory = placement(operand(f"{row.id}.{name}"), OperandVariant(m, n, 0, vector))
                     scales(found, name, made, in_memory, 1 + ("cta_group::2" in row.id))
 
     on_the_cpu(cute, compare)

@@ -11,7 +11,7 @@ from bench import found, run
 from click.testing import CliRunner
 from tensor_cores import ALL, EVERY_KIND, KIND, Core, D, Scattered, machine
 
-from tcprobe.ask.tensor_memory import Wanted, operand, placed
+from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
 from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
@@ -105,11 +105,11 @@ def test_show_and_trace_say_it(folder):
 def test_a_layout_that_nobody_states_is_answered_once_it_is_measured(tmp_path):
     id_ = "tcgen05.mma.ws.cta_group::1.kind::tf32.a.m32n64"
     core = Scattered({}, name="sm_103", seed=1)
-    asked = Wanted(m=32, layers=layers(tmp_path))
+    asked = OperandVariant(m=32, layers=layers(tmp_path))
     with pytest.raises(Exception, match="state no layout of A"):
-        placed(operand(id_.removesuffix(".m32n64")), asked)
+        placement(operand(id_.removesuffix(".m32n64")), asked)
     run(KIND, core, tmp_path, [id_])
-    answer = placed(operand(id_.removesuffix(".m32n64")), Wanted(m=32, layers=layers(tmp_path)))
+    answer = placement(operand(id_.removesuffix(".m32n64")), OperandVariant(m=32, layers=layers(tmp_path)))
     assert answer.status == "measured"
     first = core.in_tensor_memory(ALL[id_].sized.row, "a", replace(ALL[id_].sized, a_in_tensor=False))[4, 3]
     assert {(c.cta, c.lane, 32 * c.column + c.bit) for c in answer.places(4, 3)} == set(map(tuple, first.tolist()))

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tcprobe.ask.behind import behind
 from tcprobe.ask.table_confidence import least
-from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot, traced
+from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot, trace_element
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
@@ -43,7 +43,7 @@ def test_a_byte_feeds_what_it_is_part_of(case):
     found, rng = memory(*case, a_too=True), random.Random(case[0])
     size = max(1, found.b.operand.held.slot_bits // 8)
     m, n = rng.randrange(64), rng.randrange(found.instruction.shape.n)
-    feeding = traced(found, m, n).meetings
+    feeding = trace_element(found, m, n).meetings
     assert [one.stored for one in feeding] == list(range(found.instruction.stored))
     for one in rng.sample(feeding, 3):
         assert one.a == []
@@ -64,7 +64,7 @@ def test_a_slot_feeds_a_row(case):
     fed = fed_by_slot(found, 77, 3)
     assert [m.col for m in fed.meetings] == list(range(found.instruction.shape.n))
     for one in fed.meetings:
-        assert one in traced(found, one.row, one.col).meetings
+        assert one in trace_element(found, one.row, one.col).meetings
         assert (77, 3) in [(h.lane, h.i) for h in one.a]
 
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_traced_says_why():
         with pytest.raises(UsageError, match=words):
             fed_by_byte(*call)
     with pytest.raises(UsageError, match="outside"):
-        traced(found, 64, 0)
+        trace_element(found, 64, 0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
+from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, trace_element
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 
@@ -74,7 +74,7 @@ def test_every_product_by_hand(form):
 
 def test_swizzled_bytes():
     """A row of 128 bytes, whose 16-byte pieces are exchanged by the number of the line."""
-    found = traced(
+    found = trace_element(
         inventory.instructions()["tcgen05.mma.cta_group::1.kind::f16"], TensorTraceRequest(swizzle=128), 11, 77
     )
     for k, one in enumerate(found.meetings):
@@ -88,7 +88,7 @@ def test_swizzled_bytes():
 def test_lines_contiguous(swizzle, majors):
     """Rows of the pattern, or 16 bytes, hold lines; k follows k; 8 of them are together. By hand, of bf16."""
     form = inventory.instructions()["tcgen05.mma.cta_group::2.kind::f16"]
-    found = traced(form, TensorTraceRequest(m=256, n=128, swizzle=swizzle, majors=majors), 171, 77)
+    found = trace_element(form, TensorTraceRequest(m=256, n=128, swizzle=swizzle, majors=majors), 171, 77)
     assert (found.a_cta, found.b_cta) == (1, 1)
     for k, one in enumerate(found.meetings):
         for (byte,), line, major in (((one.a_byte,), 171 - 128, majors[0]), (one.b_bytes, 77 - 64, majors[1])):

@@ -13,7 +13,7 @@ import pytest
 
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.ask.descriptor import cuda
-from tcprobe.ask.trace import held
+from tcprobe.ask.trace import elements_held
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype
@@ -315,7 +315,7 @@ def test_the_mistake_is_another_layout_of_the_same_elements():
         wrong = mistaken(table)
         assert wrong.table != table.table
         assert set(wrong.table.inverse) == set(table.table.inverse)
-        assert [h.row for h in held(wrong, [1])] == [h.row for h in held(table, [4])]
+        assert [h.row for h in elements_held(wrong, [1])] == [h.row for h in elements_held(table, [4])]
 
 
 @pytest.mark.full

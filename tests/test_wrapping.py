@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask.diff import compared
+from tcprobe.ask.diff import compare_named
 from tcprobe.cli.wrapping import fold
 from tcprobe.isa import inventory
 from tcprobe.store.choose import default
@@ -36,7 +36,7 @@ def test_commands_keep_to_columns(words, columns, monkeypatch):
 
 @pytest.mark.full
 def test_every_fragment_is_compared_or_absent_with_a_reason():
-    (both,) = compared(("sm_75", "sm_80"), None, default())
+    (both,) = compare_named(("sm_75", "sm_80"), None, default())
     reasons = {(a.id, a.side): a.reason for a in both.absent}
     assert all(reasons.values())
     without = {id_ for id_, _ in reasons}

@@ -170,9 +170,9 @@ def plans(product):
 def program(product):
     """Three headers and the kernel."""
     made, row = plans(product), product.row
-    space = {o: registers_code.struct_of(p.asked) for o, p in made.items()}
+    space = {o: registers_code.struct_of(p.request) for o, p in made.items()}
     registers = row.fragment("d").registers
-    second = -(-made["a"].asked.shared.bytes(made["a"].asked.tile) // 1024) * 1024
+    second = -(-made["a"].request.shared.bytes(made["a"].request.tile) // 1024) * 1024
     start = {"a": "shared", "b": f"shared + {second}"}
     boxed = {o: isinstance(made[o].transfer, BoxCopy) for o in "ab"}
     fence = '    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" : : "l"(map_{0}) : "memory");\n'
@@ -180,10 +180,12 @@ def program(product):
         fence.replace("{0}", o) + f"    {space[o]}::fill({start[o]}, map_{o}, at, 0, 0);\n" for o in "ab" if boxed[o]
     )
     lanes = "".join(f"  {space[o]}::fill({start[o]}, in_{o}, thread, {THREADS});\n" for o in "ab" if not boxed[o])
-    tiles = {o: made[o].asked.tile for o in "ab"}
+    tiles = {o: made[o].request.tile for o in "ab"}
     expected = sum(tiles[o].lines * tiles[o].line_bytes for o in "ab" if boxed[o])
-    turned = [int(made[o].asked.held.major == "mn") for o in "ab"]
-    need = max(second + made["b"].asked.shared.bytes(tiles["b"]), made["d"].asked.shared.bytes(made["d"].asked.tile))
+    turned = [int(made[o].request.smem_tile.major == "mn") for o in "ab"]
+    need = max(
+        second + made["b"].request.shared.bytes(tiles["b"]), made["d"].request.shared.bytes(made["d"].request.tile)
+    )
     outputs = ", ".join(f'"+r"(d[{j}])' for j in range(registers))
     return "\n".join(
         [

@@ -27,7 +27,8 @@ from pathlib import Path
 
 from tcprobe.ask.convert import Conversion, convert
 from tcprobe.ask.reduce import Reduction, reduce
-from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, held, trace, where
+from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, trace, where
+from tcprobe.ask.trace import elements_held as held
 from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
@@ -80,12 +81,12 @@ LATER = {
     "Reader": ("tcprobe.ask.read_file", "Reader"),
     "audit": ("tcprobe.audit.package_audit", "audit"),
     "compilers": ("tcprobe.run.compilers", "compilers"),
-    "diff": ("tcprobe.ask.diff", "compared"),
+    "diff": ("tcprobe.ask.diff", "compare_named"),
     "doctor": ("tcprobe.run.doctor", "examine"),
-    "lower": ("tcprobe.ask.lowered", "lowered"),
+    "lower": ("tcprobe.ask.lowered", "lower_multiplies"),
     "merge": ("tcprobe.run.merge", "merge"),
     "pages": ("tcprobe.pages.overview", "render"),
-    "scales": ("tcprobe.ask.scales", "in_registers"),
+    "scales": ("tcprobe.ask.scales", "scales_in_registers"),
     "site": ("tcprobe.pages.site.build", "build"),
     "straight_load": ("tcprobe.ask.load", "load"),
     "verify": ("tcprobe.run.verify", "verify"),

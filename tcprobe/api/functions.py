@@ -97,13 +97,13 @@ def banks(
     rules = rules_for(arch, layers(None))
     accesses = [access] if isinstance(access, str) else list(access)
     if tile is None:
-        from tcprobe.ask.bank_patterns import judged, lanes_of, pattern
+        from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
         from tcprobe.isa.shared_memory import access as access_row
 
         if lane_addresses is None or len(accesses) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
         lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else list(lane_addresses)
-        [(cost, _)] = judged([pattern(access_row(accesses[0]), lanes)], lambda _: rules)
+        [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes)], lambda _: rules)
         return cost
     if not accesses:
         raise UsageError("no accesses are given: access=['cp.async.16', 'ldmatrix.x4'].")
@@ -240,9 +240,9 @@ def reduce(
     """
     cell = _cell(name, arch)
     if over is None:
-        from tcprobe.ask.reduce.mask import masked
+        from tcprobe.ask.reduce.mask import mask_fragment
 
-        return masked(cell, mask, fill, "fill" if mask is None else "mask")
+        return mask_fragment(cell, mask, fill, "fill" if mask is None else "mask")
     from tcprobe.ask.reduce import reduce as reduced
 
     return reduced(cell, over, op)

@@ -26,17 +26,17 @@ def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | Non
         return f"{name} does not have it: needs {' or '.join(target for target, _ in fragment.target.options)}"
     saved = next(layers.saved(fragment.experiment, [name]), None)
     if saved and saved.measured.status != "measured":
-        return _recorded(saved)
+        return _outcome(saved)
     partly = f": what was measured of {fragment.instruction} does not show it" if saved else ""
-    return f"not measured on {name} in {layers.words}{partly} ({_stated(fragment, name, elsewhere)})"
+    return f"not measured on {name} in {layers.words}{partly} ({_documented_words(fragment, name, elsewhere)})"
 
 
-def _recorded(saved: Found) -> str:
+def _outcome(saved: Found) -> str:
     """What a measurement without a table says, and where it is."""
     return f"{saved.measured.status}: {saved.measured.words} ({saved.measured.method}, {whence(saved.source)})"
 
 
-def _stated(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
+def _documented_words(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
     documented = stated(fragment, arch.arch(name))
     if documented is None:
         return "nor documented"
@@ -74,7 +74,7 @@ class WhyNot:
         return asdict(self)
 
 
-def forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
+def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
     if subject.target.on(device):
         return None
@@ -85,21 +85,22 @@ def forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
 
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
-    lacking, chosen = forbidden(fragment, arch), layers.choose(fragment, [arch.name])
-    saved = chosen or next(layers.saved(fragment.experiment, [arch.name]), None)
+    lacking, measured_table = why_forbidden(fragment, arch), layers.choose(fragment, [arch.name])
+    saved = measured_table or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
-        words = f"{lacking} {_recorded(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
+        words = f"{lacking} {_outcome(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
     else:
-        allowed = f"nothing prevents it: {fragment.instruction} {_allowed(fragment, arch)}"
-        words = f"{allowed}; {of(fragment, chosen, layers).evidence if chosen else reason(fragment, arch.name, layers)}"
+        allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment, arch)}"
+        basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
+        words = f"{allowed}; {basis}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
-        measured = cost.of(fragment.experiment, arch.name, layers)
+        measured = cost.find_cost(fragment.experiment, arch.name, layers)
         words += f"; it costs: {cost.short(measured)}" if measured else ""
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, arch.name, not lacking, chosen is not None, words, source)
+    return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
 
 
-def _allowed(form: Fragment | Instruction, arch: Arch) -> str:
+def _allowed_words(form: Fragment | Instruction, arch: Arch) -> str:
     """That an arch has it, and by which targets where the plain one is not enough."""
     targets = form.target.every(arch)
     by = "" if arch.name in targets else f" (target {' or '.join(targets)})"
@@ -107,20 +108,20 @@ def _allowed(form: Fragment | Instruction, arch: Arch) -> str:
 
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
-    """The same of an operand in shared memory."""
+    """Why an arch does not have an operand in shared memory, or no measurement of its descriptors."""
     from tcprobe.ask.behind import behind
 
-    lacking = forbidden(operand.instruction, arch)
-    has = f"{operand.id} {_allowed(operand.instruction, arch)}"
+    lacking = why_forbidden(operand.instruction, arch)
+    has = f"{operand.id} {_allowed_words(operand.instruction, arch)}"
     words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
 
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
-    """The same of an instruction that holds nothing in registers."""
-    lacking = forbidden(instruction, arch)
+    """Why an arch does not have an instruction whose operands are all outside registers, or no table of it."""
+    lacking = why_forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
-    allowed = f"nothing prevents it: {instruction.name} {_allowed(instruction, arch)}; but {places}"
+    allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction, arch)}; but {places}"
     words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
     return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)

@@ -74,8 +74,8 @@ class Slots(NamedTuple):
 
 def parse_access(text: str) -> TileAccess:
     """OP, OP@rows, OP@cols or cp.async.N; UsageError."""
-    name, at, order = text.partition("@")
-    if order not in ("rows", "cols") and at:
+    name, separator, order = text.partition("@")
+    if order not in ("rows", "cols") and separator:
         raise UsageError(f"`access` {text[:40]!r}: after @ write rows or cols.")
     if match := re.fullmatch(r"cp\.async\.(?:ca\.|cg\.)?(4|8|16)", name):
         if order == "cols":
@@ -158,12 +158,12 @@ def _sweep(tile_access: TileAccess, tile: Tile) -> tuple[Ints, Ints]:
     return _by_instruction(line, lanes), _by_instruction(piece * width, lanes)
 
 
-def _by_instruction(values: Ints, lanes: int) -> Ints:
-    """Values in order as `lanes` of each instruction's 32, the others IDLE."""
-    rows = np.full((-(-len(values) // lanes), WARP), IDLE, np.int64)
-    filled = np.full(len(rows) * lanes, IDLE, np.int64)
+def _by_instruction(values: Ints, active_lanes: int) -> Ints:
+    """Values in order as `active_lanes` of each instruction's 32, the others IDLE."""
+    rows = np.full((-(-len(values) // active_lanes), WARP), IDLE, np.int64)
+    filled = np.full(len(rows) * active_lanes, IDLE, np.int64)
     filled[: len(values)] = values
-    rows[:, :lanes] = filled.reshape(-1, lanes)
+    rows[:, :active_lanes] = filled.reshape(-1, active_lanes)
     return rows
 
 
@@ -192,14 +192,14 @@ def _copies(slots: Slots, tile: Tile) -> Places:
     return Places(row, col) if tile.contiguous == "row" else Places(col, row)
 
 
-def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
+def _pieces(tile_access: TileAccess, tile: Tile, slot_places: Places) -> tuple[Ints, Ints]:
     """Line and byte of the register pieces that each instruction moves, all lanes' first, then the next piece's."""
-    count = tile_access.row.bytes * 8 // tile.bits
-    if not count or at.line.shape[2] % count:
-        held = f"{at.line.shape[2]} elements of {tile.bits} bits per lane"
-        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which do not divide {held}.")
-    shape = (len(at.line), WARP, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in at)
+    count, elements = tile_access.row.bytes * 8 // tile.bits, slot_places.line.shape[2]
+    if not count or elements % count:
+        slots = f"{elements} elements of {tile.bits} bits per lane"
+        raise UsageError(f"{tile_access.name} moves {8 * tile_access.row.bytes} bits, which do not divide {slots}.")
+    shape = (len(slot_places.line), WARP, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP, count) for values in slot_places)
     wrong = (line != line[:, :, :1]) | ((line != IDLE) & (place != place[:, :, :1] + np.arange(count)))
     if wrong.any():
         lane = int(np.argwhere(wrong)[0][1])
@@ -208,12 +208,12 @@ def _pieces(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints
     return line[:, :, 0], place[:, :, 0] * tile.bits // 8
 
 
-def _matrices(tile_access: TileAccess, tile: Tile, at: Places) -> tuple[Ints, Ints]:
+def _matrices(tile_access: TileAccess, tile: Tile, slot_places: Places) -> tuple[Ints, Ints]:
     """Line and byte of the rows of the matrices that each instruction moves, one register a matrix."""
     count = 32 // (tile.bits * tile_access.row.wider)
-    if not count or at.line.shape[2] % count:
+    if not count or slot_places.line.shape[2] % count:
         raise UsageError(f"{tile_access.name} moves registers of 32 bits, not elements of {tile.bits} bits.")
-    line, place = registers = _by_register(at, count)
+    line, place = registers = _by_register(slot_places, count)
     if not _turns(registers, count):
         raise UsageError(
             f"{tile_access.name}: with {tile.contiguous}s contiguous a register of this fragment is not an 8 x 8 "
@@ -234,21 +234,21 @@ def matrix_ways(slots: Slots, tile: Tile, wider: int = 1) -> tuple[str, ...]:
 
     Of elements that are `wider` times as large in registers. UsageError where the fragment does not cover the tile.
     """
-    at, count = _copies(slots, tile), 32 // (tile.bits * wider)
-    return _turns(_by_register(at, count), count) if count else ()
+    slot_places, count = _copies(slots, tile), 32 // (tile.bits * wider)
+    return _turns(_by_register(slot_places, count), count) if count else ()
 
 
-def _by_register(at: Places, count: int) -> Places:
+def _by_register(slot_places: Places, count: int) -> Places:
     """Those of slots by register of `count` elements; shape (registers, 32 * count)."""
-    shape = (len(at.line), WARP, -1, count)
-    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP * count) for values in at)
+    shape = (len(slot_places.line), WARP, -1, count)
+    line, place = (values.reshape(shape).swapaxes(1, 2).reshape(-1, WARP * count) for values in slot_places)
     return Places(line, place)
 
 
-def _turns(at: Places, count: int) -> tuple[str, ...]:
+def _turns(slot_places: Places, count: int) -> tuple[str, ...]:
     lane, i = np.divmod(np.arange(WARP * count), count)
     ways = {"": (lane // 4, lane % 4 * count + i), ".trans": (lane % 4 * count + i, lane // 4)}
     if count != 2:  # .trans, of b16 alone
         del ways[".trans"]
-    line, place = (values - values[:, :1] for values in at)
+    line, place = (values - values[:, :1] for values in slot_places)
     return tuple(way for way, to in ways.items() if (line == to[0]).all() and (place == to[1]).all())

@@ -1,11 +1,11 @@
 """Who collides with whom: each phase of one access, its passes, and the lanes that meet in a bank.
 
 >>> from tcprobe.ask.bank_collisions import phases
->>> from tcprobe.ask.bank_patterns import pattern
->>> from tcprobe.layout.banks import designed
+>>> from tcprobe.ask.bank_patterns import check_pattern
+>>> from tcprobe.layout.banks import designed_rules
 >>> from tcprobe.isa.shared_memory import access
 >>> row = access("st.shared.b64")
->>> first, second = phases(pattern(row, [16 * (lane % 16) for lane in range(32)]), designed()[row.name])
+>>> first, second = phases(check_pattern(row, [16 * (lane % 16) for lane in range(32)]), designed_rules()[row.name])
 >>> first.passes, [str(c) for c in first.collisions][:1]
 (2, ['banks 0-1: lanes 0 | 8'])
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tcprobe.layout.banks import LINE, WORD, BankRule, Judge, agree, as_array
+from tcprobe.layout.ranges import ranges
 
 if TYPE_CHECKING:
     from tcprobe.ask.bank_patterns import Lane, Pattern
@@ -35,11 +36,11 @@ class Collision:
     parties: tuple[tuple[int, ...], ...]
 
     def __str__(self) -> str:
-        of = "" if self.memory == "shared" else f"{self.memory} "
-        parties = list(map(ranges, self.parties))
+        prefix = "" if self.memory == "shared" else f"{self.memory} "
+        parties = list(map(range_text, self.parties))
         if len(parties) > MOST_PARTIES:
             parties[MOST_PARTIES - 1 : -1] = ["..."]
-        return f"{of}{numbers('bank', self.banks)}: lanes {' | '.join(parties)}"
+        return f"{prefix}{numbers('bank', self.banks)}: lanes {' | '.join(parties)}"
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
@@ -68,37 +69,37 @@ def collision_lines(phases: Sequence[Phase]) -> Iterator[str]:
             yield f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places"
 
 
-def phases(given: Pattern, rule: BankRule) -> list[Phase]:
+def phases(pattern: Pattern, rule: BankRule) -> list[Phase]:
     """The phases of one access, as `banks.Judge` counts them."""
-    joins = bool(agree(as_array([given.address]))[0])
-    size = min(rule.joined if joins else rule.phase, given.row.lanes)
-    return [_phase(given, rule, range(first, first + size)) for first in range(0, given.row.lanes, size)]
+    joins = bool(agree(as_array([pattern.address]))[0])
+    size = min(rule.joined if joins else rule.phase, pattern.row.lanes)
+    return [_phase(pattern, rule, range(first, first + size)) for first in range(0, pattern.row.lanes, size)]
 
 
-def _phase(given: Pattern, rule: BankRule, lanes: range) -> Phase:
-    sides = [("shared", _active(given.address, lanes)), ("source", _active(given.source or (), lanes))]
-    judge, active = Judge(given.row, rule), sides[0][1]
+def _phase(pattern: Pattern, rule: BankRule, phase_lanes: range) -> Phase:
+    sides = [("shared", _active(pattern.address, phase_lanes)), ("source", _active(pattern.source or (), phase_lanes))]
+    judge, active = Judge(pattern.row, rule), sides[0][1]
     collisions = [c for memory, addresses in sides for c in _collisions(judge, memory, addresses)]
     if rule.passes == "order":
         passes = _chain(active, collisions)
     else:
         passes = max((len(c.parties) for c in collisions), default=min(1, len(active)))
-    return Phase(tuple(lanes), passes, tuple(sorted(collisions, key=lambda c: -len(c.parties))))
+    return Phase(tuple(phase_lanes), passes, tuple(sorted(collisions, key=lambda c: -len(c.parties))))
 
 
-def _active(addresses: Sequence[Lane], lanes: range) -> dict[int, int]:
+def _active(lane_addresses: Sequence[Lane], phase_lanes: range) -> dict[int, int]:
     """Addresses by lane, of those lanes that have one."""
-    return {lane: at for lane, at in enumerate(addresses) if lane in lanes and at is not None}
+    return {lane: address for lane, address in enumerate(lane_addresses) if lane in phase_lanes and address is not None}
 
 
-def _collisions(judge: Judge, memory: str, addresses: Mapping[int, int]) -> list[Collision]:
+def _collisions(judge: Judge, space: str, by_lane: Mapping[int, int]) -> list[Collision]:
     """Every set of banks that several parties need: lanes with one unit of banks, parted by their word."""
     unit = max(WORD, judge.row.bytes)
     needed: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for lane, address in addresses.items():
+    for lane, address in by_lane.items():
         needed[address % LINE // WORD][address // unit if judge.rule.passes == "words" else lane].append(lane)
     return [
-        Collision(memory, tuple(range(bank, bank + unit // WORD)), tuple(map(tuple, parties.values())))
+        Collision(space, tuple(range(bank, bank + unit // WORD)), tuple(map(tuple, parties.values())))
         for bank, parties in sorted(needed.items())
         if len(parties) > 1
     ]
@@ -111,23 +112,17 @@ def _chain(active: Iterable[int], collisions: Iterable[Collision]) -> int:
         queue = [lane for party in collision.parties for lane in party]
         for place, lane in enumerate(queue):
             waits[lane].update(queue[:place])
-    done: dict[int, int] = {}
+    depth: dict[int, int] = {}
     for lane in sorted(waits):
-        done[lane] = 1 + max((done[earlier] for earlier in waits[lane]), default=0)
-    return max(done.values(), default=0)
+        depth[lane] = 1 + max((depth[earlier] for earlier in waits[lane]), default=0)
+    return max(depth.values(), default=0)
 
 
-def ranges(values: Sequence[int]) -> str:
+def range_text(ascending: Sequence[int]) -> str:
     """Ascending numbers with runs as ranges: 0-3,8."""
-    runs: list[list[int]] = []
-    for value in values:
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return ",".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges(ascending))
 
 
 def numbers(noun: str, values: Sequence[int]) -> str:
     """ "bank 3", "banks 0-3"."""
-    return f"{noun}{'s' if len(values) > 1 else ''} {ranges(values)}"
+    return f"{noun}{'s' if len(values) > 1 else ''} {range_text(values)}"

@@ -32,7 +32,7 @@ Lane = int | None
 
 
 class Pattern(NamedTuple):
-    """One access: 32 addresses, None for idle lanes; `source` of cp.async likewise; whose rule is asked for."""
+    """One access: 32 addresses, None for idle lanes, also of cp.async's sources; and the arch whose rule counts."""
 
     row: SharedAccess
     address: Sequence[Lane]
@@ -40,7 +40,7 @@ class Pattern(NamedTuple):
     arch: str | None = None
 
 
-def pattern(access: SharedAccess, address: object, source: object = None) -> Pattern:
+def check_pattern(access: SharedAccess, address: object, source: object = None) -> Pattern:
     """A checked pattern; UsageError says which lane's address cannot be."""
     counted = [*_lanes(address, "address")[: access.lanes], *[None] * (WARP - access.lanes)]
     _check(access, counted, "address")
@@ -51,25 +51,25 @@ def pattern(access: SharedAccess, address: object, source: object = None) -> Pat
     return Pattern(access, counted, None if source is None else _source(access, counted, _lanes(source, "source")))
 
 
-def _source(access: SharedAccess, counted: Sequence[Lane], given: Sequence[Lane]) -> Sequence[Lane]:
+def _source(access: SharedAccess, counted: Sequence[Lane], source_addresses: Sequence[Lane]) -> Sequence[Lane]:
     """The sources of the lanes that copy."""
     if not access.has_source:
         raise UsageError(f"source: {access.name} reads no global memory; only cp.async has a source.")
-    used = [None if to is None else from_ for to, from_ in zip(counted, given, strict=True)]
+    used = [None if to is None else from_ for to, from_ in zip(counted, source_addresses, strict=True)]
     _check(access, used, "source")
     if used.count(None) != counted.count(None):
         raise UsageError("source: every lane with an address needs a source too.")
     return used
 
 
-def _lanes(given: object, what: str) -> Sequence[Lane]:
-    """`given`, if it is 32 whole numbers or None."""
-    if not isinstance(given, list | tuple) or len(given) != WARP:
+def _lanes(array: object, what: str) -> Sequence[Lane]:
+    """`array`, if it is 32 whole numbers or None."""
+    if not isinstance(array, list | tuple) or len(array) != WARP:
         raise UsageError(f"{what}: {WARP} numbers or null are needed, one for each lane.")
-    if not set(map(type, given)) <= {int, type(None)}:
-        lane, wrong = next((i, v) for i, v in enumerate(given) if type(v) not in (int, type(None)))
+    if not set(map(type, array)) <= {int, type(None)}:
+        lane, wrong = next((i, v) for i, v in enumerate(array) if type(v) not in (int, type(None)))
         raise UsageError(f"{what}: lane {lane} has {str(wrong)[:40]!r}; whole numbers or null are needed.")
-    return given
+    return array
 
 
 def _check(access: SharedAccess, counted: Sequence[Lane], what: str) -> None:
@@ -97,8 +97,8 @@ def lanes_of(text: str) -> list[Lane]:
     return [None if word == "null" else int(word, 16 if word[:2] in ("0x", "0X") else 10) for word in words]
 
 
-def read(path: Path) -> list[Pattern]:
-    """The patterns of a file of JSON lines, blank lines aside; DataError names the first line that is none.
+def read_patterns(path: Path) -> list[Pattern]:
+    """The patterns of a file of JSON lines, blank lines aside; DataError names the first bad line.
 
     A line has op, address and maybe source and arch; further keys are the writer's own.
     """
@@ -114,16 +114,16 @@ def read(path: Path) -> list[Pattern]:
 
 def _pattern(line: str) -> Pattern:
     try:
-        said = json.loads(line, object_pairs_hook=_once)
+        record = json.loads(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"not JSON ({str(error)[:80]}).") from None
-    if not isinstance(said, dict) or not isinstance(said.get("op"), str):
+    if not isinstance(record, dict) or not isinstance(record.get("op"), str):
         raise UsageError('each line needs an object with "op" and "address".')
-    row, name = access(said["op"]), said.get("arch")
+    row, name = access(record["op"]), record.get("arch")
     if name is not None:
         name = arch(str(name)[:20]).name
         row.check_on(arch(name))
-    return pattern(row, said.get("address"), said.get("source"))._replace(arch=name)
+    return check_pattern(row, record.get("address"), record.get("source"))._replace(arch=name)
 
 
 def _once(pairs: list[tuple[str, object]]) -> Json:
@@ -133,11 +133,13 @@ def _once(pairs: list[tuple[str, object]]) -> Json:
     return members
 
 
-def judged(patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]) -> list[tuple[Cost, BankRules]]:
+def judge_patterns(
+    warp_patterns: Iterable[Pattern], rules: Callable[[str | None], BankRules]
+) -> list[tuple[Cost, BankRules]]:
     """The cost of each pattern in order, with the rules that say so; patterns of one access are judged together."""
     alike: dict[tuple[str | None, SharedAccess, bool], list[tuple[int, Pattern]]] = defaultdict(list)
-    for place, given in enumerate(patterns):
-        alike[given.arch, given.row, given.source is None].append((place, given))
+    for place, pattern in enumerate(warp_patterns):
+        alike[pattern.arch, pattern.row, pattern.source is None].append((place, pattern))
     by_place: dict[int, tuple[Cost, BankRules]] = {}
     for (name, row, sourceless), group in alike.items():
         by = rules(name)

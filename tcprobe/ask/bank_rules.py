@@ -13,7 +13,7 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
-from tcprobe.layout.banks import BankRule, Judge, designed
+from tcprobe.layout.banks import BankRule, Judge, designed_rules
 from tcprobe.layout.source_tags import SourceTags
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.kinds.banks import words
@@ -24,12 +24,12 @@ KIND, MEASURED = "banks", "sm_90"  # the arch whose rule the others borrow
 
 @dataclass(frozen=True)
 class BankRules:
-    """The rules by access that answer for arch `asked`; they are `arch`'s. `measured`: how, if it is published.
+    """The rules by access that answer for arch `for_arch`; they are `arch`'s. `measured`: how, if it is published.
 
     `tags` of the sources of accesses that look them up. `layers`: the findings that were asked, None for none.
     """
 
-    asked: str
+    for_arch: str
     arch: str
     rules: Mapping[str, BankRule]
     measured: str | None
@@ -38,7 +38,7 @@ class BankRules:
 
     def rule(self, access: SharedAccess) -> BankRule:
         """Of one access; UsageError where the arch does not have it, and where no rule is known of it."""
-        access.check_on(arch(self.asked))
+        access.check_on(arch(self.for_arch))
         if access.name not in self.rules:
             raise UsageError(f"{access.name}: how its lanes collide in banks is not measured.")
         return self.rules[access.name]
@@ -50,27 +50,27 @@ class BankRules:
     @property
     def evidence(self) -> str:
         """What the rules rest on, in words."""
-        if self.measured and self.asked == self.arch:
+        if self.measured and self.for_arch == self.arch:
             return f"measured on {self.arch}, {self.measured}"
         words = f"{self.arch}'s, measured {self.measured}" if self.measured else f"{self.arch}'s by design"
-        return f"{words}; no measurement of {self.asked} is published"
+        return f"{words}; no measurement of {self.for_arch} is published"
 
     @property
     def confidence(self) -> Confidence:
         """In the rules, of the arch that was asked; the design that they are held against is a reference."""
-        if self.layers is None or self.measured is None or self.asked != self.arch:
+        if self.layers is None or self.measured is None or self.for_arch != self.arch:
             return UNMEASURED
-        found = [one.finding for one in self.layers.findings(KIND, self.arch).values()]
-        alike = sum(rule == designed().get(name) for name, rule in self.rules.items())
-        return in_rules(found, alike, len(self.rules))
+        findings = [sourced.finding for sourced in self.layers.findings(KIND, self.arch).values()]
+        alike = sum(rule == designed_rules().get(name) for name, rule in self.rules.items())
+        return in_rules(findings, alike, len(self.rules))
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        measured = self.measured is not None and self.asked == self.arch
+        measured = self.measured is not None and self.for_arch == self.arch
         sure = self.confidence.to_json()
         return {
             "arch": self.arch,
-            "asked": self.asked,
+            "asked": self.for_arch,
             "measured": measured,
             "words": self.evidence,
             "confidence": sure,
@@ -79,11 +79,11 @@ class BankRules:
 
 def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     """The rules for arch `name`, sm_90 without one; UsageError for an unknown arch, DataError for a damaged file."""
-    asked, layers = arch(name or MEASURED).name, layers_of(results)
-    for source in dict.fromkeys((asked, MEASURED)):
-        found = {n: one.finding for n, one in layers.findings(KIND, source).items()}
-        if found.keys() == {row.name for row in accesses().values() if row.target.on(arch(source))}:
-            rules = {n: finding.body.rule for n, finding in found.items()}
-            tags = {n: finding.body.tags for n, finding in found.items() if finding.body.tags}
-            return BankRules(asked, source, rules, words(list(found.values())), tags, layers)
-    return BankRules(asked, MEASURED, designed(), None, layers=layers)
+    arch_name, layers = arch(name or MEASURED).name, layers_of(results)
+    for source in dict.fromkeys((arch_name, MEASURED)):
+        findings = {n: sourced.finding for n, sourced in layers.findings(KIND, source).items()}
+        if findings.keys() == {row.name for row in accesses().values() if row.target.on(arch(source))}:
+            rules = {n: finding.body.rule for n, finding in findings.items()}
+            tags = {n: finding.body.tags for n, finding in findings.items() if finding.body.tags}
+            return BankRules(arch_name, source, rules, words(list(findings.values())), tags, layers)
+    return BankRules(arch_name, MEASURED, designed_rules(), None, layers=layers)

@@ -37,7 +37,7 @@ MOST_LEADING = 1 << 12
 
 
 @dataclass(frozen=True)
-class HeldTable:
+class CodeTable:
     """What a kernel's code shows: of `fragments`, which all have the very table, or of the nearest one.
 
     `table` leads from slots to rows and columns with the leading dimension that fits; `differ` of its slots are not
@@ -54,10 +54,10 @@ class HeldTable:
     def to_json(self, file: str, kernel: str) -> Json:
         """The object that `show --json` prints, of this table: measured from that code."""
         whole = cell_entry(replace(self.cell, table=self.table))
-        made = {"method": "read", "arch": self.cell.arch, "file": file, "kernel": kernel}
+        provenance = {"method": "read", "arch": self.cell.arch, "file": file, "kernel": kernel}
         return whole | {
             "source": f"{file}, {kernel}",
-            "provenance": made,
+            "provenance": provenance,
             "leading_dimension": self.leading,
             "fragments": list(self.fragments),
             "differ": self.differ,
@@ -73,12 +73,12 @@ class Offsets(NamedTuple):
     loaded: bool
 
 
-def held(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[HeldTable | str]:
+def tables(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], layers: Layers) -> list[CodeTable | str]:
     """What each function holds, or why its code does not show it."""
     simple = [f for f in functions if f.parameters and len(f.code) <= MOST_CODE]
     kernels = {str(number): Content(f.code, 0, 0) for number, f in enumerate(simple)}
     codes = disassemble(tools, arch, kernels) if kernels else {}
-    answers: dict[int, HeldTable | str] = {}
+    answers: dict[int, CodeTable | str] = {}
     for number, function in enumerate(simple):
         try:
             assert function.parameters is not None
@@ -105,7 +105,7 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     return Offsets((matrix % BYTES)[order], of_writers is not None)
 
 
-def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> HeldTable | str:
+def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> CodeTable | str:
     exact: dict[int, tuple[Cell, list[str]]] = {}
     best: tuple[int, Cell, int, bool] | None = None
     for cell, by_row in _candidates(lane_bytes, arch, layers):
@@ -117,7 +117,7 @@ def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> HeldTable | str:
     if exact:
         leading, (cell, _) = max(exact.items(), key=lambda item: len(item[1][1]))
         every = dict.fromkeys(id_ for _, ids in exact.values() for id_ in ids)
-        return HeldTable(cell, tuple(every), cell.table, leading)
+        return CodeTable(cell, tuple(every), cell.table, leading)
     if best is None or best[0] < LEAST_ALIKE * best[1].table.points:
         return f"no fragment of {arch.name} has {lane_bytes.places.shape[1]} bytes per lane in this order"
     return _differing(best[1], lane_bytes.places, best[2], best[3])
@@ -170,8 +170,8 @@ def _leading(cell: Cell, places: Ints, by_row: bool) -> tuple[int, int]:
     return leading, int(np.count_nonzero(offsets == major * leading + minor))
 
 
-def _differing(cell: Cell, places: Ints, leading: int, by_row: bool) -> HeldTable:
-    """A table that is none of the published ones, beside the nearest."""
+def _differing(cell: Cell, places: Ints, leading: int, by_row: bool) -> CodeTable:
+    """A table that nobody published, beside the nearest published one."""
     offsets = _elements(cell, places)
     major, minor = np.divmod(np.maximum(offsets, 0), leading)
     row, col = (major, minor) if by_row else (minor, major)
@@ -184,12 +184,12 @@ def _differing(cell: Cell, places: Ints, leading: int, by_row: bool) -> HeldTabl
         slot for slot, (ours, theirs) in enumerate(zip(cell.table.cells, table.cells, strict=True)) if ours != theirs
     ]
     first = tuple(
-        f"lane {slot // table.elements} i {slot % table.elements}: in this code {_said(table.cells[slot])}, "
-        f"published {_said(cell.table.cells[slot])}"
+        f"lane {slot // table.elements} i {slot % table.elements}: in this code {_place_words(table.cells[slot])}, "
+        f"published {_place_words(cell.table.cells[slot])}"
         for slot in wrong[:FIRST]
     )
-    return HeldTable(cell, (cell.fragment.id,), table, leading, len(wrong), first)
+    return CodeTable(cell, (cell.fragment.id,), table, leading, len(wrong), first)
 
 
-def _said(slot_place: tuple[int, ...] | None) -> str:
+def _place_words(slot_place: tuple[int, ...] | None) -> str:
     return "nothing" if slot_place is None else str(list(slot_place))

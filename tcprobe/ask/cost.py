@@ -61,7 +61,7 @@ class InstructionCost(Described):
         points = [point for point in (body.get("interval"), *body.get("curve", [])) if isinstance(point, dict)]
         for point in points if isinstance(self.body.latency, dict) else []:
             point.setdefault("chains", 1)
-        told = {
+        facts = {
             "id": self.id,
             "arch": self.arch,
             "latency": body.get("latency"),
@@ -78,15 +78,15 @@ class InstructionCost(Described):
         }
         more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
-        return {**told, **more, **together, "stated": [row._asdict() for row in rows_about(self.id)]}
+        return {**facts, **more, **together, "stated": [row._asdict() for row in rows_about(self.id)]}
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
-        meant = [name for name in self.body.overlap if partner == name or search.shortens(partner, name)]
-        if len(meant) != 1:
-            known = ", ".join(self.body.overlap) or "nothing"
-            raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {known}.")
-        return self.body.overlap[meant[0]]
+        partners = [name for name in self.body.overlap if partner == name or search.shortens(partner, name)]
+        if len(partners) != 1:
+            timed = ", ".join(self.body.overlap) or "nothing"
+            raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {timed}.")
+        return self.body.overlap[partners[0]]
 
 
 def overlap_json(partner: str, overlap: Overlap) -> Json:
@@ -101,18 +101,18 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
     exact = [layers.finding(KIND, place, search.short(pattern)) for pattern in patterns]
     if patterns and all(exact):
-        return [_cost(one) for one in exact if one]
-    known = layers.findings(KIND, place)
-    ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, known, layers)] if patterns else list(known)
+        return [_cost(sourced) for sourced in exact if sourced]
+    saved = layers.findings(KIND, place)
+    ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else list(saved)
     if not ids:
         raise UsageError(f"no cost is measured on {place} in {layers.words}.", "no cost")
-    return [_cost(known[id_]) for id_ in dict.fromkeys(ids)]
+    return [_cost(saved[id_]) for id_ in dict.fromkeys(ids)]
 
 
-def of(id_: str, name: str, layers: Layers) -> InstructionCost | None:
+def find_cost(id_: str, name: str, layers: Layers) -> InstructionCost | None:
     """The cost of one instruction, None where it is not measured."""
-    found = layers.finding(KIND, name, id_)
-    return _cost(found) if found else None
+    sourced = layers.finding(KIND, name, id_)
+    return _cost(sourced) if sourced else None
 
 
 def _cost(sourced: Sourced) -> InstructionCost:
@@ -175,8 +175,8 @@ def _others(body: Body) -> Iterator[str]:
     for form in body.forms:
         swizzle = f"swizzle {form.swizzle}B" if form.swizzle else "no swizzle"
         yield f"one every {form.cycles:g} cycles, A in {form.a}, {swizzle}, major {form.major}"
-    for one in body.passes[1:]:
-        yield f"one every {one.cycles:g} cycles where banks take {one.passes} passes"
+    for timing in body.passes[1:]:
+        yield f"one every {timing.cycles:g} cycles where banks take {timing.passes} passes"
     for clock in body.clocks:
         yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles per SM"
     if body.mhz and body.interval is None and body.round_trip:
@@ -232,11 +232,11 @@ class Beside(NamedTuple):
         }
 
 
-def beside(found: Sequence[InstructionCost]) -> list[Beside]:
+def beside(instruction_costs: Sequence[InstructionCost]) -> list[Beside]:
     """All that is stated of measured numbers on the same arch."""
     pairs = (
         (row, cost, number_of(cost.body, row.number))
-        for cost in found
+        for cost in instruction_costs
         for row in rows_about(cost.id)
         if row.arch == cost.arch and row.number
     )
@@ -267,9 +267,9 @@ class Line(NamedTuple):
         return f"{cost.id:<56}{short(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
 
 
-def table(found: Sequence[InstructionCost]) -> list[Line]:
+def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
     """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch."""
-    rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in found]
+    rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in instruction_costs]
     best: dict[str, float] = {}
     for _, row, macs in rows:
         if row and macs:

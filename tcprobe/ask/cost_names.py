@@ -26,32 +26,32 @@ def archs(layers: Layers) -> list[str]:
     return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
 
 
-def subjects(pattern: str, place: str, known: dict[str, Sourced], layers: Layers) -> list[str]:
+def subjects(pattern: str, place: str, costs: dict[str, Sourced], layers: Layers) -> list[str]:
     """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
     if not search.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
-        known = {id_: one for id_, one in known.items() if not id_.startswith(FULL_LOAD)}
-    ids = _named(pattern, known) or _becoming(pattern, known) or _spoken(pattern, known)
+        costs = {id_: sourced for id_, sourced in costs.items() if not id_.startswith(FULL_LOAD)}
+    ids = _by_name(pattern, costs) or _by_opcode(pattern, costs) or _by_words(pattern, costs)
     if not ids:
         raise _no_cost(pattern, place, layers)
     return ids
 
 
-def _named(pattern: str, ids: Iterable[str]) -> list[str]:
+def _by_name(pattern: str, ids: Iterable[str]) -> list[str]:
     """Subjects by their name, a shortened one or a pattern."""
-    wanted, listed = search.short(pattern), list(ids)
-    return [wanted] if wanted in listed else search.matching(wanted, listed)
+    name, subjects_ = search.short(pattern), list(ids)
+    return [name] if name in subjects_ else search.matching(name, subjects_)
 
 
-def _becoming(opcode: str, known: dict[str, Sourced]) -> list[str]:
+def _by_opcode(opcode: str, costs: dict[str, Sourced]) -> list[str]:
     """Subjects that become an opcode, or one that begins so: HMMA.16816.F32, or HMMA."""
-    wanted = opcode.upper()
-    exact = [id_ for id_, one in known.items() if wanted in one.finding.body.opcodes]
+    mnemonic = opcode.upper()
+    exact = [id_ for id_, sourced in costs.items() if mnemonic in sourced.finding.body.opcodes]
     return exact or [
-        id_ for id_, one in known.items() if any(o.startswith(f"{wanted}.") for o in one.finding.body.opcodes)
+        id_ for id_, sourced in costs.items() if any(o.startswith(f"{mnemonic}.") for o in sourced.finding.body.opcodes)
     ]
 
 
-def _spoken(text: str, ids: Iterable[str]) -> list[str]:
+def _by_words(text: str, ids: Iterable[str]) -> list[str]:
     """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
     rows = {row.id for row in names.resolve(text).instructions}
     reading = read(text)
@@ -73,22 +73,22 @@ def _no_cost(pattern: str, place: str, layers: Layers) -> UsageError:
 
     nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
     others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
-    if there := [name for name, known in others.items() if _named(pattern, known) or _becoming(pattern, known)]:
+    if there := [name for name, theirs in others.items() if _by_name(pattern, theirs) or _by_opcode(pattern, theirs)]:
         return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
     loops = dialogues(KIND)
     begun = [id_ for id_ in loops if id_.startswith(f"{search.short(pattern)}.")]
-    meant = _named(pattern, loops) or begun or _spoken(pattern, loops)
-    if not meant:
+    loop_ids = _by_name(pattern, loops) or begun or _by_words(pattern, loops)
+    if not loop_ids:
         return UsageError(
             f"tcprobe has no cost loop for {quoted(pattern)}. It times multiplies, matrix moves, loads and stores of "
             "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
         )
-    why = _unrun({id_: loops[id_].target for id_ in meant}, [arch.arch(name) for name in archs(layers)])
+    why = _not_run_words({id_: loops[id_].target for id_ in loop_ids}, [arch.arch(name) for name in archs(layers)])
     return UsageError(f"{nowhere}{why}.", "no cost")
 
 
-def _unrun(targets: Mapping[str, Target], devices: Sequence[arch.Arch]) -> str:
-    """Of subjects that no arch with costs has: that their loops are written, and for which target."""
+def _not_run_words(targets: Mapping[str, Target], devices: Sequence[arch.Arch]) -> str:
+    """Which loops nobody ran, since no arch with costs runs their target; "" if there are none."""
     left = [id_ for id_, target in targets.items() if not any(map(target.on, devices))]
     if not left:
         return ""

@@ -88,7 +88,7 @@ class SharedTile(Described):
         return self.lines * self.k * self.bits // 8
 
     @property
-    def _filled(self) -> Descriptor:
+    def _whole_map(self) -> Descriptor:
         """The descriptor whose map is the whole tile's: where the LBO is ignored, one that leads to the next atoms."""
         return self.descriptor._replace(lbo=self.width * self.lines) if self.major == "k" else self.descriptor
 
@@ -97,14 +97,14 @@ class SharedTile(Described):
 
         The start is a multiple of `alignment`.
         """
-        return offsets(self._filled, self.major, line, k, self.bits)
+        return offsets(self._whole_map, self.major, line, k, self.bits)
 
     @property
     def formula(self) -> str:
         """`offset` in C syntax, in line and k."""
-        one = self._filled
-        linear = linear_formula(self.major, one.swizzle, self.bits, ("line", "k"), (one.lbo, one.sbo))
-        return f"({linear}) ^ ((({linear}) >> 7 & {one.swizzle // UNIT - 1}) << 4)" if one.swizzle else linear
+        lbo, sbo, swizzle, *_ = self._whole_map
+        linear = linear_formula(self.major, swizzle, self.bits, ("line", "k"), (lbo, sbo))
+        return f"({linear}) ^ ((({linear}) >> 7 & {swizzle // UNIT - 1}) << 4)" if swizzle else linear
 
     @property
     def alignment(self) -> int:
@@ -126,8 +126,8 @@ class SharedTile(Described):
 
     def _at(self, line: int, k: int) -> int:
         """Where a block that starts at (line, k) begins, before the swizzle, which the hardware applies."""
-        at = (line * self.bits // 8, k) if self.major == "mn" else (line, k * self.bits // 8)
-        return int(self._filled.linear(self.major, *at))
+        position = (line * self.bits // 8, k) if self.major == "mn" else (line, k * self.bits // 8)
+        return int(self._whole_map.linear(self.major, *position))
 
     @property
     def box(self) -> tuple[int, int]:
@@ -142,19 +142,19 @@ class SharedTile(Described):
 
 
 def tile(
-    size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int] = (BLOCK, K_BYTES)
+    size: tuple[int, int], kind: str, major: str, swizzle: int, multiply_size: tuple[int, int] = (BLOCK, K_BYTES)
 ) -> SharedTile:
     """A tile of `size` lines x k for wgmmas that take so many lines and bytes of k each.
 
     UsageError says why where no descriptor can describe it.
     """
     _check_type(kind, major)
-    return laid(size, kind, major, swizzle, taken)
+    return lay_tile(size, kind, major, swizzle, multiply_size)
 
 
-def laid(size: tuple[int, int], kind: str, major: str, swizzle: int, taken: tuple[int, int]) -> SharedTile:
+def lay_tile(size: tuple[int, int], kind: str, major: str, swizzle: int, multiply_size: tuple[int, int]) -> SharedTile:
     """A tile of a type and major that the multiplies take; UsageError as `tile`."""
-    (lines, k), (block, k_bytes) = size, taken
+    (lines, k), (block, k_bytes) = size, multiply_size
     bits = dtype(kind).bits
     width = swizzle or UNIT
     inner = (k if major == "k" else lines) * bits // 8
@@ -236,26 +236,26 @@ def _mn(k: int, swizzle: int, bits: int) -> tuple[Descriptor, dict[str, str]]:
     }
 
 
-def to_json(shared: SharedTile) -> Json:
+def to_json(smem_tile: SharedTile) -> Json:
     """Plain data of everything that `tcprobe descriptor` says of a tile."""
-    one = shared.descriptor
+    descriptor = smem_tile.descriptor
     return {
-        "descriptor": f"{one.encode():#018x}",
-        "fields": fields(one),
-        "reasons": shared.reasons,
-        "type": shared.type,
-        "lines": shared.lines,
-        "k": shared.k,
-        "major": shared.major,
-        "bytes": shared.bytes,
-        "formula": shared.formula,
-        "start_multiple_of": shared.alignment,
-        "advance_k": shared.per_k,
-        "advance_block": shared.per_block,
-        "block": shared.block,
-        "cuda": cuda(shared),
-        "cute": cute(shared),
-        "tma": tma(shared),
+        "descriptor": f"{descriptor.encode():#018x}",
+        "fields": fields(descriptor),
+        "reasons": smem_tile.reasons,
+        "type": smem_tile.type,
+        "lines": smem_tile.lines,
+        "k": smem_tile.k,
+        "major": smem_tile.major,
+        "bytes": smem_tile.bytes,
+        "formula": smem_tile.formula,
+        "start_multiple_of": smem_tile.alignment,
+        "advance_k": smem_tile.per_k,
+        "advance_block": smem_tile.per_block,
+        "block": smem_tile.block,
+        "cuda": cuda(smem_tile),
+        "cute": cute(smem_tile),
+        "tma": tma(smem_tile),
     }
 
 
@@ -270,44 +270,47 @@ def fields(descriptor: Descriptor) -> Json:
     }
 
 
-def cuda(shared: SharedTile) -> str:
+def cuda(smem_tile: SharedTile) -> str:
     """The line that makes the descriptor of a tile at `smem`."""
-    rest = shared.descriptor._replace(start=0).encode()
+    rest = smem_tile.descriptor._replace(start=0).encode()
     return f"uint64_t desc = {rest:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
-def cute(shared: SharedTile) -> dict[str, str]:
+def cute(smem_tile: SharedTile) -> dict[str, str]:
     """CuTe's canonical layout in units of T elements (16 bytes), and the atom that makes it."""
-    width = shared.descriptor.swizzle
+    width = smem_tile.descriptor.swizzle
     name = f"SW{width}" if width else "INTER"
-    rows = shared.width // UNIT
+    rows = smem_tile.width // UNIT
     swizzle = {0: 0, 32: 1, 64: 2, 128: 3}[width]
     canonical = {
         ("k", False): "((8,m),(T,2)):((1T,SBO),(1,LBO))",
         ("k", True): f"Swizzle<{swizzle},4,3> o smem_ptr o ((8,m),(T,2)):(({rows}T,SBO),(1,T))",
         ("mn", False): "((T,1,m),(8,k)):((1,T,SBO),(1T,LBO))",
         ("mn", True): f"Swizzle<{swizzle},4,3> o smem_ptr o ((T,{rows},m),(8,k)):((1,T,LBO),({rows}T,SBO))",
-    }[shared.major, bool(width)]
-    if shared.type not in CPP:
+    }[smem_tile.major, bool(width)]
+    if smem_tile.type not in CPP:
         return {"canonical": canonical, "layout": "CuTe has no wgmma of b1"}
-    atom = f"GMMA::Layout_{shared.major.upper()}_{name}_Atom<{CPP[shared.type]}>"
-    shape, order = f"Shape<_{shared.lines},_{shared.k}>", "Step<_1,_2>" if shared.major == "k" else "Step<_2,_1>"
+    atom = f"GMMA::Layout_{smem_tile.major.upper()}_{name}_Atom<{CPP[smem_tile.type]}>"
+    shape, order = (
+        f"Shape<_{smem_tile.lines},_{smem_tile.k}>",
+        "Step<_1,_2>" if smem_tile.major == "k" else "Step<_2,_1>",
+    )
     return {"canonical": canonical, "layout": f"tile_to_shape({atom}{{}}, {shape}{{}}, {order}{{}})"}
 
 
-def tma(shared: SharedTile) -> Json:
+def tma(smem_tile: SharedTile) -> Json:
     """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
-    swizzle = shared.descriptor.swizzle
+    swizzle = smem_tile.descriptor.swizzle
     return {
-        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPE_OF.get(shared.type, 'UINT8')}",
-        "box": list(shared.box) if shared.bits >= 8 else [shared.width, shared.box[1]],
-        "boxes": shared.boxes,
-        "box_bytes": shared.bytes // shared.boxes,
+        "data_type": f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPE_OF.get(smem_tile.type, 'UINT8')}",
+        "box": list(smem_tile.box) if smem_tile.bits >= 8 else [smem_tile.width, smem_tile.box[1]],
+        "boxes": smem_tile.boxes,
+        "box_bytes": smem_tile.bytes // smem_tile.boxes,
         "swizzle": f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}",
     }
 
 
-def explained(descriptor: Descriptor) -> list[str]:
+def field_lines(descriptor: Descriptor) -> list[str]:
     """A descriptor in words, a line a field."""
     width = descriptor.swizzle
     return [

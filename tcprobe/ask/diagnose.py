@@ -7,7 +7,7 @@
 >>> diagnose(turned, d.fragment, d.table)
 ['transposed: row and column are swapped']
 
-A diagnosis is proven over every slot that is given; where no such change is found there is none.
+A diagnosis is proven over every stated slot; where no such change is found there is none.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import NamedTuple
 from tcprobe.ask.diagnosis import CELL_STARTS, MOST, SLOT_STARTS, WORDS
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.ranges import ranges
 from tcprobe.layout.table import Table
 
-Given = Mapping[tuple[int, int], tuple[int, ...]]
+Contents = Mapping[tuple[int, int], tuple[int, ...]]
 Order = dict[int, int]  # of the stated lanes or elements: which measured ones they are
 
 
@@ -28,10 +29,10 @@ class _Change(NamedTuple):
     """A change of what is stated, and its words, "" where nothing changes."""
 
     words: str
-    apply: Callable[[Given], Given]
+    apply: Callable[[Contents], Contents]
 
 
-def given(table: Table, outputs: Sequence[str]) -> Given:
+def slot_contents(table: Table, outputs: Sequence[str]) -> Contents:
     """What each slot of a table holds, of these outputs; unused slots left out."""
     places = [table.outputs.index(name) for name in outputs]
     slots = ((divmod(slot, table.elements), cell) for slot, cell in enumerate(table.cells))
@@ -39,10 +40,10 @@ def given(table: Table, outputs: Sequence[str]) -> Given:
 
 
 def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
-    """A change that makes all of `stated` the measured table, in words; none where it agrees, or none is found."""
+    """A change that makes all of the stated table the measured one, in words; none where it agrees or none is found."""
     if stated.outputs[:2] != ("row", "col") or not set(stated.outputs) <= set(measured.outputs):
         return []
-    cells, truth = given(stated, stated.outputs), given(measured, stated.outputs)
+    cells, truth = (slot_contents(stated, stated.outputs), slot_contents(measured, stated.outputs))
     if not cells:
         return []
     changes = [(slots, changed) for slots in _slot_changes() for changed in _cell_changes(cells)]
@@ -54,17 +55,17 @@ def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
     return []
 
 
-def _as_they_are(stated: Given, truth: Given, _: Table) -> tuple[Order, Order] | None:
-    same = {lane: lane for lane, _ in stated}, {i: i for _, i in stated}
-    return same if _fits(stated, truth, same) else None
+def _as_they_are(contents: Contents, truth: Contents, _: Table) -> tuple[Order, Order] | None:
+    same = {lane: lane for lane, _ in contents}, {i: i for _, i in contents}
+    return same if _fits(contents, truth, same) else None
 
 
 def holes(stated: Table, measured: Table) -> list[str]:
     """Which slots that the fragment uses are not stated, in words, lane by lane where they differ."""
-    known = given(stated, stated.outputs)
+    stated_slots = slot_contents(stated, stated.outputs)
     by_lane: dict[int, list[int]] = {}
-    for lane, i in given(measured, measured.outputs):
-        if (lane, i) not in known:
+    for lane, i in slot_contents(measured, measured.outputs):
+        if (lane, i) not in stated_slots:
             by_lane.setdefault(lane, []).append(i)
     lanes_of: dict[str, list[int]] = {}
     for lane, missing in by_lane.items():
@@ -77,19 +78,13 @@ def holes(stated: Table, measured: Table) -> list[str]:
 
 def spans(numbers: list[int]) -> str:
     """Ascending numbers with what follows on each other joined: 0..3, 7."""
-    ends: list[list[int]] = []
-    for number in numbers:
-        if ends and ends[-1][1] == number - 1:
-            ends[-1][1] = number
-        else:
-            ends.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in ends)
+    return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges(numbers))
 
 
 def _slot_changes() -> Iterator[_Change]:
     """How lanes and elements may be counted: from zero or from one."""
     for lane, i in SLOT_STARTS:
-        yield _Change(_from_one(lane=lane, i=i), _shifted(lane, i))
+        yield _Change(_from_one(lane=lane, i=i), _shift(lane, i))
 
 
 def _from_one(**starts: int) -> str:
@@ -98,90 +93,98 @@ def _from_one(**starts: int) -> str:
     return WORDS["from 1"].format(named) if named else ""
 
 
-def _shifted(lane: int, i: int) -> Callable[[Given], Given]:
-    return lambda stated: {(a - lane, b - i): cell for (a, b), cell in stated.items()}
+def _shift(lane: int, i: int) -> Callable[[Contents], Contents]:
+    return lambda contents: {(a - lane, b - i): cell for (a, b), cell in contents.items()}
 
 
-def _cell_changes(stated: Given) -> Iterator[_Change]:
+def _cell_changes(contents: Contents) -> Iterator[_Change]:
     """How rows and columns may be named and counted."""
     for turned in (False, True):
         for row, col in CELL_STARTS:
-            if all(cell[0] >= row and cell[1] >= col for cell in stated.values()):
+            if all(cell[0] >= row and cell[1] >= col for cell in contents.values()):
                 words = [WORDS["transposed"] if turned else "", _from_one(row=row, col=col)]
-                yield _Change("; ".join(filter(None, words)), _renamed(turned, row, col))
+                yield _Change("; ".join(filter(None, words)), _rename_cells(turned, row, col))
 
 
-def _renamed(turned: bool, row: int, col: int) -> Callable[[Given], Given]:
-    def changed(cell: tuple[int, ...]) -> tuple[int, ...]:
-        first, second, *rest = cell
+def _rename_cells(turned: bool, row: int, col: int) -> Callable[[Contents], Contents]:
+    def rename(element: tuple[int, ...]) -> tuple[int, ...]:
+        first, second, *rest = element
         first, second = first - row, second - col
         return (second, first, *rest) if turned else (first, second, *rest)
 
-    return lambda stated: {slot: changed(cell) for slot, cell in stated.items()}
+    return lambda contents: {slot: rename(cell) for slot, cell in contents.items()}
 
 
-def _orders(stated: Given, truth: Given, measured: Table) -> tuple[Order, Order] | None:
+def _orders(contents: Contents, truth: Contents, measured: Table) -> tuple[Order, Order] | None:
     """Which lanes and which elements are meant, one of the two reordered or both; None if nothing fits."""
-    lanes = {lane: lane for lane, _ in stated}
-    elements = {i: i for _, i in stated}
-    for other_lanes in (lanes, _matched(stated, truth, 0, measured.threads), _by_contents(stated, truth)):
-        for other in (elements, other_lanes and _matched(_moved(stated, other_lanes), truth, 1, measured.elements)):
-            if other_lanes and other and _fits(stated, truth, (other_lanes, other)):
+    lanes = {lane: lane for lane, _ in contents}
+    elements = {i: i for _, i in contents}
+    for other_lanes in (lanes, _matching_order(contents, truth, 0, measured.threads), _by_contents(contents, truth)):
+        for other in (
+            elements,
+            other_lanes and _matching_order(_reorder_lanes(contents, other_lanes), truth, 1, measured.elements),
+        ):
+            if other_lanes and other and _fits(contents, truth, (other_lanes, other)):
                 return other_lanes, other
     return None
 
 
-def _moved(stated: Given, lanes: Order) -> Given:
-    return {(lanes[lane], i): cell for (lane, i), cell in stated.items()}
+def _reorder_lanes(contents: Contents, lane_order: Order) -> Contents:
+    return {(lane_order[lane], i): cell for (lane, i), cell in contents.items()}
 
 
-def _fits(stated: Given, truth: Given, orders: tuple[Order, Order]) -> bool:
+def _fits(contents: Contents, truth: Contents, orders: tuple[Order, Order]) -> bool:
     lanes, elements = orders
-    return all(truth.get((lanes[lane], elements[i])) == cell for (lane, i), cell in stated.items())
+    return all(truth.get((lanes[lane], elements[i])) == cell for (lane, i), cell in contents.items())
 
 
-def _matched(stated: Given, truth: Given, which: int, size: int) -> Order | None:
+def _matching_order(contents: Contents, truth: Contents, which: int, size: int) -> Order | None:
     """The lanes (`which` 0) or elements (1) that hold what the stated ones do, slot by slot; None if there are none."""
     lines: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
-    for slot, cell in stated.items():
+    for slot, cell in contents.items():
         lines.setdefault(slot[which], []).append((slot[1 - which], cell))
 
-    def holds(number: int, line: list[tuple[int, tuple[int, ...]]]) -> bool:
-        return all(truth.get((number, at) if which == 0 else (at, number)) == cell for at, cell in line)
+    def holds(number: int, stated_cells: list[tuple[int, tuple[int, ...]]]) -> bool:
+        return all(
+            truth.get((number, other) if which == 0 else (other, number)) == cell for other, cell in stated_cells
+        )
 
-    return _distinct({n: [m for m in (n, *range(size)) if m < size and holds(m, line)] for n, line in lines.items()})
+    return _matching({n: [m for m in (n, *range(size)) if m < size and holds(m, line)] for n, line in lines.items()})
 
 
-def _by_contents(stated: Given, truth: Given) -> Order | None:
+def _by_contents(contents: Contents, truth: Contents) -> Order | None:
     """Lanes that hold the same elements, in whatever order."""
-    ours, theirs = _contents(truth), _contents(stated)
-    return _distinct(
-        {lane: [o for o, held in ours.items() if set(cells) <= set(held)] for lane, cells in theirs.items()}
+    measured_lanes = _cells_by_lane(truth)
+    return _matching(
+        {
+            lane: [number for number, whole in measured_lanes.items() if set(cells) <= set(whole)]
+            for lane, cells in _cells_by_lane(contents).items()
+        }
     )
 
 
-def _contents(cells: Given) -> dict[int, list[tuple[int, ...]]]:
+def _cells_by_lane(contents: Contents) -> dict[int, list[tuple[int, ...]]]:
     by_lane: dict[int, list[tuple[int, ...]]] = {}
-    for (lane, _), cell in cells.items():
+    for (lane, _), cell in contents.items():
         by_lane.setdefault(lane, []).append(cell)
     return by_lane
 
 
-def _distinct(choices: Mapping[int, list[int]]) -> Order | None:
+def _matching(choices: Mapping[int, list[int]]) -> Order | None:
     """Another partner for each, by augmenting paths; None where there are not enough."""
-    taken: dict[int, int] = {}
+    number_of: dict[int, int] = {}
 
     def find(number: int, seen: set[int]) -> bool:
         for partner in choices[number]:
             if partner not in seen:
                 seen.add(partner)
-                if partner not in taken or find(taken[partner], seen):
-                    taken[partner] = number
+                if partner not in number_of or find(number_of[partner], seen):
+                    number_of[partner] = number
                     return True
         return False
 
     complete = all(find(number, set()) for number in choices)
-    return {number: partner for partner, number in taken.items()} if complete else None
+    return {number: partner for partner, number in number_of.items()} if complete else None
 
 
 def _words(orders: tuple[Order, Order], fragment: Fragment, measured: Table) -> Iterator[str]:
@@ -192,14 +195,14 @@ def _words(orders: tuple[Order, Order], fragment: Fragment, measured: Table) -> 
         yield _element_words(elements, fragment)
 
 
-def _lane_words(lanes: Order, threads: int) -> str:
+def _lane_words(lane_order: Order, threads: int) -> str:
     """Bits of the lane that are exchanged or flipped, where that is all; else the order."""
     bits = (threads - 1).bit_length()
-    base = lanes.get(0, 0)
-    images = [lanes.get(1 << bit, base ^ 1 << bit) ^ base for bit in range(bits)]
-    linear = all(_image(lane, images) ^ base == to for lane, to in lanes.items())
+    base = lane_order.get(0, 0)
+    images = [lane_order.get(1 << bit, base ^ 1 << bit) ^ base for bit in range(bits)]
+    linear = all(_image(lane, images) ^ base == to for lane, to in lane_order.items())
     if not linear or sorted(images) != [1 << bit for bit in range(bits)]:
-        return WORDS["lanes"].format(_some(lanes))
+        return WORDS["lanes"].format(_some(lane_order))
     moved = [(bit, image.bit_length() - 1) for bit, image in enumerate(images) if image != 1 << bit]
     words = [WORDS["bits"].format(" and ".join(str(bit) for bit, _ in moved))] if moved else []
     if len(moved) > 2:
@@ -207,29 +210,29 @@ def _lane_words(lanes: Order, threads: int) -> str:
     return "; ".join([*words, *([WORDS["xor"].format(base)] if base else [])])
 
 
-def _image(lane: int, images: list[int]) -> int:
+def _image(lane: int, images: Sequence[int]) -> int:
     place = 0
     for bit, image in enumerate(images):
         place ^= image if lane >> bit & 1 else 0
     return place
 
 
-def _element_words(elements: Order, fragment: Fragment) -> str:
+def _element_words(element_order: Order, fragment: Fragment) -> str:
     """Registers exchanged as a whole, the elements inside each reversed, or the order."""
     size = max(1, fragment.register_bits // fragment.slot_bits)
-    registers = {i // size: to // size for i, to in elements.items()}
-    whole = all(registers[i // size] * size + i % size == to for i, to in elements.items())
+    registers = {i // size: to // size for i, to in element_order.items()}
+    whole = all(registers[i // size] * size + i % size == to for i, to in element_order.items())
     if whole:
         moved = [(a, b) for a, b in sorted(registers.items()) if a != b]
         if len(moved) == 2:
             return WORDS["registers"].format(moved[0][0], moved[0][1])
         return WORDS["register order"].format(_some(dict(moved)))
-    if size > 1 and all(to == i // size * size + size - 1 - i % size for i, to in elements.items()):
+    if size > 1 and all(to == i // size * size + size - 1 - i % size for i, to in element_order.items()):
         return WORDS["halves"]
-    return WORDS["elements"].format(_some(elements))
+    return WORDS["elements"].format(_some(element_order))
 
 
-def _some(order: Order) -> str:
-    moved = [WORDS["moved"].format(a, b) for a, b in sorted(order.items()) if a != b]
+def _some(index_order: Order) -> str:
+    moved = [WORDS["moved"].format(a, b) for a, b in sorted(index_order.items()) if a != b]
     more = WORDS["more"].format(len(moved) - MOST) if len(moved) > MOST else ""
     return WORDS["order"].format(", ".join(moved[:MOST])) + more

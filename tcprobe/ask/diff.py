@@ -34,7 +34,7 @@ class Side(NamedTuple):
     arch: str
     layers: Layers
 
-    def found(self, fragment: Fragment) -> Found | None:
+    def choose(self, fragment: Fragment) -> Found | None:
         """The measurement of a fragment that counts here."""
         return self.layers.choose(fragment, [self.arch])
 
@@ -59,43 +59,45 @@ class Changed:
     @cached_property
     def formulas(self) -> tuple[dict[str, str], dict[str, str]]:
         """The formulas of both."""
-        one, two = ({n: str(f or "no closed form") for n, f in fit(t).formulas.items()} for t in self.tables)
-        return one, two
+        first, second = ({n: str(f or "no closed form") for n, f in fit(t).formulas.items()} for t in self.tables)
+        return first, second
 
     @cached_property
     def slots(self) -> list[int] | None:
         """The slots that differ; None where the tables are of different sizes."""
-        one, two = self.tables
-        if (one.threads, one.elements) != (two.threads, two.elements):
+        first, second = self.tables
+        if (first.threads, first.elements) != (second.threads, second.elements):
             return None
-        return [slot for slot, (a, b) in enumerate(zip(one.cells, two.cells, strict=True)) if a != b]
+        return [slot for slot, (a, b) in enumerate(zip(first.cells, second.cells, strict=True)) if a != b]
 
     def to_json(self) -> Json:
         """Plain data."""
-        one, two = self.tables
+        first, second = self.tables
         slots = self.slots
-        first = [{**_slot(s, one), "first": one.cells[s], "second": two.cells[s]} for s in (slots or [])[:FIRST]]
+        pairs = ((s, first.cells[s], second.cells[s]) for s in (slots or [])[:FIRST])
+        differing = [{**_slot(s, first), "first": a, "second": b} for s, a, b in pairs]
         return {
             "id": self.id,
             "source": _by_side(self.sources),
             "formula": _by_side(self.formulas),
-            "elements": _by_side((one.elements, two.elements)),
+            "elements": _by_side((first.elements, second.elements)),
             "differing": None if slots is None else len(slots),
-            "first_slots": first,
+            "first_slots": differing,
         }
 
     def lines(self) -> list[str]:
         """In words: the formulas of both, and the first slots that differ."""
-        one, two = self.tables
-        pairs = ((name, *(f.get(name, "none") for f in self.formulas)) for name in one.outputs)
+        first, second = self.tables
+        pairs = ((name, *(f.get(name, "none") for f in self.formulas)) for name in first.outputs)
         lines = [f"{name}: {a}  ->  {b}" for name, a, b in pairs if a != b]
         if self.slots is None:
-            return [*lines, f"{one.elements} elements per lane -> {two.elements}"]
-        places = ((s, _slot(s, one)) for s in self.slots[:FIRST])
-        shown = [
-            f"{holder_name(at['lane'], one.threads)} i {at['i']}: {one.cells[s]} -> {two.cells[s]}" for s, at in places
+            return [*lines, f"{first.elements} elements per lane -> {second.elements}"]
+        places = ((s, _slot(s, first)) for s in self.slots[:FIRST])
+        differing = [
+            f"{holder_name(slot['lane'], first.threads)} i {slot['i']}: {first.cells[s]} -> {second.cells[s]}"
+            for s, slot in places
         ]
-        return [*lines, f"{len(self.slots)} of {one.points} slots: " + "; ".join(shown)]
+        return [*lines, f"{len(self.slots)} of {first.points} slots: " + "; ".join(differing)]
 
 
 @dataclass(frozen=True)
@@ -135,34 +137,36 @@ class Difference:
         }
 
 
-def difference(first: Side, second: Side, patterns: Sequence[str] = ()) -> Difference:
+def difference(first_side: Side, second_side: Side, patterns: Sequence[str] = ()) -> Difference:
     """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
-    sides = (first, second)
-    cells = [(f, first.found(f), second.found(f)) for f in select(*patterns)]
-    both = [(f, one, two) for f, one, two in cells if one and two]
-    differ = [(f, one, two) for f, one, two in both if one.table(f) != two.table(f)]
+    sides = (first_side, second_side)
+    cells = [(f, first_side.choose(f), second_side.choose(f)) for f in select(*patterns)]
+    both = [(f, left, right) for f, left, right in cells if left and right]
+    differ = [(f, left, right) for f, left, right in both if left.table(f) != right.table(f)]
     return Difference(
         sides,
-        [f.id for f, one, two in both if one.table(f) == two.table(f)],
-        [Changed(f.id, (one.table(f), two.table(f)), (one.source, two.source)) for f, one, two in differ],
-        [a for f, one, two in cells for a in _absent(f, sides, (one, two))],
-        (_sources(first, [one for _, one, _ in cells]), _sources(second, [two for _, _, two in cells])),
+        [f.id for f, left, right in both if left.table(f) == right.table(f)],
+        [Changed(f.id, (left.table(f), right.table(f)), (left.source, right.source)) for f, left, right in differ],
+        [a for f, left, right in cells for a in _absent(f, sides, (left, right))],
+        (_sources(first_side, [left for _, left, _ in cells]), _sources(second_side, [right for _, _, right in cells])),
     )
 
 
-def _absent(fragment: Fragment, sides: tuple[Side, Side], pair: tuple[Found | None, Found | None]) -> Iterator[Absent]:
+def _absent(
+    fragment: Fragment, sides: tuple[Side, Side], measurements: tuple[Found | None, Found | None]
+) -> Iterator[Absent]:
     """The cells of a fragment that have no table."""
     for number, side in enumerate(sides):
-        other = pair[1 - number]
-        if not pair[number]:
+        other = measurements[1 - number]
+        if not measurements[number]:
             elsewhere = other.table(fragment) if other else None
             reason = absent.reason(fragment, side.arch, side.layers, elsewhere)
             yield Absent(fragment.id, number, reason, elsewhere is not None)
 
 
-def _sources(side: Side, pair: Sequence[Found | None]) -> str:
+def _sources(side: Side, measurements: Sequence[Found | None]) -> str:
     """Where a side's tables come from; without any where one looked."""
-    return ", ".join(dict.fromkeys(one.source for one in pair if one)) or side.layers.names
+    return ", ".join(dict.fromkeys(measured.source for measured in measurements if measured)) or side.layers.names
 
 
 def _slot(slot: int, table: Table) -> dict[str, int]:
@@ -170,11 +174,11 @@ def _slot(slot: int, table: Table) -> dict[str, int]:
     return {"lane": lane, "i": i}
 
 
-def _by_side(pair: Sequence[Any]) -> Json:
-    return dict(zip(SIDES, pair, strict=True))
+def _by_side(both: Sequence[Any]) -> Json:
+    return dict(zip(SIDES, both, strict=True))
 
 
-def compared(names: Sequence[str], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
+def compare_named(names: Sequence[str], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
     """What a command line means: two archs or two folders first in `names`, then fragments.
 
     UsageError where it means nothing.
@@ -199,14 +203,14 @@ def archs(pair: tuple[str, str], layers: Layers, patterns: Sequence[str] = ()) -
     return difference(first, second, patterns)
 
 
-def arch_by_arch(sides: tuple[Layers, Layers], name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
+def arch_by_arch(both_layers: tuple[Layers, Layers], name: str | None, patterns: Sequence[str]) -> Iterator[Difference]:
     """Arch by arch, or one arch. UsageError where neither side has measurements."""
-    left, right = sides
+    left, right = both_layers
     measured = {*left.archs(), *right.archs()} & (
         {arch(name).name} if name and name != "all" else {row.name for row in ARCHS}
     )
     if not measured:
         raise UsageError(f"neither {left.words} nor {right.words} has measurements{f' of {name}' if name else ''}.")
-    for at in (row.name for row in ARCHS if row.name in measured):
-        first, second = (Side(f"{at} of {layers.names}", at, layers) for layers in sides)
+    for arch_name in (row.name for row in ARCHS if row.name in measured):
+        first, second = (Side(f"{arch_name} of {layers.names}", arch_name, layers) for layers in both_layers)
         yield difference(first, second, patterns)

@@ -11,7 +11,7 @@ are; slots whose distances differ from lane to lane are loaded one by one. Prove
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.request import MOST_LD
 from tcprobe.ask.path.steps import vector
-from tcprobe.ask.plan_cost import PlanCycles, told
+from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError, check_choice
@@ -75,7 +75,7 @@ class StraightLoad(Described):
             f"{self.ld_bytes} bytes apart"
         )
         yield from columns([("issue", "instruction", "slots i", "sectors", "least"), *self._counts()], 2)
-        yield from (f"cycles, {text}" for text in told(self.cycles))
+        yield from (f"cycles, {text}" for text in cycle_lines(self.cycles))
         for where, text in zip(("line", "byte in it"), self.formulas, strict=True):
             yield Whole(f"  {where:<11} {text or 'no closed form; --json has them all'}")
         yield f"proven: all {self.cell.table.points} slots' elements arrive at their places"
@@ -100,21 +100,21 @@ class StraightLoad(Described):
         """From line to line."""
         return self.ld * self.tile.bits // 8
 
-    def addresses(self, move: Move) -> Ints:
+    def addresses(self, fetch: Move) -> Ints:
         """Byte offsets of the lanes from the fragment's first element."""
-        offsets: Ints = move.line * self.ld_bytes + move.byte
+        offsets: Ints = fetch.line * self.ld_bytes + fetch.byte
         return offsets
 
-    def sectors(self, move: Move) -> int:
+    def sectors(self, fetch: Move) -> int:
         """How many 32-byte sectors a load of all warps touches; the fragment's start is taken as aligned to them."""
-        warps = self.addresses(move).reshape(-1, WARP)
-        ends = (np.concatenate([first // SECTOR, (first + move.width - 1) // SECTOR]) for first in warps)
+        warps = self.addresses(fetch).reshape(-1, WARP)
+        ends = (np.concatenate([first // SECTOR, (first + fetch.width - 1) // SECTOR]) for first in warps)
         return sum(len(np.unique(sectors)) for sectors in ends)
 
-    def least(self, move: Move) -> int:
+    def least(self, fetch: Move) -> int:
         """How many sectors its bytes would fill, each once, without a gap."""
-        warps = self.addresses(move).reshape(-1, WARP)
-        return sum(-(-len(np.unique(first)) * move.width // SECTOR) for first in warps)
+        warps = self.addresses(fetch).reshape(-1, WARP)
+        return sum(-(-len(np.unique(first)) * fetch.width // SECTOR) for first in warps)
 
     @property
     def cycles(self) -> dict[str, PlanCycles]:
@@ -157,8 +157,9 @@ class StraightLoad(Described):
             "confidence": least([self.cell]).to_json(),
         }
 
-    def _issue(self, move: Move) -> Json:
-        return {"global": self.addresses(move).tolist(), "bytes": move.width, "slots": [[0, 0, i] for i in move.slots]}
+    def _issue(self, fetch: Move) -> Json:
+        slots = [[0, 0, i] for i in fetch.slots]
+        return {"global": self.addresses(fetch).tolist(), "bytes": fetch.width, "slots": slots}
 
 
 def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
@@ -183,21 +184,21 @@ def _moves(slots: Slots, tile: Tile, ld: int) -> Iterator[Move]:
         raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are loaded.")
     bits = line * ld * 8 + place * tile.bits
     for order in _orders(bits):
-        at = 0
-        while at < len(order):
-            count = _count(bits[:, order[at:]], tile.bits)
-            chosen = order[at : at + count]
+        start = 0
+        while start < len(order):
+            count = _count(bits[:, order[start:]], tile.bits)
+            load_slots = order[start : start + count]
             width = count * tile.bits // 8
             register_bits = max(32, tile.bits)
             yield Move(
                 f"ld.global.{vector(width, register_bits)}",
                 width,
-                line[:, chosen[0]],
-                place[:, chosen[0]] * tile.bits // 8,
-                tuple(chosen),
-                _run(chosen),
+                line[:, load_slots[0]],
+                place[:, load_slots[0]] * tile.bits // 8,
+                tuple(load_slots),
+                _run(load_slots),
             )
-            at += count
+            start += count
 
 
 def _orders(bits: Ints) -> list[list[int]]:
@@ -224,10 +225,10 @@ def _count(bits: Ints, size: int) -> int:
     )
 
 
-def _run(order: list[int]) -> int:
+def _run(order: Sequence[int]) -> int:
     """The longest run, a power of two, by which all of `order` is made of consecutive slots."""
     run = len(order)
-    while run > 1 and any(order[at + j] != order[at] + j for at in range(0, len(order), run) for j in range(run)):
+    while run > 1 and any(order[n + j] != order[n] + j for n in range(0, len(order), run) for j in range(run)):
         run //= 2
     return run
 
@@ -241,6 +242,6 @@ def _prove(plan: StraightLoad, slots: Slots) -> None:
             units = memory.read_global(plan.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
             for number, i in enumerate(move.order):
                 memory.write_registers((np.array(0), np.array(i)), units[:, number])
-        wanted = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
-        if not np.array_equal(memory.registers[0], wanted):
+        expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
+        if not np.array_equal(memory.registers[0], expected):
             raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")

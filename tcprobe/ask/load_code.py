@@ -49,41 +49,43 @@ def _struct(plan: StraightLoad, name: str) -> list[str]:
         f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",
         *(f"    Word v{number}[{_words(plan, move)}];" for number, move in enumerate(plan.moves)),
         *(f"    {_read(plan, number, move)}" for number, move in enumerate(plan.moves)),
-        *(f"    registers[{number}] = {text};" for number, text in enumerate(_packed(plan))),
+        *(f"    registers[{number}] = {text};" for number, text in enumerate(_register_expressions(plan))),
         "  }",
         "};",
     ]
 
 
-def _words(plan: StraightLoad, move: Move) -> int:
-    return max(1, 8 * move.width // plan.cell.fragment.register_bits)
+def _words(plan: StraightLoad, fetch: Move) -> int:
+    return max(1, 8 * fetch.width // plan.cell.fragment.register_bits)
 
 
-def _read(plan: StraightLoad, number: int, move: Move) -> str:
-    count, wide = _words(plan, move), plan.cell.fragment.register_bits == 64
+def _read(plan: StraightLoad, number: int, fetch: Move) -> str:
+    count, wide = _words(plan, fetch), plan.cell.fragment.register_bits == 64
     letter = "l" if wide else "r"
-    held = ", ".join(f"%{j}" for j in range(count))
+    places = ", ".join(f"%{j}" for j in range(count))
     outputs = ", ".join(f'"={letter}"(v{number}[{j}])' for j in range(count))
-    braced = f"{{{held}}}" if count > 1 else held
-    return f'asm volatile("{move.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
+    braced = f"{{{places}}}" if count > 1 else places
+    return f'asm volatile("{fetch.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
 
 
-def _packed(plan: StraightLoad) -> Iterator[str]:
+def _register_expressions(plan: StraightLoad) -> Iterator[str]:
     """Every register from the pieces that were loaded."""
     bits, register_bits = plan.tile.bits, plan.cell.fragment.register_bits
     parts: dict[int, list[str]] = {}
     for number, move in enumerate(plan.moves):
         size = min(move.run * bits, register_bits)  # of a piece within one register
-        for at in range(0, len(move.order), size // bits):
-            register, to = divmod(move.order[at] * bits, register_bits)
-            word, of = divmod(at * bits, register_bits)
-            parts.setdefault(register, []).append(_moved(f"v{number}[{word}]", of, to, size, register_bits))
+        for index in range(0, len(move.order), size // bits):
+            register, to = divmod(move.order[index] * bits, register_bits)
+            word, from_bit = divmod(index * bits, register_bits)
+            parts.setdefault(register, []).append(
+                _bit_expression(f"v{number}[{word}]", from_bit, to, size, register_bits)
+            )
     yield from (" | ".join(parts[register]) for register in sorted(parts))
 
 
-def _moved(text: str, of: int, to: int, size: int, register_bits: int) -> str:
-    """`size` bits from bit `of` of a word to bit `to` of a register."""
+def _bit_expression(text: str, from_bit: int, to_bit: int, size: int, register_bits: int) -> str:
+    """`size` bits from bit `from_bit` of a word to bit `to_bit` of a register."""
     if size == register_bits:
         return text
-    text = f"{text} >> {of}" if of else text
-    return f"({text} & {(1 << size) - 1:#x}u) << {to}" if to else f"({text} & {(1 << size) - 1:#x}u)"
+    text = f"{text} >> {from_bit}" if from_bit else text
+    return f"({text} & {(1 << size) - 1:#x}u) << {to_bit}" if to_bit else f"({text} & {(1 << size) - 1:#x}u)"

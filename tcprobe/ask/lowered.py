@@ -60,7 +60,7 @@ class Lowered:
         return f"{self.arch:<8}{self.instruction.id}: {words}{routines} [{target}]{reason}{saved}{cost}"
 
 
-def lowered(
+def lower_multiplies(
     rows: Sequence[Instruction], name: str | None, cuda: Path | None = None, save: Path | None = None
 ) -> Iterator[Lowered]:
     """What multiplies become on arch `name`, or on every arch; with `save` written into that folder too.
@@ -72,17 +72,17 @@ def lowered(
     every = tools.archs if machine_code else arch.ARCHS
     for row in every if name in (None, "all") else (arch.arch(name or ""),):
         if row in tools.archs:
-            answers = _assembled(tools, row, rows)
+            answers = _assemble(tools, row, rows)
             if save:
                 _save(Results(save), answers)
             yield from answers
         elif machine_code:
-            raise _unknown(tools, row)
+            raise _unknown_arch(tools, row)
         else:
-            yield from _saved(tools, row, rows, name not in (None, "all"))
+            yield from _find_saved(tools, row, rows, name not in (None, "all"))
 
 
-def _assembled(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
+def _assemble(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
     lowerings = lowering.lower(tools, arch, rows)
     layers = default()
     return [
@@ -92,18 +92,18 @@ def _assembled(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> lis
 
 
 def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
-    measured = cost.of(instruction.id, arch.name, layers)
+    measured = cost.find_cost(instruction.id, arch.name, layers)
     return cost.short(measured) if measured else None
 
 
 def _save(results: Results, answers: Sequence[Lowered]) -> None:
     """Save what was assembled; what was there and cannot be trusted is complained of."""
-    assembled = {one.instruction.id: one.lowering.to_json() for one in answers}
+    assembled = {lowered.instruction.id: lowered.lowering.to_json() for lowered in answers}
     for complaint in results.write_lowering(answers[0].arch, answers[0].compiler, assembled):
         print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
 
 
-def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
+def _find_saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
     """The nearest that is saved of each multiply; UsageError where one that is `needed` is not."""
     layers = default()
     lowerings = list(layers.lowerings(arch.name))
@@ -111,7 +111,7 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
     for instruction in rows:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
         if saved is None and (needed or len(rows) == 1):
-            raise _unknown(tools, arch)
+            raise _unknown_arch(tools, arch)
         if saved is None:
             continue
         body, source = saved
@@ -120,6 +120,6 @@ def _saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bo
     return answers
 
 
-def _unknown(tools: Toolchain, arch: Arch) -> UsageError:
-    known = ", ".join(known.name for known in tools.archs)
-    return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {known}.")
+def _unknown_arch(tools: Toolchain, arch: Arch) -> UsageError:
+    names = ", ".join(row.name for row in tools.archs)
+    return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {names}.")

@@ -24,13 +24,13 @@ class ChangedNumerics(NamedTuple):
 
     def to_json(self) -> Json:
         """Plain data."""
-        sides = {"archs": [one.arch for one in self.answers], "status": [one.status for one in self.answers]}
+        sides = {"archs": [side.arch for side in self.answers], "status": [side.status for side in self.answers]}
         differs = {name: list(pair) for name, pair in self.parameters.items()}
-        return {"id": self.id, **sides, "differs": differs, "evidence": [one.evidence for one in self.answers]}
+        return {"id": self.id, **sides, "differs": differs, "evidence": [answer.evidence for answer in self.answers]}
 
     def __str__(self) -> str:
-        listed = [f"{name} {one} -> {other}" for name, (one, other) in self.parameters.items()]
-        marks = ", ".join(f"{one.arch} {one.status}" for one in self.answers)
+        listed = [f"{name} {first} -> {second}" for name, (first, second) in self.parameters.items()]
+        marks = ", ".join(f"{answer.arch} {answer.status}" for answer in self.answers)
         return f"{self.id} ({marks}): {'; '.join(listed) or 'the same, as far as both are known'}"
 
 
@@ -45,11 +45,11 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumer
         if ours is None or theirs is None:  # one of them does not have it, or nothing is known there
             continue
         pair, compared = (ours, theirs), True
-        one, other = (side.to_json() for side in pair)
+        left, right = (side.to_json() for side in pair)
         parameters = {
-            name: (one[name], other[name])
+            name: (left[name], right[name])
             for name in COMPARED
-            if one[name] != other[name] and None not in (one[name], other[name])
+            if left[name] != right[name] and None not in (left[name], right[name])
         }
         yield ChangedNumerics(rows[0].id, pair, parameters)
     if not compared:

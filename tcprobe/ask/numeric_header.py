@@ -29,6 +29,6 @@ def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
     rule = numerics.model(instruction, arch, layers)
     if not isinstance(rule, Arithmetic):
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header covers floats only.")
-    found = answer(instruction, arch, layers)
-    words = f"{instruction.id} on {found.arch}; {found.evidence}"
+    form = answer(instruction, arch, layers)
+    words = f"{instruction.id} on {form.arch}; {form.evidence}"
     return Entry(identifier(instruction.id), words, types(instruction), rule)

@@ -37,17 +37,17 @@ class DotProduct(NamedTuple):
     c: Bits
 
 
-def spoken(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
+def parse_case(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(instruction)
-    first, second, own = (_parsed(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
+    first, second, own = (_parse_numbers(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
     numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:
         raise UsageError(f"C is one number, not {len(own)}.")
     return DotProduct(first, second, own[0])
 
 
-def _parsed(kinds: ElementTypes, name: str, text: str) -> Bits:
+def _parse_numbers(kinds: ElementTypes, name: str, text: str) -> Bits:
     return np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
 
 
@@ -80,10 +80,10 @@ def _float(name: str, text: str) -> float:
     return value
 
 
-def result(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> str:
+def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> str:
     """D's bits as hex."""
     kinds = types(instruction)
-    d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in case))
+    d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in dot))
     return _hex(kinds.d, d[0])
 
 
@@ -94,12 +94,12 @@ def _hex(kind: str, bits: np.integer[Any] | int) -> str:
 def cases(
     instruction: Instruction, arithmetic: Arithmetic | Integers, lines: Iterable[str]
 ) -> Iterator[dict[str, str]]:
-    """{"d": bits} of every line {"a": [bits], "b": [bits], "c": bits}; UsageError names the line that is none."""
+    """{"d": bits} of every line {"a": [bits], "b": [bits], "c": bits}; UsageError names the first bad line."""
     for number, line in zip(count(1), lines, strict=False):
         if not line.strip():
             continue
         try:
-            yield {"d": result(instruction, arithmetic, _case(instruction, line))}
+            yield {"d": result_bits(instruction, arithmetic, _case(instruction, line))}
         except UsageError as error:
             raise UsageError(f"line {number}: {error}") from None
 
@@ -114,33 +114,33 @@ def _case(instruction: Instruction, line: str) -> DotProduct:
     lists = [content["a"], content["b"], [content["c"]]]
     if not all(isinstance(part, list) and part and all(isinstance(text, str) for text in part) for part in lists):
         raise UsageError('a and b are lists of bit strings such as "0x3c00", and c is one bit string.')
-    return spoken(instruction, *(",".join(part) for part in lists))
+    return parse_case(instruction, *(",".join(part) for part in lists))
 
 
-def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, case: DotProduct) -> Iterator[str]:
+def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> Iterator[str]:
     """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
     kinds = types(instruction)
     if isinstance(arithmetic, Arithmetic):
-        yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, case)
+        yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, dot)
     if isinstance(arithmetic, Arithmetic) and arithmetic.through_f32:
         yield f"rounded to {kinds.d}, {arithmetic.rounding}"
-    d = result(instruction, arithmetic, case)
+    d = result_bits(instruction, arithmetic, dot)
     value = numerics.values_of_d(kinds, np.array([int(d, 16)], np.uint64 if kinds.d == "f64" else np.uint32))[0]
     if kinds.d == "f16":
         value = values_of(FORMATS["f16"], np.array([int(d, 16)], np.uint16))[0]
     yield f"D = {d} = {value!s}"
 
 
-def _separate(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iterator[str]:
+def _separate(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Iterator[str]:
     """Products that are added by themselves: the sum with each that comes."""
     apart = arithmetic.c == BEFORE
     wide = "f32" if apart else kinds.d
     whole = msgspec.structs.replace(kinds, c=wide, d=wide)
-    c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(case.c)[None]
+    c = np.zeros(1, FORMATS[wide].word) if apart else np.asarray(dot.c)[None]
     for group in arithmetic.groups if apart else (tuple(chain.from_iterable(arithmetic.groups)),):
         for n, k in enumerate(group, 1):
             part = msgspec.structs.replace(arithmetic, groups=(group[:n],), through_f32=None)
-            sum_ = separate(whole, part, (case.a[None], case.b[None], c))
+            sum_ = separate(whole, part, (dot.a[None], dot.b[None], c))
             yield f"k {k}: sum {_hex(wide, sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
     if apart:
         yield f"C plus the sum of k {_ends(arithmetic)}, to nearest even"
@@ -151,12 +151,12 @@ def _ends(arithmetic: Arithmetic) -> str:
     return ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in arithmetic.groups)
 
 
-def _sums(kinds: ElementTypes, arithmetic: Arithmetic, case: DotProduct) -> Iterator[str]:
+def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Iterator[str]:
     wide = "f32" if arithmetic.through_f32 else kinds.d
     arithmetic = in_f32(arithmetic) if arithmetic.through_f32 else arithmetic
     d, kept = FORMATS[wide], arithmetic.fraction_bits or 0
-    factors = factor("a", kinds.a, arithmetic, case.a[None]), factor("b", kinds.b, arithmetic, case.b[None])
-    own = np.asarray(case.c)[None]
+    factors = factor("a", kinds.a, arithmetic, dot.a[None]), factor("b", kinds.b, arithmetic, dot.b[None])
+    own = np.asarray(dot.c)[None]
     c = decode(d, np.zeros(1, d.word)) if arithmetic.c == AFTER else factor("c", kinds.c, arithmetic, own)
     for number, group in enumerate(arithmetic.groups, 1):
         part = factors[0].at(picked(group)), factors[1].at(picked(group))
@@ -186,13 +186,13 @@ def _not_finite(group: Sequence[int], factors: Factors, c: Decoded) -> list[str]
     zero_a, zero_b = ((x.kind == FINITE) & (x.significand == 0) for x in (a, b))
     finite = (a.kind == FINITE) & (b.kind == FINITE)
     no_number = (a.kind == NAN) | (b.kind == NAN) | (~finite & (zero_a | zero_b))
-    said = [
+    terms = [
         f"k {group[int(n)]}: {'nan' if no_number[n] else '-inf' if a.negative[n] ^ b.negative[n] else 'inf'}"
         for n in np.flatnonzero(~finite)
     ]
     if c.kind[0] != FINITE:
-        said.append(f"C: {'nan' if c.kind[0] == NAN else '-inf' if c.negative[0] else 'inf'}")
-    return said
+        terms.append(f"C: {'nan' if c.kind[0] == NAN else '-inf' if c.negative[0] else 'inf'}")
+    return terms
 
 
 def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> I
         yield f"  C: {int(terms.c[0])}"
 
 
-def bounded(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
+def bound_error(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
     """The error bound of a dot product of so many products, and what a sample of random ones shows.
 
     `factor` times |C| + sum of |a x b| bounds the error; `measured` is the largest of the sample, `changed` how many
@@ -245,12 +245,14 @@ def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int
     )
     step = length // parts
     split = _gemm(kinds, arithmetic, a[:, :step], b[:step])
-    for at in range(step, length, step):
-        split = (split + _gemm(kinds, arithmetic, a[:, at : at + step], b[at : at + step])).astype(split.dtype)
+    for start in range(step, length, step):
+        split = (split + _gemm(kinds, arithmetic, a[:, start : start + step], b[start : start + step])).astype(
+            split.dtype
+        )
     return a, b, split
 
 
-def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, int]) -> Bits:
+def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, ...]) -> Bits:
     values = rng.normal(size=shape)
     if form.name == "tf32":
         return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)

@@ -67,8 +67,8 @@ class FormNumerics(Described):
         if self.sourced is None:
             row = self.published
             assert row is not None
-            of = f" ({about})" if (about := row.about(self.form.family)) else ""
-            return f"published for {row.chip}, not measured: {row.source}{of}"
+            about = f" ({words})" if (words := row.about(self.form.family)) else ""
+            return f"published for {row.chip}, not measured: {row.source}{about}"
         body = self.sourced.finding.body
         if body.unfit:
             return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
@@ -125,15 +125,16 @@ class FormNumerics(Described):
         elif self.sourced:
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
-            yield from _published(self.published)
+            yield from _published_words(self.published)
 
     @property
     def _others(self) -> Iterator[str]:
         if self.types.is_float and self.types.d != "f64":
             yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
-            said, of = ", ".join(_published(self.published)), self.published.about(self.form.family)
-            yield f"published for {self.published.chip}{f', {of}' if of else ''}: {said}; {self.published.source}"
+            row, parameters = self.published, ", ".join(_published_words(self.published))
+            about = f", {words}" if (words := row.about(self.form.family)) else ""
+            yield f"published for {row.chip}{about}: {parameters}; {row.source}"
 
 
 FACTS = (  # what JSON says of an arithmetic, in order
@@ -237,13 +238,13 @@ def _ks(ks: Sequence[int]) -> str:
     return " ".join(map(str, ks))
 
 
-def _published(published: Published) -> Iterator[str]:
-    said = (
+def _published_words(published: Published) -> Iterator[str]:
+    parameters = (
         ("products a sum", published.products),
         ("fraction bits", published.fraction_bits),
         ("least exponent", published.floor),
     )
-    yield from (f"{name} {value}" for name, value in said if value is not None)
+    yield from (f"{name} {value}" for name, value in parameters if value is not None)
 
 
 def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNumerics:
@@ -251,8 +252,8 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
     device = arch(name or numerics.MEASURED)
     if not instruction.target.on(device):
         raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
-    if found := find(instruction, device, layers):
-        return found
+    if form := find(instruction, device, layers):
+        return form
     raise UsageError(
         f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
@@ -265,10 +266,10 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if not instruction.target.on(device):
         return None
     sourced = numerics.measured(instruction, device.name, layers)
-    said = published_row(instruction, device.name) if types(instruction).is_float else None
-    if sourced is None and said is None:
+    published = published_row(instruction, device.name) if types(instruction).is_float else None
+    if sourced is None and published is None:
         return None
-    return FormNumerics(instruction, device.name, sourced, said, _lowering(instruction, device.name, layers))
+    return FormNumerics(instruction, device.name, sourced, published, _lowering(instruction, device.name, layers))
 
 
 def _lowering(instruction: Instruction, name: str, layers: Layers) -> Lowering | None:

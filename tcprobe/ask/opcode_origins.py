@@ -60,11 +60,11 @@ class Origins:
         self._saved: dict[str, dict[str, dict[str, Lowering]]] = {}
         self._origins: dict[tuple[str, str], tuple[Origin, ...]] = {}
 
-    def of(self, arch: str, opcode: str, ptx: Mapping[str, int] | None = None) -> tuple[Origin, ...]:
+    def find(self, arch: str, opcode: str, ptx: Mapping[str, int] | None = None) -> tuple[Origin, ...]:
         """The forms that become an opcode, native ones first; with `ptx` only those that stand there by name."""
         key = (arch, opcode)
         if key not in self._origins:
-            forms = self._becoming(arch, opcode)
+            forms = self._forms(arch, opcode)
             origins = [self._origin(arch, id_, lowering, opcode) for id_, lowering in forms.items()]
             self._origins[key] = tuple(sorted(origins, key=lambda o: (not o.native, o.each, o.instruction)))
         if ptx is None:
@@ -76,14 +76,14 @@ class Origins:
     def _ids(self) -> dict[str, str]:
         return {row.name: row.id for row in inventory.instructions().values()}
 
-    def _becoming(self, arch: str, opcode: str) -> dict[str, Lowering]:
+    def _forms(self, arch: str, opcode: str) -> dict[str, Lowering]:
         """The lowering of each form that becomes an opcode on an arch."""
         if arch not in self._saved:
             self._saved[arch] = self._by_opcode(arch)
         row = next((row for row in ARCHS if row.name == arch), None)
         shape = _SHAPE.match(opcode)
         if row and shape:
-            return self._assembled(row, opcode, tuple(map(int, shape.groups())))
+            return self._assemble(row, opcode, tuple(map(int, shape.groups())))
         return self._saved[arch].get(opcode, {})
 
     def _by_opcode(self, arch: str) -> dict[str, dict[str, Lowering]]:
@@ -97,7 +97,7 @@ class Origins:
                 by_opcode.setdefault(opcode, {})[id_] = lowering
         return by_opcode
 
-    def _assembled(self, arch: Arch, opcode: str, shape: tuple[int, ...]) -> dict[str, Lowering]:
+    def _assemble(self, arch: Arch, opcode: str, shape: tuple[int, ...]) -> dict[str, Lowering]:
         forms = [
             i
             for i in inventory.instructions().values()

@@ -1,4 +1,4 @@
-"""What the steps of a plan cost in cycles, from what is measured of their instructions; what is not measured is said.
+"""What the steps of a plan cost in cycles, from the measured costs of their instructions; and what is not measured.
 
 >>> from tcprobe.store.choose import default
 >>> found = accesses_cost("stmatrix.x4", 16, 64, MeasuredCosts("sm_90", default()))
@@ -40,11 +40,11 @@ class MeasuredCosts(NamedTuple):
     @classmethod
     def of(cls, rules: BankRules) -> MeasuredCosts:
         """Where rules of banks are asked for."""
-        return cls(rules.asked, rules.layers)
+        return cls(rules.for_arch, rules.layers)
 
     def cost(self, id_: str) -> cost.InstructionCost | None:
         """The cost of an instruction, None if it was not measured there."""
-        return cost.of(id_, self.arch, self.layers) if self.layers else None
+        return cost.find_cost(id_, self.arch, self.layers) if self.layers else None
 
 
 class PlanCycles(NamedTuple):
@@ -68,7 +68,7 @@ class PlanCycles(NamedTuple):
         }
 
     def lacking(self, *what: str) -> PlanCycles:
-        """The same, something more of which is not measured."""
+        """The same, with more that is not measured."""
         return self._replace(missing=(*self.missing, *what))
 
     def __str__(self) -> str:
@@ -83,14 +83,14 @@ class PlanCycles(NamedTuple):
 
 def accesses_cost(name: str, issues: int, wavefronts: int | None, costs_on: MeasuredCosts) -> PlanCycles:
     """What so many issues of an access to shared memory cost, named as `tcprobe banks` or a path names it."""
-    found = costs_on.cost(measured_name(name))
-    if found is None or wavefronts is None or not isinstance(found.body.interval, Point):
+    measured = costs_on.cost(measured_name(name))
+    if measured is None or wavefronts is None or not isinstance(measured.body.interval, Point):
         return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
-    body, each = found.body, free_wavefronts(name)
+    body, each = measured.body, free_wavefronts(name)
     if name.startswith("cp.async") and wavefronts > issues * each:
         return PlanCycles(missing=(f"what bank conflicts add to {name}",))
     latency = body.latency if isinstance(body.latency, float) else None
-    return PlanCycles(round(wavefronts * found.body.interval.cycles / each, 1), latency)
+    return PlanCycles(round(wavefronts * measured.body.interval.cycles / each, 1), latency)
 
 
 def measured_name(name: str) -> str:
@@ -109,32 +109,32 @@ def free_wavefronts(name: str) -> int:
 
 def copy_cost(name: str, size: int, costs_on: MeasuredCosts) -> PlanCycles:
     """What one bulk copy of `size` bytes costs, with waiting."""
-    found = costs_on.cost(name)
-    known = {trip.bytes: trip.cycles for trip in found.body.round_trip} if found else {}
-    if size not in known:
+    measured = costs_on.cost(name)
+    round_trips = {trip.bytes: trip.cycles for trip in measured.body.round_trip} if measured else {}
+    if size not in round_trips:
         return PlanCycles(missing=(f"{name} of {size} bytes on {costs_on.arch}",))
-    return PlanCycles(round_trip=known[size])
+    return PlanCycles(round_trip=round_trips[size])
 
 
 def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
     """What so many independent moves between lanes cost, such as shfl.sync.idx.b32."""
-    found = costs_on.cost(id_)
-    if found is None or not isinstance(found.body.interval, Point):
+    measured = costs_on.cost(id_)
+    if measured is None or not isinstance(measured.body.interval, Point):
         return PlanCycles(missing=(f"{id_} on {costs_on.arch}",))
-    body = found.body
+    body = measured.body
     latency = body.latency if isinstance(body.latency, float) else None
-    return PlanCycles(round(count * found.body.interval.cycles, 1), latency)
+    return PlanCycles(round(count * measured.body.interval.cycles, 1), latency)
 
 
 def together(moves: Sequence[PlanCycles]) -> PlanCycles:
     """What parts cost together if none waits for another."""
-    known = [part.interval for part in moves if part.interval is not None]
-    whole = round(sum(known), 1) if known and len(known) == len(moves) else None
+    intervals = [part.interval for part in moves if part.interval is not None]
+    whole = round(sum(intervals), 1) if intervals and len(intervals) == len(moves) else None
     return PlanCycles(whole, missing=tuple(what for part in moves for what in part.missing))
 
 
-def told(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:
+def cycle_lines(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:
     """Lines about those steps that have numbers, or lack them."""
-    for name, one in cycles.items():
-        if str(one):
-            yield f"{name}: {one}"
+    for name, step_cycles in cycles.items():
+        if str(step_cycles):
+            yield f"{name}: {step_cycles}"

@@ -30,7 +30,7 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzled
+from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzle_offset
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.arrays import Ints
@@ -118,7 +118,10 @@ def propose(tile: Tile, walks: Sequence[Walk], rules: BankRules) -> tuple[Propos
     plain = [addresses(walked, tile, Shared()) for walked in walks]
     widest = max(walked.access.row.bytes for walked in walks)
     by = [rules.judge(walked.access.row) for walked in walks]
-    swizzling = [_kinds(j, (np.zeros_like(at), _from_first(at)), at != IDLE) for j, at in zip(by, plain, strict=True)]
+    swizzling = [
+        _kinds(j, (np.zeros_like(offsets), _from_first(offsets)), offsets != IDLE)
+        for j, offsets in zip(by, plain, strict=True)
+    ]
     padding = [_kinds(j, (_low(w.line), _low(w.byte)), w.line != IDLE) for j, w in zip(by, walks, strict=True)]
     return (
         _best("swizzle", tile, [Shared(swizzle=s) for s in swizzles(tile, widest)], swizzling),
@@ -151,10 +154,10 @@ def same_mode(tile: Tile, shared: Shared) -> str | None:
     if max(tile.rows, tile.cols) > BOX or tile.line_bytes % ALIGNED or shared.padding:
         return None
     offsets = np.arange(0, tile.lines * tile.line_bytes, ALIGNED)
-    ours = swizzled(offsets, shared.swizzle)
+    ours = swizzle_offset(offsets, shared.swizzle)
     for mode, swizzle in TMA.items():
         fits = not swizzle[0] or tile.line_bytes == ALIGNED << swizzle[0]  # rows are the span apart
-        if fits and np.array_equal(ours, swizzled(offsets, swizzle)):
+        if fits and np.array_equal(ours, swizzle_offset(offsets, swizzle)):
             return mode
     return None
 
@@ -175,36 +178,36 @@ def offset_code(proposal: Proposal) -> str:
     )
 
 
-def _best(kind: str, tile: Tile, options: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
+def _best(kind: str, tile: Tile, placements: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
     """The option of the least total, then of the smallest size: B, or bytes of padding."""
-    wavefronts = [_judged(tile, option, kinds) for option in options]
-    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, options, strict=True)]
+    wavefronts = [_wavefronts(tile, option, kinds) for option in placements]
+    ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, placements, strict=True)]
     least = min(ranks)
-    at = ranks.index(least)
-    others = [o for j, o in enumerate(options) if j != at and ranks[j] == least]
+    index = ranks.index(least)
+    others = [o for j, o in enumerate(placements) if j != index and ranks[j] == least]
     sizes = sorted({size for _, size in ranks if size < least[1]})
     smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
-    mode = same_mode(tile, options[at])
-    return Proposal(kind, tile, options[at], wavefronts[at], others, smaller, len(options), mode)
+    mode = same_mode(tile, placements[index])
+    return Proposal(kind, tile, placements[index], wavefronts[index], others, smaller, len(placements), mode)
 
 
-def _judged(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
+def _wavefronts(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
     """Wavefronts of each access."""
-    at = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
-    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in at]
+    offsets = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
+    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in offsets]
 
 
-def _kinds(judge: Judge, places: tuple[Ints, Ints], active: Ints) -> Kinds:
-    """Equal instructions counted together; `places`: line and byte of each lane."""
-    both = np.hstack([np.where(active, values, IDLE) for values in places])
+def _kinds(judge: Judge, line_and_byte: tuple[Ints, Ints], active: Ints) -> Kinds:
+    """Equal instructions counted together; `line_and_byte`: line and byte of each lane."""
+    both = np.hstack([np.where(active, values, IDLE) for values in line_and_byte])
     distinct, times = np.unique(both, axis=0, return_counts=True)
     return Kinds(judge, distinct[:, :WARP], distinct[:, WARP:], times)
 
 
-def _from_first(at: Ints) -> Ints:
+def _from_first(addresses_: Ints) -> Ints:
     """Addresses XORed with the first active lane's."""
-    first = np.take_along_axis(at, (at != IDLE).argmax(axis=1)[:, None], axis=1)
-    return at ^ first
+    first = np.take_along_axis(addresses_, (addresses_ != IDLE).argmax(axis=1)[:, None], axis=1)
+    return addresses_ ^ first
 
 
 def _low(values: Ints) -> Ints:

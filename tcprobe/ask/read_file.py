@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,7 +27,7 @@ from tcprobe.text import escaped
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.ask.code_tables import HeldTable
+    from tcprobe.ask.code_tables import CodeTable
     from tcprobe.store.choose import Layers
 
 MOST_BYTES = 512 << 20  # of a file that is read
@@ -57,7 +57,7 @@ class Use:
 
     def to_json(self) -> Json:
         """Plain data."""
-        lines = [{"file": at.file, "line": at.line, "count": n} for at, n in self.lines.items()]
+        lines = [{"file": line.file, "line": line.line, "count": n} for line, n in self.lines.items()]
         return {
             "opcode": self.opcode,
             "count": self.count,
@@ -68,7 +68,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Read:
+class FunctionReading:
     """A function of a file. `ptx` counts its PTX instructions by name where the file has them as text, else None.
 
     `unread` counts words of its code that nvdisasm does not take; `holds` is the table that it shows, or why none,
@@ -82,7 +82,7 @@ class Read:
     local: dict[str, int]
     unread: int
     ptx: dict[str, int] | None = None
-    holds: HeldTable | str | None = None
+    holds: CodeTable | str | None = None
 
     @property
     def name(self) -> str:
@@ -132,7 +132,7 @@ class Reader:
         self._tools, self._origins, self._archs, self._tables_of = tools, origins, tuple(archs), tables_of
         self.complaints: list[str] = []
 
-    def read(self, path: Path) -> Iterator[Read]:
+    def read(self, path: Path) -> Iterator[FunctionReading]:
         """The functions of a file, arch by arch; DataError where nothing in it can be read."""
         raw = files.read(path, MOST_BYTES)
         if raw is None:
@@ -165,12 +165,12 @@ class Reader:
         self.complaints += [f"{path}: {words}{_times(n)}" for words, n in Counter(unread).items()]
         missing = [name for name in self._archs if name not in archs] if archs or self._archs else [None]
         for name in missing if texts else ():
-            yield from (self._assembled(text, name) for text in texts)
+            yield from (self._assemble(text, name) for text in texts)
         if self._archs and not texts and len(missing) == len(self._archs):
             there = ", ".join(sorted(set(archs))) or "none that can be read"
             raise UsageError(f"{path} has no code for {', '.join(self._archs)}, and no PTX; it has {there}.")
 
-    def _assembled(self, text: str, name: str | None) -> Compiled:
+    def _assemble(self, text: str, name: str | None) -> Compiled:
         """PTX assembled for an arch, or for that of its target."""
         target = _TARGET.search(text)
         if target is None:
@@ -179,50 +179,50 @@ class Reader:
         row = next((row for row in ARCHS if row.name == name), None)
         to = own(row, target[1]) if row else name
         with Scratch() as scratch:
-            source, made = scratch.folder / "text.ptx", scratch.folder / "text.cubin"
+            source, output = scratch.folder / "text.ptx", scratch.folder / "text.cubin"
             source.write_text(text)
-            command = [self._tools.ptxas, "-lineinfo", "-arch", to, str(source), "-o", str(made)]
-            done = attempt(scratch, command, self._tools.limit)
-            if done.returncode or not made.is_file():
-                words = children.one_line(done.stderr.replace(str(source), "line")) or "it gave no reason"
+            command = [self._tools.ptxas, "-lineinfo", "-arch", to, str(source), "-o", str(output)]
+            run = attempt(scratch, command, self._tools.limit)
+            if run.returncode or not output.is_file():
+                words = children.one_line(run.stderr.replace(str(source), "line")) or "it gave no reason"
                 raise DataError(f"{self._tools.ptxas} does not assemble this PTX for {to}: {words}.")
-            raw = made.read_bytes()
+            raw = output.read_bytes()
         return Compiled(cubin(raw), raw, text)
 
-    def _of_arch(self, path: str, name: str, codes: Sequence[Compiled]) -> Iterator[Read]:
-        functions = [(code, function) for code in codes for function in code.cubin.functions]
+    def _of_arch(self, path: str, name: str, cubins: Sequence[Compiled]) -> Iterator[FunctionReading]:
+        functions = [(code, function) for code in cubins for function in code.cubin.functions]
         places = matrix_code.find(self._tools, name, [function.code for _, function in functions])
         lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
         holds = self._holds(name, [function for _, function in functions])
-        for (code, function), found, shows in zip(functions, places, holds, strict=True):
-            matrix = {at: opcode for at, opcode in found.opcodes.items() if is_matrix(opcode)}
+        for (code, function), decoded, shows in zip(functions, places, holds, strict=True):
+            matrix = {address: opcode for address, opcode in decoded.opcodes.items() if is_matrix(opcode)}
             if matrix and code.cubin.lines and id(code) not in lines and len(lines) < WITH_LINES:
                 lines[id(code)] = source_lines(self._tools, code.raw)
-            ptx = None if code.ptx is None else called(code.ptx).get(function.name, {})
+            ptx = None if code.ptx is None else ptx_calls(code.ptx).get(function.name, {})
             uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name, {}), ptx)
-            local = Counter(s for o in found.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
-            yield Read(path, name, function, uses, dict(local), found.unread, ptx, shows)
+            local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
+            yield FunctionReading(path, name, function, uses, dict(local), decoded.unread, ptx, shows)
 
-    def _holds(self, name: str, functions: Sequence[FunctionCode]) -> Sequence[HeldTable | str | None]:
+    def _holds(self, name: str, functions: Sequence[FunctionCode]) -> Sequence[CodeTable | str | None]:
         """The table that each function shows, where that is asked for."""
         row = next((row for row in ARCHS if row.name == name), None)
         if self._tables_of is None or row is None:
             return [None] * len(functions)
-        from tcprobe.ask.code_tables import held
+        from tcprobe.ask.code_tables import tables
 
-        return held(self._tools, row, functions, self._tables_of)
+        return tables(self._tools, row, functions, self._tables_of)
 
     def _uses(
-        self, arch: str, matrix: dict[int, str], lines: dict[int, SourceLine], ptx: dict[str, int] | None
+        self, arch: str, matrix: dict[int, str], line_of: dict[int, SourceLine], ptx: Mapping[str, int] | None
     ) -> tuple[Use, ...]:
         uses = []
         for opcode, count in sorted(Counter(matrix.values()).items()):
-            at = Counter(lines[place] for place, other in matrix.items() if other == opcode and place in lines)
-            uses.append(Use(opcode, count, dict(sorted(at.items())), self._origins.of(arch, opcode, ptx)))
+            by_line = Counter(line_of[place] for place, other in matrix.items() if other == opcode and place in line_of)
+            uses.append(Use(opcode, count, dict(sorted(by_line.items())), self._origins.find(arch, opcode, ptx)))
         return tuple(uses)
 
 
-def called(text: str) -> dict[str, dict[str, int]]:
+def ptx_calls(text: str) -> dict[str, dict[str, int]]:
     """The matrix instructions of every function of a PTX text, by name, with counts."""
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
@@ -237,7 +237,7 @@ def _text(data: bytes) -> str:
     return data.rstrip(b"\0").decode(errors="backslashreplace")
 
 
-def inside(path: Path) -> list[Path]:
+def code_files(path: Path) -> list[Path]:
     """The files that a folder has of these kinds, such as a compiler's cache; PTX only where no cubin is beside it."""
     there = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())[: MOST_FILES + 1]
     if len(there) > MOST_FILES:

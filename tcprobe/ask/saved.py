@@ -30,18 +30,18 @@ class Saved(NamedTuple):
 
 def tables(paths: Sequence[Path]) -> list[Saved]:
     """Every layout under `paths`; without one those measured into `./results`, and below them the published ones."""
-    asked = (saved for path in paths for saved in _of(path))
+    named = (saved for path in paths for saved in _of(path))
     return list(
-        asked
+        named
         if paths
         else _nearest(saved for layer in default().layers if layer.name == layer.group for saved in _of_folder(layer))
     )
 
 
-def _nearest(layouts: Iterable[Saved]) -> Iterable[Saved]:
+def _nearest(saved_layouts: Iterable[Saved]) -> Iterable[Saved]:
     """Each layout once, from the first folder that has it."""
     once: dict[str, Saved] = {}
-    for saved in layouts:
+    for saved in saved_layouts:
         once.setdefault(saved.layout, saved)
     return once.values()
 

@@ -1,8 +1,8 @@
 """Scale factors from the host's layout to where a multiply reads them: a lane's register, or tensor memory.
 
->>> from tcprobe.ask.scales import in_registers
+>>> from tcprobe.ask.scales import scales_in_registers
 >>> from tcprobe.store.cell import load
->>> found = in_registers(load("nvfp4 scale_a"))
+>>> found = scales_in_registers(load("nvfp4 scale_a"))
 >>> str(found.line), found.vector, found.reads(block=6)
 ('((lane & 1) << 3) + (lane >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory import MemoryOperand, Wanted, placed
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, placement
 from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
@@ -109,7 +109,7 @@ class CopiedScales:
     """Scales in tensor memory: `lines` of a CTA, `vector` of a multiply; `evidence` of where it reads them."""
 
     operand: MemoryOperand
-    wanted: Wanted
+    variant: OperandVariant
     lines: int
     vector: int
     evidence: str
@@ -148,7 +148,7 @@ class CopiedScales:
         return HEAD.format(name=name, qualifier=qualifier) + rest
 
 
-def in_registers(cell: Cell) -> LoadedScales:
+def scales_in_registers(cell: Cell) -> LoadedScales:
     """Scales of mma in a lane's register; UsageError for what is not a scale, or where lanes have no line of their own.
 
     The line of a lane is the same under every byte-id and thread-id that reads it.
@@ -157,12 +157,12 @@ def in_registers(cell: Cell) -> LoadedScales:
     if fragment.role is not Role.SCALE:
         raise UsageError(f"{fragment.id} holds no scales: name an operand scale_a or scale_b.")
     by_row, lines = fragment.operand == "scale_a", dict[int, int]()
-    for one in selections(cell):
-        for slot, element in enumerate(one.table.cells):
+    for selected_cell in selections(cell):
+        for slot, element in enumerate(selected_cell.table.cells):
             if element is not None:
-                lane, i = divmod(slot, one.table.elements)
+                lane, i = divmod(slot, selected_cell.table.elements)
                 line, block = element if by_row else element[::-1]
-                first = fragment.held.picked(one.selector or 0)["byte_id"]
+                first = fragment.held.picked(selected_cell.selector or 0)["byte_id"]
                 if lines.setdefault(lane, line) != line or i != first + block:
                     raise UsageError(
                         f"{fragment.id}: lane {lane} reads scales that are not in one word of the host's layout."
@@ -174,53 +174,53 @@ def in_registers(cell: Cell) -> LoadedScales:
     return LoadedScales(cell, formula, min(fragment.rows, fragment.cols))
 
 
-def in_tensor_memory(in_memory: MemoryOperand, asked_with: Wanted) -> CopiedScales:
+def scales_in_tensor_memory(in_memory: MemoryOperand, variant: OperandVariant) -> CopiedScales:
     """Scales of tcgen05.mma; UsageError where the copied atoms are not where the multiply reads them.
 
-    Places that were measured count; without, those that CUTLASS states where it differs from others.
+    Measured places count; where none are measured, those that CUTLASS states where sources differ.
     """
     if not in_memory.name.startswith("scale_"):
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
-    vector = asked_with.vector or memory_operand.vectors(in_memory.form)[0]
+    vector = variant.vector or memory_operand.vectors(in_memory.form)[0]
     if BLOCKS % vector:
         raise UsageError(f"{in_memory.id}: {vector} scales per row do not divide an atom's 4.")
-    found = placed(in_memory, asked_with._replace(selector=0, vector=vector))
-    of_a, said = in_memory.name == "scale_a", found.statements[0 if found.measured_places else -1]
-    ctas = 2 if "cta_group::2" in in_memory.form.id and of_a else 1
-    lines = (said.rows if of_a else said.cols) // ctas
-    evidence = found.evidence if found.measured_places else f"documented only, by {said.source}"
-    scales = CopiedScales(in_memory, asked_with._replace(vector=vector), lines, vector, evidence)
+    in_tmem = placement(in_memory, variant._replace(selector=0, vector=vector))
+    is_a, statement = in_memory.name == "scale_a", in_tmem.statements[0 if in_tmem.measured_places else -1]
+    ctas = 2 if "cta_group::2" in in_memory.form.id and is_a else 1
+    lines = (statement.rows if is_a else statement.cols) // ctas
+    evidence = in_tmem.evidence if in_tmem.measured_places else f"documented only, by {statement.source}"
+    scales = CopiedScales(in_memory, variant._replace(vector=vector), lines, vector, evidence)
     for line in range(lines):
-        element = (line, 0) if of_a else (0, line)
-        if set(scales.cells(line, 0)) != {cell for cell in said.holding(*element) if cell.cta == 0}:
+        element = (line, 0) if is_a else (0, line)
+        if set(scales.cells(line, 0)) != {cell for cell in statement.holding(*element) if cell.cta == 0}:
             raise UsageError(
-                f"{in_memory.id} of M {found.m}, N {found.n} is not the same in all lanes: {said.source}; an "
+                f"{in_memory.id} of M {in_tmem.m}, N {in_tmem.n} is not the same in all lanes: {statement.source}; an "
                 "atom cannot be copied unchanged."
             )
     return scales
 
 
-def answer(on_the_way: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> Json:
+def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, blocks: int) -> Json:
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
-    read, at = on_the_way.reads(block), scale_atom.offset(line, block, blocks)
+    read, offset = scale_path.reads(block), scale_atom.offset(line, block, blocks)
     where: Json = (
-        {"tmem": [cell._asdict() for cell in on_the_way.cells(line, block)]}
-        if isinstance(on_the_way, CopiedScales)
-        else {"lanes": list(_lanes(on_the_way, line)), "bit": block % BLOCKS * 8}
+        {"tmem": [cell._asdict() for cell in scale_path.cells(line, block)]}
+        if isinstance(scale_path, CopiedScales)
+        else {"lanes": list(_lanes(scale_path, line)), "bit": block % BLOCKS * 8}
     )
     return {
         "line": line,
         "block": block,
         "blocks": blocks,
-        "offset": at,
+        "offset": offset,
         "source": scale_atom.SOURCE,
         **read._asdict(),
         **where,
     }
 
 
-def _lanes(on_the_way: LoadedScales, line: int) -> Iterator[int]:
-    lines = max(on_the_way.cell.fragment.rows, on_the_way.cell.fragment.cols)
-    return (lane for lane in range(on_the_way.cell.fragment.threads) if on_the_way.line(lane=lane, i=0) == line % lines)
+def _lanes(scale_path: LoadedScales, line: int) -> Iterator[int]:
+    lines = max(scale_path.cell.fragment.rows, scale_path.cell.fragment.cols)
+    return (lane for lane in range(scale_path.cell.fragment.threads) if scale_path.line(lane=lane, i=0) == line % lines)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tcprobe.errors import TcprobeError
 from tcprobe.fit.affine import Affine
-from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, proven
+from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, is_proven
 from tcprobe.layout.address import AddressMap, runs
 from tcprobe.references.shared_memory.names import names_of
 from tcprobe.text import Described
@@ -51,7 +51,7 @@ def as_json(answer: Answer) -> dict[str, object]:
         "stride": [stride for _, stride in modes],
         "base": fit.affine.base,
         "cells": fit.cells,
-        "proven": proven(fit, address),
+        "proven": is_proven(fit, address),
         "others": [swizzle.to_json() for swizzle in fit.others],
         "names": answer.names,
     }

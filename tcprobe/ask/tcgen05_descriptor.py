@@ -15,6 +15,7 @@ from tcprobe.isa import instruction_descriptor as idesc
 from tcprobe.isa import zero_column_mask as zeros
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.layout.ranges import ranges
 from tcprobe.values import Json
 
 STATUS = "documented"
@@ -34,32 +35,32 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
             "9.7.16.4.2), whose bytes tcprobe does not describe: use `major` k."
         )
     lines = size[0]
-    found = wgmma.laid(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
+    shared_tile = wgmma.lay_tile(size, kind, major, swizzle, (lines if lines % M else M, K_BYTES))
     if major == "k" and swizzle:
-        found.reasons["lbo"] = UNUSED_LBO
-    return found
+        shared_tile.reasons["lbo"] = UNUSED_LBO
+    return shared_tile
 
 
-def tile_json(shared: SharedTile) -> Json:
+def tile_json(smem_tile: SharedTile) -> Json:
     """Plain data of what is said of a tile."""
-    plain = wgmma.to_json(shared)
+    plain = wgmma.to_json(smem_tile)
     for name in ("descriptor", "fields", "cute"):
         del plain[name]
-    value = smem.encode(shared.descriptor)
+    value = smem.encode(smem_tile.descriptor)
     return {
         "value": f"{value:#018x}",
         "instruction": "tcgen05",
-        "fields": smem.fields(shared.descriptor),
+        "fields": smem.fields(smem_tile.descriptor),
         **plain,
-        "cuda": cuda(shared),
+        "cuda": cuda(smem_tile),
         "status": STATUS,
         "source": smem.SOURCE,
     }
 
 
-def cuda(shared: SharedTile) -> str:
+def cuda(smem_tile: SharedTile) -> str:
     """The line that makes the descriptor of a tile at `smem`."""
-    value = smem.encode(shared.descriptor)
+    value = smem.encode(smem_tile.descriptor)
     return f"uint64_t desc = {value:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
@@ -69,19 +70,19 @@ def value_json(bits: int) -> Json:
     return {
         "value": f"{bits:#018x}",
         "instruction": "tcgen05",
-        **_plain(reading),
+        **_word_json(reading),
         "status": STATUS,
         "source": smem.SOURCE,
     }
 
 
-def _plain(decoded: DecodedWord) -> Json:
+def _word_json(decoded: DecodedWord) -> Json:
     return {"fields": decoded.fields, "undocumented": decoded.undocumented}
 
 
-def instruction_json(kind: str, said: Json) -> Json:
+def instruction_json(kind: str, field_values: Json) -> Json:
     """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
-    bits = idesc.encode(kind, said)
+    bits = idesc.encode(kind, field_values)
     return {
         **_head(bits, kind),
         **_read(kind, bits),
@@ -97,12 +98,12 @@ def instruction_value_json(bits: int, kind: str | None) -> Json:
     `fields` are of the first kind that takes the value.
     """
     readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else idesc.KINDS)]
-    taking = [one for one in readings if not one["undocumented"] and not one["refused"]]
+    taking = [reading for reading in readings if not reading["undocumented"] and not reading["refused"]]
     first = (taking or readings)[0]
     return {
         **_head(bits, first["kind"]),
         **{n: first[n] for n in ("fields", "undocumented", "refused", "forms")},
-        "kinds": [one["kind"] for one in taking],
+        "kinds": [reading["kind"] for reading in taking],
         "readings": readings,
         "status": STATUS,
         "source": idesc.SOURCE,
@@ -125,7 +126,7 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
         "instruction": "tcgen05.mma.ws",
         "m": m,
         "n": n,
-        **_plain(reading),
+        **_word_json(reading),
         "masks": [f"{_number(mask[first : first + size]):#x}" for first in range(0, n, size)],
         "zero": _runs(mask),
         "b_columns": None if shift is None else [shift, shift + n - 1],
@@ -142,10 +143,7 @@ def _number(zero: Sequence[int]) -> int:
 
 def _runs(zero: Sequence[int]) -> list[list[int]]:
     """First and last of each run of columns that count as zero."""
-    places = [place for place, bit in enumerate(zero) if bit]
-    firsts = [p for p in places if not p or not zero[p - 1]]
-    lasts = [p for p in places if p + 1 == len(zero) or not zero[p + 1]]
-    return [list(pair) for pair in zip(firsts, lasts, strict=True)]
+    return [list(run) for run in ranges(column for column, bit in enumerate(zero) if bit)]
 
 
 def _head(bits: int, kind: str) -> Json:
@@ -157,4 +155,4 @@ def _read(kind: str, bits: int) -> Json:
     unread = [run for run in reading.undocumented if run["field"]]
     refused = [] if unread else list(idesc.refusals(kind, reading.fields))
     forms = [] if unread or refused else idesc.forms(kind, reading.fields)
-    return {**_plain(reading), "refused": refused, "forms": forms}
+    return {**_word_json(reading), "refused": refused, "forms": forms}

@@ -105,9 +105,9 @@ class MapPlan(Described):
     @property
     def bytes(self) -> int:
         """Of a box, as an mbarrier counts them; steps leave elements out, the inner one with interleave only."""
-        made = self.map
-        steps = (made.steps[0] if made.interleave else 1, *made.steps[1:])
-        return made.bits * prod(-(-side // step) for side, step in zip(made.box, steps, strict=True)) // 8
+        map_ = self.map
+        steps = (map_.steps[0] if map_.interleave else 1, *map_.steps[1:])
+        return map_.bits * prod(-(-side // step) for side, step in zip(map_.box, steps, strict=True)) // 8
 
     @property
     def pitch(self) -> int | None:
@@ -120,8 +120,8 @@ class MapPlan(Described):
         return max(tma.ALIGNMENT, PERIODS.get(self.map.swizzle, 0))
 
 
-def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma.LEAST_ARCH) -> MapPlan:
-    """The map for arch number `at`; `measured` is the finding of the driver's encodings.
+def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number: int = tma.LEAST_ARCH) -> MapPlan:
+    """The map for arch number `arch_number`; `encodings` is the finding of the driver's encodings.
 
     UsageError names every rule that it breaks.
     """
@@ -145,14 +145,14 @@ def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma
     number, far, near = _bits(kind)
     swizzle, interleave = SWIZZLES[map_options.swizzle], INTERLEAVES[map_options.interleave]
     tile = map_options.tile or map_options.box or ()
-    box = map_options.box or cut(
+    box = map_options.box or fitting_box(
         tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0)
     )
     dims = map_options.dims or tile
-    strides = packed(dims, far) if map_options.strides is None else map_options.strides
+    strides = dense_strides(dims, far) if map_options.strides is None else map_options.strides
     steps = map_options.steps or (1,) * len(dims)
     _same_rank(dims, **{"tile" if map_options.tile else "box": box}, strides=(0, *strides), steps=steps)
-    made = TensorMap(
+    tensor_map = TensorMap(
         number,
         dims,
         strides,
@@ -164,11 +164,11 @@ def plan(map_options: MapOptions, measured: Finding | None = None, at: int = tma
         FILLS[map_options.fill],
         map_options.address,
     )
-    evidence = {rule.name: evidence_of(rule, measured) for rule in rules_on(at)}
-    if wrong := broken_rules(made, at):
+    evidence = {rule.name: evidence_of(rule, encodings) for rule in rules_on(arch_number)}
+    if wrong := broken_rules(tensor_map, arch_number):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
         raise UsageError(f"the driver refuses this map. {reasons}.")
-    return MapPlan(made, tuple(-(-side // part) for side, part in zip(tile, box, strict=True)), kind, evidence)
+    return MapPlan(tensor_map, tuple(-(-side // part) for side, part in zip(tile, box, strict=True)), kind, evidence)
 
 
 def _bits(kind: str) -> tuple[int, int, int]:
@@ -179,12 +179,12 @@ def _bits(kind: str) -> tuple[int, int, int]:
     return number, 8 * size, 8 * size
 
 
-def packed(dims: Numbers, bits: int) -> Numbers:
+def dense_strides(dims: Numbers, bits: int) -> Numbers:
     """Strides in bytes of a tensor without gaps."""
     return tuple(bits * prod(dims[:n]) // 8 for n in range(1, len(dims)))
 
 
-def cut(tile: Numbers, bits: int, span: int) -> Numbers:
+def fitting_box(tile: Numbers, bits: int, span: int) -> Numbers:
     """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
 
     In all it has no more bytes than a box may have.
@@ -209,42 +209,42 @@ def _same_rank(dims: Numbers, **others: Numbers) -> None:
             )
 
 
-def evidence_of(rule: MapRule, measured: Finding | None) -> str:
+def evidence_of(map_rule: MapRule, encodings: Finding | None) -> str:
     """What a rule rests on, in words."""
-    calls = measured.body.calls if measured else []
-    tried = [call.result for call in calls if rule.name in call.rules]
-    stated = MANUAL if rule.source == MANUAL else "not in the manual"
-    if not tried or measured is None:
-        return stated if rule.source == MANUAL else f"{stated}; {MEASURED} on an H200"
-    refused, driver = sum(words != TAKEN for words in tried), measured.provenance["driver"]
-    alone = "" if rule.checked else ", so it is not checked"
-    return f"{stated}; driver {driver} refused {refused} of {len(tried)} maps that break it{alone}"
+    calls = encodings.body.calls if encodings else []
+    tried = [call.result for call in calls if map_rule.name in call.rules]
+    source = MANUAL if map_rule.source == MANUAL else "not in the manual"
+    if not tried or encodings is None:
+        return source if map_rule.source == MANUAL else f"{source}; {MEASURED} on an H200"
+    refused, driver = sum(words != TAKEN for words in tried), encodings.provenance["driver"]
+    alone = "" if map_rule.checked else ", so it is not checked"
+    return f"{source}; driver {driver} refused {refused} of {len(tried)} maps that break it{alone}"
 
 
 def cuda(planned: MapPlan) -> str:
     """The call."""
-    made = planned.map
+    tensor_map = planned.map
     lists = {
-        "cuuint64_t": {"dims": made.dims, "strides": made.strides},
-        "cuuint32_t": {"box": made.box, "steps": made.steps},
+        "cuuint64_t": {"dims": tensor_map.dims, "strides": tensor_map.strides},
+        "cuuint32_t": {"box": tensor_map.box, "steps": tensor_map.steps},
     }
     lines = [
         f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
         for kind, rows in lists.items()
     ]
     modes = [
-        f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, made.interleave)}",
-        f"{PREFIX}SWIZZLE_{_name(SWIZZLES, made.swizzle)}",
-        f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, made.promotion)}",
-        f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, made.fill)}",
+        f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, tensor_map.interleave)}",
+        f"{PREFIX}SWIZZLE_{_name(SWIZZLES, tensor_map.swizzle)}",
+        f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, tensor_map.promotion)}",
+        f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, tensor_map.fill)}",
     ]
-    given = [
+    arguments = [
         "&map",
         f"{PREFIX}DATA_TYPE_{planned.type}",
-        str(made.rank),
+        str(tensor_map.rank),
         "address",
         "dims",
-        "strides" if made.strides else "nullptr",
+        "strides" if tensor_map.strides else "nullptr",
         "box",
         "steps",
         *modes,
@@ -253,14 +253,14 @@ def cuda(planned: MapPlan) -> str:
         [
             "alignas(64) CUtensorMap map;",
             *(f"{line};" for line in lines),
-            f"CUresult result = cuTensorMapEncodeTiled({', '.join(given[:8])},",
-            f"    {', '.join(given[8:])});",
+            f"CUresult result = cuTensorMapEncodeTiled({', '.join(arguments[:8])},",
+            f"    {', '.join(arguments[8:])});",
         ]
     )
 
 
-def _name(names: Mapping[str, int], number: int) -> str:
-    return next(name for name, n in names.items() if n == number)
+def _name(numbers_by_name: Mapping[str, int], number: int) -> str:
+    return next(name for name, n in numbers_by_name.items() if n == number)
 
 
 def check_arch(name: str | None) -> str:
@@ -278,31 +278,31 @@ def swizzles(mode: int) -> tuple[Swizzle, ...]:
 
 def _json(applied: tuple[Swizzle, ...]) -> dict[str, list[int] | None]:
     """`byte_swizzle` of a mode, and what follows it."""
-    first, then = (*([one.bits, one.base, one.shift] for one in applied), None)[:2]
+    first, then = (*([swizzle.bits, swizzle.base, swizzle.shift] for swizzle in applied), None)[:2]
     return {"byte_swizzle": first, "then_swizzle": then}
 
 
 def to_json(planned: MapPlan, name: str, words: str) -> Json:
     """Plain data; `words`: what the whole rests on."""
-    made = planned.map
+    tensor_map = planned.map
     return {
         "arch": name,
         "tensorDataType": f"{PREFIX}DATA_TYPE_{planned.type}",
-        "tensorRank": made.rank,
-        "globalDim": list(made.dims),
-        "globalStrides": list(made.strides),
-        "boxDim": list(made.box),
-        "elementStrides": list(made.steps),
-        "interleave": _name(INTERLEAVES, made.interleave),
-        "swizzle": _name(SWIZZLES, made.swizzle),
-        "l2Promotion": _name(PROMOTIONS, made.promotion),
-        "oobFill": _name(FILLS, made.fill),
-        "address_multiple_of": made.address,
+        "tensorRank": tensor_map.rank,
+        "globalDim": list(tensor_map.dims),
+        "globalStrides": list(tensor_map.strides),
+        "boxDim": list(tensor_map.box),
+        "elementStrides": list(tensor_map.steps),
+        "interleave": _name(INTERLEAVES, tensor_map.interleave),
+        "swizzle": _name(SWIZZLES, tensor_map.swizzle),
+        "l2Promotion": _name(PROMOTIONS, tensor_map.promotion),
+        "oobFill": _name(FILLS, tensor_map.fill),
+        "address_multiple_of": tensor_map.address,
         "boxes": list(planned.boxes),
-        "row_bytes": made.row_bytes,
+        "row_bytes": tensor_map.row_bytes,
         "box_bytes": planned.bytes,
         "pitch": planned.pitch,
-        **_json(swizzles(made.swizzle)),
+        **_json(swizzles(tensor_map.swizzle)),
         "start_multiple_of": planned.alignment,
         "cuda": cuda(planned),
         "rules": [

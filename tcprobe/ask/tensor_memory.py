@@ -1,7 +1,7 @@
 """Tensor memory as a place: where an element of a tcgen05 operand is, which element a cell holds, and by which formula.
 
->>> from tcprobe.ask.tensor_memory import Wanted, operand, placed
->>> d = placed(operand("tcgen05.mma.cta_group::1.kind::f16.d"), Wanted(m=64, n=128))
+>>> from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
+>>> d = placement(operand("tcgen05.mma.cta_group::1.kind::f16.d"), OperandVariant(m=64, n=128))
 >>> d.letter, d.places(20, 7), d.at(0, 36, 7, 0)
 ('F', (TensorCell(cta=0, lane=36, column=7, bit=0),), (20, 7))
 >>> {name: str(formula) for name, formula in d.formulas.items()}
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, measured, same_places, statement
+from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, find_measured_places, same_places, statement_of
 from tcprobe.errors import UsageError, answered
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
@@ -55,13 +55,13 @@ class MemoryOperand(NamedTuple):
         return f"{self.form.id}.{self.name}"
 
     @property
-    def copied(self) -> bool:
+    def is_copy(self) -> bool:
         """Whether it is what tcgen05.cp writes."""
         return self.form.id.startswith("tcgen05.cp.")
 
 
 @dataclass(frozen=True)
-class InTensorMemory:
+class Placement:
     """An operand of M x N; `statements` are what sources say, the answer first: that of `measured_places` where there
     is one. `letter` is the layout of PTX ISA."""
 
@@ -82,14 +82,14 @@ class InTensorMemory:
         """What the answer rests on, in words."""
         if self.measured_places is None:
             return f"documented only, by {self.statement.source}"
-        by = "; ".join(one.source for one in self.measured_places.agreeing)
+        by = "; ".join(documented.source for documented in self.measured_places.agreeing)
         return f"{self.statement.source}" + (f"; also documented by {by}" if by else "")
 
     @property
-    def agreed(self) -> Json:
+    def agreement(self) -> Json:
         """Of what is measured, the arch, and who documents the same."""
-        found = self.measured_places
-        return {"arch": found.arch, "agrees": [one.source for one in found.agreeing]} if found else {}
+        places = self.measured_places
+        return {"arch": places.arch, "agrees": [documented.source for documented in places.agreeing]} if places else {}
 
     @property
     def statement(self) -> CellStatement:
@@ -98,20 +98,20 @@ class InTensorMemory:
 
     def places(self, row: int, col: int) -> tuple[TensorCell, ...]:
         """Every place of an element; UsageError where there is no such element."""
-        said = self.statement
-        if not (0 <= row < said.rows and 0 <= col < said.cols):
+        statement = self.statement
+        if not (0 <= row < statement.rows and 0 <= col < statement.cols):
             raise UsageError(
-                f"{self.operand.name.upper()} is {said.rows} x {said.cols}: it has no element {row}, {col}."
+                f"{self.operand.name.upper()} is {statement.rows} x {statement.cols}: it has no element {row}, {col}."
             )
-        return said.holding(row, col)
+        return statement.holding(row, col)
 
     @cached_property
     def _holding(self) -> dict[TensorCell, tuple[int, int]]:
         """The first element of each place: a metadata field of 4-bit types speaks for two."""
-        said, holding = self.statement, dict[TensorCell, tuple[int, int]]()
-        for row in range(said.rows):
-            for col in range(said.cols):
-                for place in said.holding(row, col):
+        statement, holding = self.statement, dict[TensorCell, tuple[int, int]]()
+        for row in range(statement.rows):
+            for col in range(statement.cols):
+                for place in statement.holding(row, col):
                     holding.setdefault(place, (row, col))
         return holding
 
@@ -133,7 +133,7 @@ class InTensorMemory:
             for column in range(columns)
             for part in range(parts)
         ]
-        rows, cols = (tuple(cell and cell[at] for cell in cells) for at in (0, 1))
+        rows, cols = (tuple(cell and cell[index] for cell in cells) for index in (0, 1))
         return Table(space, {"row": rows, "col": cols})
 
     @cached_property
@@ -142,13 +142,13 @@ class InTensorMemory:
         return fitted(self.table).formulas
 
     @cached_property
-    def held(self) -> int:
+    def copies(self) -> int:
         """Places of an element, in all lanes and CTAs."""
         return len(self.statement.holding(0, 0))
 
     def to_json(self) -> Json:
         """Plain data, as `show --json` prints it."""
-        said = self.statement
+        statement = self.statement
         return {
             "id": self.operand.id,
             "instruction": self.operand.form.name,
@@ -156,17 +156,17 @@ class InTensorMemory:
             "place": Place.TENSOR_MEMORY.value,
             "m": self.m,
             "n": self.n,
-            "rows": said.rows,
-            "cols": said.cols,
-            "bits": said.bits,
+            "rows": statement.rows,
+            "cols": statement.cols,
+            "bits": statement.bits,
             "layout": self.letter,
-            "held": self.held,
+            "held": self.copies,
             "columns": self.table.space.axes[self.table.space.names.index("column")].size,
             "formula": {name: formula and str(formula) for name, formula in self.formulas.items()},
-            "source": said.source,
+            "source": statement.source,
             "differs": [other.source for other in self.statements[1:]],
             "status": self.status,
-            **self.agreed,
+            **self.agreement,
         }
 
 
@@ -193,8 +193,8 @@ def operands(instruction: Instruction) -> list[MemoryOperand]:
     ]
 
 
-class Wanted(NamedTuple):
-    """What an operand is asked for with: M and N (128 and 256 or the largest by default), selector, scales of a row,
+class OperandVariant(NamedTuple):
+    """Which variant of an operand: M and N (128 and 256 or the largest by default), selector, scales of a row,
     multicast of a copy (the first by default); with `layers` what they have of archs (`name`) counts first."""
 
     m: int | None = None
@@ -206,42 +206,44 @@ class Wanted(NamedTuple):
     name: str | None = None
 
 
-USUALLY = Wanted()
+DEFAULTS = OperandVariant()
 
 
-def placed(in_memory: MemoryOperand | None, asked_with: Wanted = USUALLY) -> InTensorMemory:
-    """An operand's place; UsageError where the form does not have what is wanted, and where nobody states it."""
+def placement(in_memory: MemoryOperand | None, variant: OperandVariant = DEFAULTS) -> Placement:
+    """An operand's place; UsageError where the form does not have that variant, and where nobody states it."""
     if in_memory is None:
         raise UsageError("name an operand in tensor memory.")
     form, name = in_memory
     if not form.multiplies:
-        return _copied(in_memory, asked_with)
-    known = memory_operand.selectors(form, name, asked_with.vector)
-    if asked_with.selector not in known:
-        raise UsageError(f"{in_memory.id} has no selector {asked_with.selector}: it has {', '.join(map(str, known))}.")
-    size = Extent(
-        extent(form, "m", asked_with.m), extent(form, "n", asked_with.n), asked_with.selector, asked_with.vector
+        return _copy_placement(in_memory, variant)
+    selectors = memory_operand.selectors(form, name, variant.vector)
+    if variant.selector not in selectors:
+        raise UsageError(f"{in_memory.id} has no selector {variant.selector}: it has {', '.join(map(str, selectors))}.")
+    size = Extent(extent(form, "m", variant.m), extent(form, "n", variant.n), variant.selector, variant.vector)
+    statements = memory_operand.statements(form, name, size)
+    documented = () if isinstance(statements, str) else statements
+    documented_placement = Placement(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
+    scales = variant.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0
+    measured_placement = _measured_first(
+        documented_placement, measured_as(form, name, (size.m, size.n), (scales, variant.selector)), variant
     )
-    said = memory_operand.statements(form, name, size)
-    documented = () if isinstance(said, str) else said
-    whole = InTensorMemory(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
-    scales = asked_with.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0
-    found = _with_measured(whole, measured_as(form, name, (size.m, size.n), (scales, asked_with.selector)), asked_with)
-    if not found.statements:
-        raise UsageError(f"{in_memory.id}: {said}")
-    return found
+    if not measured_placement.statements:
+        raise UsageError(f"{in_memory.id}: {statements}")
+    return measured_placement
 
 
-def _with_measured(documented: InTensorMemory, finding_subject: Subject, asked_with: Wanted) -> InTensorMemory:
+def _measured_first(documented: Placement, finding_subject: Subject, variant: OperandVariant) -> Placement:
     """What was measured before what is documented, as far as that says otherwise."""
-    if asked_with.layers is None:
+    if variant.layers is None:
         return documented
-    found = measured(
-        documented.operand.form, finding_subject, documented.statements, (asked_with.layers, asked_with.name)
+    measured_places = find_measured_places(
+        documented.operand.form, finding_subject, documented.statements, (variant.layers, variant.name)
     )
-    if found is None:
+    if measured_places is None:
         return documented
-    return replace(documented, statements=(found.statement, *found.differing), measured_places=found)
+    return replace(
+        documented, statements=(measured_places.statement, *measured_places.differing), measured_places=measured_places
+    )
 
 
 def extent(instruction: Instruction, name: str, value: int | None) -> int:
@@ -253,34 +255,34 @@ def extent(instruction: Instruction, name: str, value: int | None) -> int:
     return value
 
 
-def agreeing(sourced: Sourced) -> bool:
+def is_documented(sourced: Sourced) -> bool:
     """Whether somebody documents the very places of a finding."""
-    said = subject(sourced.finding.subject)
-    assert said is not None
-    in_memory = MemoryOperand(inventory.instructions()[said.form], said.operand)
-    wanted = Wanted(said.m, said.n, said.selector, said.vector, said.multicast or None)
-    known = answered(lambda: placed(in_memory, wanted))
-    return known is not None and any(same_places(one, statement(sourced)) for one in known.statements)
+    key = subject(sourced.finding.subject)
+    assert key is not None
+    in_memory = MemoryOperand(inventory.instructions()[key.form], key.operand)
+    variant = OperandVariant(key.m, key.n, key.selector, key.vector, key.multicast or None)
+    documented, measured = answered(lambda: placement(in_memory, variant)), statement_of(sourced)
+    return documented is not None and any(same_places(statement, measured) for statement in documented.statements)
 
 
-def _copied(in_memory: MemoryOperand, asked_with: Wanted) -> InTensorMemory:
+def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placement:
     """What tcgen05.cp writes, of rows and words of the source."""
-    multicast = asked_with.multicast
-    if not in_memory.copied:
+    if not in_memory.is_copy:
         raise UsageError(f"{in_memory.form.id}: {SHIFTED}")
-    known = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
-    chosen = multicast or known[0]
-    if chosen not in known:
+    multicasts = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
+    multicast = variant.multicast or multicasts[0]
+    if multicast not in multicasts:
         raise UsageError(
-            f"{in_memory.form.id} has no multicast {chosen[:40]}: it has {', '.join(filter(None, known)) or 'none'}."
+            f"{in_memory.form.id} has no multicast {multicast[:40]}: "
+            f"it has {', '.join(filter(None, multicasts)) or 'none'}."
         )
-    lanes = copies.lanes(in_memory.form.id.rpartition(".")[2], chosen)
-    said = CellStatement(
+    lanes = copies.lanes(in_memory.form.id.rpartition(".")[2], multicast)
+    statement = CellStatement(
         COPIED,
         CELL,
         len(lanes),
         in_memory.form.shape.n,
         lambda row, col: tuple(TensorCell(0, lane, col, 0) for lane in lanes[row]),
     )
-    whole = InTensorMemory(in_memory, said.rows, said.cols, None, (said,))
-    return _with_measured(whole, Subject(in_memory.form.id, "memory", multicast=chosen), asked_with)
+    documented = Placement(in_memory, statement.rows, statement.cols, None, (statement,))
+    return _measured_first(documented, Subject(in_memory.form.id, "memory", multicast=multicast), variant)

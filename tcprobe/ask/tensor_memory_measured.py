@@ -23,17 +23,19 @@ class MeasuredPlaces(NamedTuple):
     differing: tuple[CellStatement, ...]
 
 
-def measured(
+def find_measured_places(
     instruction: Instruction, finding_subject: Subject, documented: Stated, known_by: tuple[Layers, str | None]
 ) -> MeasuredPlaces | None:
     """The finding of a subject on the named archs (comma-separated), or without a name, or with all, on any arch that
     has the form, the newest first; None where nobody measured it."""
     layers, name = known_by
     for row in _archs(instruction, name):
-        if found := layers.finding(KIND, row, str(finding_subject)):
-            said = statement(found)
-            agreeing = tuple(one for one in documented if same_places(one, said))
-            return MeasuredPlaces(said, row, agreeing, tuple(one for one in documented if one not in agreeing))
+        if sourced := layers.finding(KIND, row, str(finding_subject)):
+            statement = statement_of(sourced)
+            agreeing = tuple(other for other in documented if same_places(other, statement))
+            return MeasuredPlaces(
+                statement, row, agreeing, tuple(other for other in documented if other not in agreeing)
+            )
     return None
 
 
@@ -43,7 +45,7 @@ def _archs(instruction: Instruction, name: str | None) -> Sequence[str]:
     return [arch(each).name for each in str(name).split(",")]
 
 
-def statement(sourced: Sourced) -> CellStatement:
+def statement_of(sourced: Sourced) -> CellStatement:
     """What a finding says."""
     finding, body = sourced.finding, sourced.finding.body
     places: dict[tuple[int, int], list[TensorCell]] = {}

@@ -45,7 +45,7 @@ BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
-def swizzled(offset: Offset, swizzle: BMS) -> Offset:
+def swizzle_offset(offset: Offset, swizzle: BMS) -> Offset:
     """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
     return Swizzle(*swizzle)(offset)
 
@@ -146,15 +146,15 @@ class Shared:
 
     def offset(self, tile: Tile, line: Offset, byte: Offset) -> Offset:
         """Where a byte of a line is, from the tile's start; numbers or arrays of them."""
-        return swizzled(self.linear(tile, line, byte), self.swizzle)
+        return swizzle_offset(self.linear(tile, line, byte), self.swizzle)
 
     def bytes(self, tile: Tile) -> int:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
         linear = np.arange(tile.lines * (self.blocks(tile) * self.block or tile.line_bytes + self.padding))
-        return 1 + int(swizzled(linear, self.swizzle).max())
+        return 1 + int(swizzle_offset(linear, self.swizzle).max())
 
 
-def boxed(width: int) -> Shared:
+def box_placement(width: int) -> Shared:
     """Boxes of rows of the swizzle of that width; UsageError where there is none."""
     bits = next((bits for bits, span in SPANS.items() if span == width), None)
     if bits is None:
@@ -174,10 +174,10 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
 
 def bits_of(type_: str) -> int:
     """Bits that an element takes in memory: 8 for the types of 6 bits, which lie in bytes."""
-    known = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
-    if type_ not in known:
-        raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(known)}.")
-    return known[type_]
+    bits_by_type = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
+    if type_ not in bits_by_type:
+        raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(bits_by_type)}.")
+    return bits_by_type[type_]
 
 
 def parse_shared(text: str) -> Shared:
@@ -186,7 +186,7 @@ def parse_shared(text: str) -> Shared:
         return Shared()
     if match := re.fullmatch(r"(pad|boxes):([0-9]{1,6})", text):
         if match[1] == "boxes":
-            return boxed(int(match[2]))
+            return box_placement(int(match[2]))
         if int(match[2]) > MOST_PADDING:
             raise UsageError(f"`placed` {text}: at most {MOST_PADDING} bytes of padding.")
         return Shared(int(match[2]))
@@ -198,4 +198,4 @@ def parse_shared(text: str) -> Shared:
     b, m, s = named.swizzle.to_json()
     if max(b, m, abs(s)) > MOST_SWIZZLE:
         raise UsageError(f"`placed` {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")
-    return boxed(named.span) if named.is_mode and b else Shared(swizzle=(b, m, s))
+    return box_placement(named.span) if named.is_mode and b else Shared(swizzle=(b, m, s))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from tcprobe.ask.bank_access import Walk
 from tcprobe.ask.bank_collisions import collision_lines
 from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, told
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.ask.propose import Proposal, propose
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.ask.tile_cost import TileCost, cost
@@ -54,7 +54,7 @@ class TileAnswer(Described):
         place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
         yield f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}"
         yield from columns(self._counts(), 1)
-        yield from (f"cycles, {line}" for line in told(self.cycles))
+        yield from (f"cycles, {line}" for line in cycle_lines(self.cycles))
         for access in self.costs:
             if access.wavefronts > access.ideal:
                 yield f"{access.access}, instruction {access.worst}, one of the worst:"

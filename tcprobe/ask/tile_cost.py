@@ -19,7 +19,7 @@ import numpy as np
 
 from tcprobe.ask.bank_access import Walk, addresses
 from tcprobe.ask.bank_collisions import Phase, phases
-from tcprobe.ask.bank_patterns import pattern
+from tcprobe.ask.bank_patterns import check_pattern
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, Judge
@@ -49,9 +49,9 @@ def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost
     judge, offsets = rules.judge(walked.access.row), addresses(walked, tile, shared)
     each = judge.cycles(offsets)
     worst = int(each.argmax())
-    shown = pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
+    pattern = check_pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
     return TileCost(
-        walked.access.name, len(offsets), int(each.sum()), ideal(judge, offsets), worst, phases(shown, judge.rule)
+        walked.access.name, len(offsets), int(each.sum()), ideal(judge, offsets), worst, phases(pattern, judge.rule)
     )
 
 

@@ -1,11 +1,11 @@
 """Who holds an element, what a lane holds, what feeds a result: questions to tables.
 
->>> from tcprobe.ask.trace import held, where
+>>> from tcprobe.ask.trace import elements_held, where
 >>> from tcprobe.store.cell import load
 >>> a = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
 >>> [str(holder) for holder in where(a, rows=[3], cols=[9])]
 ['lane 12 i 5 (register 2, bits 16..31)']
->>> [(h.row, h.col) for h in held(a, lanes=[12], elements=[5])]
+>>> [(h.row, h.col) for h in elements_held(a, lanes=[12], elements=[5])]
 [(3, 9)]
 """
 
@@ -91,15 +91,15 @@ def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterab
     return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
 
 
-def held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
+def elements_held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
     """What lanes hold in the given elements, in all without any; unused slots are left out.
 
     UsageError where a lane or i is outside the fragment.
     """
     require_selection(cell)
     table = cell.table
-    chosen = _inside("i", elements, table.elements) or list(range(table.elements))
-    slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in chosen]
+    numbers = _inside("i", elements, table.elements) or list(range(table.elements))
+    slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in numbers]
     return [_holder(cell, slot) for slot in slots if table.cells[slot] is not None]
 
 
@@ -185,17 +185,17 @@ class Trace(Described):
             "source": sources(self.operands.values()),
             "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
             "confidence": least(self.operands.values()).to_json(),
-            "c": self._plain("c", self.c),
-            "d": self._plain("d", self.d),
+            "c": self._json("c", self.c),
+            "d": self._json("d", self.d),
             "meetings": [self._meeting(meeting) for meeting in self.meetings],
             **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
         }
 
     def _meeting(self, meeting: Meeting) -> Json:
-        elements: Json = {o: self._plain(o, getattr(meeting, o)) for o in "abd"}
-        return elements | ({"e": self._plain("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
+        elements: Json = {o: self._json(o, getattr(meeting, o)) for o in "abd"}
+        return elements | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
-    def _plain(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
+    def _json(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
 
 
@@ -216,7 +216,7 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
     """What slot (lane, i) of operand a, b, c or e feeds. UsageError where there is no such slot."""
     if operand not in operands:
         raise UsageError(f"{instruction.id} has no operand {operand.upper()}.")
-    slots = held(operands[operand], [lane], [i])
+    slots = elements_held(operands[operand], [lane], [i])
     if not slots:
         raise UsageError(f"{holder_name(lane, operands[operand].table.threads)} i {i} of {operand.upper()} is unused.")
     (slot,) = slots
@@ -228,7 +228,7 @@ def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, 
         span = operands["e"].fragment.span if operand == "e" else 1
         meetings = [find.meeting((slot.row, n), slot.col + j) for j in range(span) for n in range(shape.n)]
     elif operand == "b":
-        meetings = [find.meeting((m, slot.col), s) for m in range(shape.m) for s in find.stored(slot.row)]
+        meetings = [find.meeting((m, slot.col), s) for m in range(shape.m) for s in find.stored_columns(slot.row)]
     else:
         c, d = [slot], find("d", slot.row, slot.col)
     if operand == "a":
@@ -255,9 +255,11 @@ class _Finder:
             return Meeting(a, self("b", stored, col), d)
         span = self._operands["e"].fragment.span
         k = tuple(self._rule.k(stored, index) for index in range(self._rule.positions))
-        return Meeting(a, [h for one in k for h in self("b", one, col)], d, self("e", row, stored - stored % span), k)
+        return Meeting(
+            a, [h for row_of_b in k for h in self("b", row_of_b, col)], d, self("e", row, stored - stored % span), k
+        )
 
-    def stored(self, k: int) -> list[int]:
+    def stored_columns(self, k: int) -> list[int]:
         """The stored columns of A that can be column k."""
         if "e" not in self._operands:
             return [k]
@@ -289,11 +291,11 @@ def _holder(cell: Cell, slot: int) -> Holder:
     element = cell.table.cells[slot]
     assert element is not None
     register, bit = fragment.place(i)
-    at = dict(zip(cell.table.outputs, element, strict=True))
+    coordinates = dict(zip(cell.table.outputs, element, strict=True))
     return Holder(
-        at["row"],
-        at.get("col"),
-        at.get("product"),
+        coordinates["row"],
+        coordinates.get("col"),
+        coordinates.get("product"),
         lane,
         i,
         register,

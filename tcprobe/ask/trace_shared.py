@@ -1,7 +1,7 @@
 """What feeds an element of D of a warpgroup multiply, and what a slot or a byte of shared memory feeds.
 
 >>> from tcprobe.ask.behind import behind
->>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, traced
+>>> from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, trace_element
 >>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.cell import operands
 >>> from tcprobe.store.choose import alone
@@ -9,7 +9,7 @@
 >>> row = resolve("wgmma.m64n24k16.f32.bf16.bf16").instruction
 >>> b = behind(row.described[-1], alone(published()), "k", 128)
 >>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
->>> found = traced(memory, 3, 5)
+>>> found = trace_element(memory, 3, 5)
 >>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
 ('thread 12 (warp 0, lane 12) i 4 (register 2, bits 0..15)', (8,), (704,))
 >>> back = fed_by_byte(memory, "b_smem", 705)
@@ -26,7 +26,7 @@ from functools import cached_property
 from tcprobe.ask.behind import Behind
 from tcprobe.ask.confidence import Confidence
 from tcprobe.ask.table_confidence import confidence, least_sure
-from tcprobe.ask.trace import Holder, held, where
+from tcprobe.ask.trace import Holder, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.instruction import Instruction
@@ -86,27 +86,29 @@ class SharedMultiply:
 
     @property
     def confidence(self) -> Confidence:
-        """In what is said of it: that in the table or descriptor for which the least speaks."""
-        held = [cell for name, cell in self.tables.items() if name != "a" or self.a is None]
-        return least_sure([*map(confidence, held), self.b.confidence, *([self.a.confidence] if self.a else [])])
+        """In its tables and descriptors: that of the one with the least evidence."""
+        register_cells = [cell for name, cell in self.tables.items() if name != "a" or self.a is None]
+        return least_sure(
+            [*map(confidence, register_cells), self.b.confidence, *([self.a.confidence] if self.a else [])]
+        )
 
     def meeting(self, element: tuple[int, int], stored: int) -> SharedMeeting:
         """What A[m][stored] meets for the element D[m][n]."""
         m, n = element
-        k, at = self.met(stored), self.a_offsets
-        a = [] if at else where(self.tables["a"], [m], [stored])
+        k, a_offsets = self.possible_k(stored), self.a_offsets
+        a = [] if a_offsets else where(self.tables["a"], [m], [stored])
         return SharedMeeting(
             m,
             stored,
             n,
             k,
             a,
-            at[m][stored] if at else None,
-            tuple(self.b_offsets[one][n] for one in k),
+            a_offsets[m][stored] if a_offsets else None,
+            tuple(self.b_offsets[k_row][n] for k_row in k),
             where(self.tables["d"], [m], [n]),
         )
 
-    def met(self, stored: int) -> tuple[int, ...]:
+    def possible_k(self, stored: int) -> tuple[int, ...]:
         """The k that a stored column of A can be."""
         e = self.instruction.metadata
         if e is None:
@@ -145,38 +147,38 @@ class SharedTrace:
         }
 
 
-def traced(memory: SharedMultiply, m: int, n: int) -> SharedTrace:
+def trace_element(multiply: SharedMultiply, m: int, n: int) -> SharedTrace:
     """What feeds D[m][n], in the order of k; UsageError where that is outside D."""
-    d, row = where(memory.tables["d"], [m], [n]), memory.instruction
-    return SharedTrace(memory, f"D{d[0].element}", [memory.meeting((m, n), s) for s in range(row.stored)], d)
+    d, row = where(multiply.tables["d"], [m], [n]), multiply.instruction
+    return SharedTrace(multiply, f"D{d[0].element}", [multiply.meeting((m, n), s) for s in range(row.stored)], d)
 
 
-def fed_by_slot(memory: SharedMultiply, lane: int, i: int) -> SharedTrace:
+def fed_by_slot(multiply: SharedMultiply, lane: int, i: int) -> SharedTrace:
     """What slot (lane, i) of A feeds, column by column; UsageError where there is no such slot."""
-    slots = held(memory.tables["a"], [lane], [i])
+    slots = elements_held(multiply.tables["a"], [lane], [i])
     if not slots or slots[0].col is None:
-        raise UsageError(f"{holder_name(lane, memory.instruction.threads)} i {i} of A is unused.")
-    slot, row = slots[0], memory.instruction
+        raise UsageError(f"{holder_name(lane, multiply.instruction.threads)} i {i} of A is unused.")
+    slot, row = slots[0], multiply.instruction
     about = f"A {slot.holder} i {i}, which holds A{slot.element}"
-    return SharedTrace(memory, about, [memory.meeting((slot.row, n), slots[0].col) for n in range(row.shape.n)])
+    return SharedTrace(multiply, about, [multiply.meeting((slot.row, n), slots[0].col) for n in range(row.shape.n)])
 
 
-def fed_by_byte(memory: SharedMultiply, operand: str, byte: int) -> SharedTrace:
+def fed_by_byte(multiply: SharedMultiply, operand: str, byte: int) -> SharedTrace:
     """What a byte of a_smem or b_smem feeds, counted from the start address; UsageError where nothing lies there."""
-    behind = memory.b if operand == "b_smem" else memory.a
+    behind = multiply.b if operand == "b_smem" else multiply.a
     if behind is None:
         raise UsageError("A is in registers here: give `a_in` shared.")
-    elements = [(one.row, one.col, byte - one.offset) for one in behind.at(byte)]
+    elements = [(element.row, element.col, byte - element.offset) for element in behind.at(byte)]
     what = ", ".join(f"{operand[0].upper()}[{row}][{col}]" for row, col, _ in elements[:8])
     more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""
-    meetings = [m for row, col, _ in elements for m in _of_element(memory, operand, (row, col))]
-    return SharedTrace(memory, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=elements)
+    meetings = [m for row, col, _ in elements for m in _of_element(multiply, operand, (row, col))]
+    return SharedTrace(multiply, f"byte {byte} of {operand}, which holds {what}{more}", meetings, held=elements)
 
 
-def _of_element(memory: SharedMultiply, operand: str, element: tuple[int, int]) -> Iterable[SharedMeeting]:
+def _of_element(multiply: SharedMultiply, operand: str, element: tuple[int, int]) -> Iterable[SharedMeeting]:
     """Every meeting of an element: of A with each column, of B with each row of A, stored columns that can be its k."""
-    shape, stored = memory.instruction.shape, range(memory.instruction.stored)
+    shape, stored = multiply.instruction.shape, range(multiply.instruction.stored)
     row, col = element
     if operand == "a_smem":
-        return [memory.meeting((row, n), col) for n in range(shape.n)]
-    return [memory.meeting((m, col), s) for m in range(shape.m) for s in stored if row in memory.met(s)]
+        return [multiply.meeting((row, n), col) for n in range(shape.n)]
+    return [multiply.meeting((m, col), s) for m in range(shape.m) for s in stored if row in multiply.possible_k(s)]

@@ -2,24 +2,24 @@
 
 >>> from tcprobe.isa import inventory
 >>> form = inventory.instructions()["tcgen05.mma.cta_group::2.kind::f16"]
->>> found = traced(form, TensorTraceRequest(m=128, n=256), 70, 200)
+>>> found = trace_element(form, TensorTraceRequest(m=128, n=256), 70, 200)
 >>> found.d[0], found.meetings[9].a_byte, found.meetings[9].b_bytes, found.b_cta
 (TensorCell(cta=1, lane=70, column=72, bit=0), 226, (2434,), 1)
 
-Bytes count from the start addresses of the descriptors. Cells are those that were measured, where they were, else what
-is documented; bytes behind descriptors are documented. Each of two CTAs has half of
-the rows of A and half of the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
+Bytes count from the start addresses of the descriptors. Cells are the measured ones where there are any,
+else documented ones; bytes behind descriptors are documented. Each of two CTAs has half of the rows of A and half of
+the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, placed
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, placement
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor as smem
-from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed
+from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.references.accumulator import Landing, Slot, slot_of_load
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
 from tcprobe.store.choose import Layers
@@ -34,7 +34,7 @@ OTHER_CHUNK = (2, 4)
 class TensorTraceRequest(NamedTuple):
     """M and N, the usual by default; the swizzle of A and B; A in tensor memory; selector and scales of a row; what of
     A and of B is contiguous, k or mn; the shape and repetitions of the tcgen05.ld that reads D; what is known, and of
-    which archs (`Wanted`)."""
+    which archs (`OperandVariant`)."""
 
     m: int | None = None
     n: int | None = None
@@ -70,7 +70,7 @@ class TensorTrace(NamedTuple):
     """
 
     form: Instruction
-    placed_d: InTensorMemory
+    placed_d: Placement
     row: int
     col: int
     descriptors: tuple[Descriptor, Descriptor]
@@ -104,95 +104,96 @@ class TensorTrace(NamedTuple):
             "d": _plain(self.d),
             **({"loaded": dict(self.loaded._asdict())} if self.loaded else {}),
             "majors": list(self.majors),
-            "descriptors": [f"{smem.encode(one):#018x}" for one in self.descriptors],
+            "descriptors": [f"{smem.encode(descriptor):#018x}" for descriptor in self.descriptors],
             "a_cta": self.a_cta,
             "b_cta": self.b_cta,
-            "meetings": [_meeting(one) for one in self.meetings],
+            "meetings": [_meeting(meeting) for meeting in self.meetings],
             "source": list(self.sources),
         }
 
 
-def traced(instruction: Instruction, asked_with: TensorTraceRequest, row: int, col: int) -> TensorTrace:
+def trace_element(instruction: Instruction, trace_request: TensorTraceRequest, row: int, col: int) -> TensorTrace:
     """What feeds D[row][col]; UsageError for an element, sizes, scales or a selector that the form does not have."""
-    whole = _Placed(instruction, asked_with)
-    whole.d.places(row, col)
+    operands = _Operands(instruction, trace_request)
+    operands.d.places(row, col)
     paired = "cta_group::2" in instruction.id
-    a_cta, line = divmod(row, whole.d.m // 2) if paired else (0, row)
-    b_cta, column = divmod(col, whole.d.n // 2) if paired else (0, col)
-    stored = next(o.cols for o in instruction.operands if o.name == "a")
+    a_cta, line = divmod(row, operands.d.m // 2) if paired else (0, row)
+    b_cta, column = divmod(col, operands.d.n // 2) if paired else (0, col)
+    stored_columns = next(o.cols for o in instruction.operands if o.name == "a")
     meetings = []
-    for at in range(stored):
-        k = _candidates(instruction, at)
+    for stored in range(stored_columns):
+        k = _candidates(instruction, stored)
         meetings.append(
             TensorMeeting(
-                at,
+                stored,
                 k,
-                None if whole.a else whole.byte(0, line, at),
-                whole.a.places(row, at) if whole.a else (),
-                tuple(whole.byte(1, column, each) for each in k),
-                whole.e.places(row, at) if whole.e else (),
-                whole.scales(row, col, k[0]),
+                None if operands.a else operands.byte(0, line, stored),
+                operands.a.places(row, stored) if operands.a else (),
+                tuple(operands.byte(1, column, each) for each in k),
+                operands.e.places(row, stored) if operands.e else (),
+                operands.scales(row, col, k[0]),
             )
         )
-    first = whole.d.places(row, col)[0]
+    first = operands.d.places(row, col)[0]
     landing = Landing(first.cta, first.lane, first.column)
     return TensorTrace(
         instruction,
-        whole.d,
+        operands.d,
         row,
         col,
-        whole.descriptors,
+        operands.descriptors,
         a_cta,
         b_cta,
         tuple(meetings),
-        whole.sources,
-        asked_with.majors,
-        slot_of_load(landing, *asked_with.load) if asked_with.load else None,
-        all(one.measured_places for one in whole.there),
+        operands.sources,
+        trace_request.majors,
+        slot_of_load(landing, *trace_request.load) if trace_request.load else None,
+        all(operand.measured_places for operand in operands.in_tensor_memory),
     )
 
 
-class _Placed:
-    """The operands of a form, as they are asked for."""
+class _Operands:
+    """The operands of a form, in the variant of a request."""
 
-    def __init__(self, instruction: Instruction, asked_with: TensorTraceRequest) -> None:
+    def __init__(self, instruction: Instruction, trace_request: TensorTraceRequest) -> None:
         self.form, self.bits = instruction, WIDTHS.get(instruction.kind or "", BYTE)
         names = {operand.name for operand in instruction.operands}
         self.scaled = tuple(name for name in ("scale_a", "scale_b") if name in names)
-        self.vector = _vector(instruction, asked_with.vector) if self.scaled else 0
-        selected = asked_with.selector or 0
-        if asked_with.selector is not None and not (self.scaled or "e" in names):
+        self.vector = _vector(instruction, trace_request.vector) if self.scaled else 0
+        selected = trace_request.selector or 0
+        if trace_request.selector is not None and not (self.scaled or "e" in names):
             raise UsageError(f"{instruction.id} has no selector: remove `selector`.")
 
-        def operand(name: str, vector: int = 0) -> InTensorMemory:
+        def operand(name: str, vector: int = 0) -> Placement:
             selector = selected if selected in selectors(instruction, name, vector) or name == self._chosen else 0
-            size = (asked_with.m, asked_with.n, selector, vector)
-            return placed(
-                MemoryOperand(instruction, name), Wanted(*size, layers=asked_with.layers, name=asked_with.name)
+            size = (trace_request.m, trace_request.n, selector, vector)
+            return placement(
+                MemoryOperand(instruction, name),
+                OperandVariant(*size, layers=trace_request.layers, name=trace_request.name),
             )
 
         self._chosen = self.scaled[0] if self.scaled else "e"
         self.d = operand("d")
-        self.a = operand("a") if asked_with.a_in_tensor else None
+        self.a = operand("a") if trace_request.a_in_tensor else None
         self.e = operand("e") if "e" in names else None
         self._scales = {name: operand(name, self.vector) for name in self.scaled}
-        self.majors = asked_with.majors
+        self.majors = trace_request.majors
         a, b = (o.cols if o.name == "a" else o.rows for o in instruction.operands if o.name in ("a", "b"))
         ctas = 1 + ("cta_group::2" in instruction.id)
         self.descriptors = (
-            _descriptor(instruction, "A", (self.d.m // ctas, a), asked_with),
-            _descriptor(instruction, "B", (self.d.n // ctas, b), asked_with),
+            _descriptor(instruction, "A", (self.d.m // ctas, a), trace_request),
+            _descriptor(instruction, "B", (self.d.n // ctas, b), trace_request),
         )
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Whom it rests on."""
-        return tuple(dict.fromkeys([*(one.statement.source for one in self.there), smem.SOURCE]))
+        return tuple(dict.fromkeys([*(operand.statement.source for operand in self.in_tensor_memory), smem.SOURCE]))
 
     @property
-    def there(self) -> list[InTensorMemory]:
+    def in_tensor_memory(self) -> list[Placement]:
         """What is in tensor memory."""
-        return [one for one in (self.d, self.a, self.e, *self._scales.values()) if one]
+        return [operand for operand in (self.d, self.a, self.e, *self._scales.values()) if operand]
 
     def byte(self, which: int, line: int, k: int) -> int:
         """Where an element of A (0) or B (1) begins in shared memory, from the start address on."""
@@ -202,19 +203,19 @@ class _Placed:
         """Row, column and cells of the factors that scale k, by operand."""
         block = k * self.vector // self.form.shape.k
         elements = {"scale_a": (row, block), "scale_b": (block, col)}
-        return {name: (*elements[name], one.places(*elements[name])) for name, one in self._scales.items()}
+        return {name: (*elements[name], operand.places(*elements[name])) for name, operand in self._scales.items()}
 
 
 def _descriptor(
-    instruction: Instruction, matrix: str, size: tuple[int, int], asked_with: TensorTraceRequest
+    instruction: Instruction, matrix: str, size: tuple[int, int], trace_request: TensorTraceRequest
 ) -> Descriptor:
     """Of `size` lines x k of A or B, as one multiply of one CTA takes them.
 
     With k contiguous lines follow each other, or each is in a row of a pattern; with mn contiguous rows of the pattern
     hold lines, k by k. UsageError where no row is long enough, or PTX has no such major.
     """
-    (lines, k), bits, swizzle = size, WIDTHS.get(instruction.kind or "", BYTE), asked_with.swizzle
-    if asked_with.majors["AB".index(matrix)] == "mn":
+    (lines, k), bits, swizzle = size, WIDTHS.get(instruction.kind or "", BYTE), trace_request.swizzle
+    if trace_request.majors["AB".index(matrix)] == "mn":
         _check_mn(instruction, matrix)
         if lines * bits // 8 % (swizzle or UNIT):
             raise UsageError(
@@ -224,7 +225,7 @@ def _descriptor(
         return Descriptor(swizzle * k, 8 * swizzle, swizzle) if swizzle else Descriptor(8 * UNIT, UNIT * k)
     k_bytes = k * bits // 8
     if not swizzle:
-        return packed(k_bytes)
+        return packed_descriptor(k_bytes)
     if k_bytes > swizzle:
         wide = next(width for width in (64, 128) if width >= k_bytes)
         raise UsageError(
@@ -245,12 +246,12 @@ def _check_mn(instruction: Instruction, matrix: str) -> None:
 
 def _vector(instruction: Instruction, asked_for: int | None) -> int:
     """How many scales a row has; UsageError where that is not said and not plain."""
-    known = vectors(instruction)
-    if asked_for is None and len(known) == 1:
-        return known[0]
-    if asked_for not in known:
+    sizes = vectors(instruction)
+    if asked_for is None and len(sizes) == 1:
+        return sizes[0]
+    if asked_for not in sizes:
         raise UsageError(
-            f"{instruction.id} has {' or '.join(map(str, known))} scales per row: give `vector` {known[-1]}."
+            f"{instruction.id} has {' or '.join(map(str, sizes))} scales per row: give `vector` {sizes[-1]}."
         )
     return asked_for
 

@@ -13,7 +13,7 @@ from tcprobe.text import escaped
 if TYPE_CHECKING:
     from tcprobe.ask.against import Against
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.trace import Holder
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
@@ -70,7 +70,7 @@ def conversion(converted: Conversion, aside: bool) -> None:
     wrapping.lines(words.rests_on(converted), err=aside)
 
 
-def stored(stored_tile: Stored, aside: bool) -> None:
+def stored(stored_tile: StorePlan, aside: bool) -> None:
     """`convert` to stmatrix, likewise."""
     from tcprobe.ask.convert import words
 

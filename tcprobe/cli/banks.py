@@ -166,7 +166,7 @@ def _rule(rules: Rules, banks_request: BanksRequest) -> None:
     from tcprobe.isa.shared_memory import accesses
 
     by = rules(None)
-    rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.asked))}
+    rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.for_arch))}
     if banks_request["as_json"]:
         click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
         return
@@ -179,10 +179,10 @@ def _rule(rules: Rules, banks_request: BanksRequest) -> None:
 
 
 def _patterns(rules: Rules, path: Path, banks_request: BanksRequest) -> None:
-    from tcprobe.ask.bank_patterns import judged, read
+    from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
 
-    patterns = read(path)
-    judgements = judged(patterns, rules)
+    patterns = read_patterns(path)
+    judgements = judge_patterns(patterns, rules)
     if banks_request["as_json"]:
         lines = [json.dumps(_answer(p, f, banks_request["explain"])) for p, f in zip(patterns, judgements, strict=True)]
     else:
@@ -194,8 +194,8 @@ def _patterns(rules: Rules, path: Path, banks_request: BanksRequest) -> None:
 
 def _address(rules: Rules, address: str, banks_request: BanksRequest) -> None:
     from tcprobe.ask.bank_collisions import collision_lines, phases
-    from tcprobe.ask.bank_patterns import judged, lanes_of
-    from tcprobe.ask.bank_patterns import pattern as pattern_of
+    from tcprobe.ask.bank_patterns import check_pattern as pattern_of
+    from tcprobe.ask.bank_patterns import judge_patterns, lanes_of
     from tcprobe.isa.shared_memory import access
 
     if len(banks_request["access"]) != 1:
@@ -203,7 +203,7 @@ def _address(rules: Rules, address: str, banks_request: BanksRequest) -> None:
     row, source = access(banks_request["access"][0]), banks_request["source"]
     pattern = pattern_of(row, lanes_of(address), None if source is None else lanes_of(source))
     pattern = pattern._replace(arch=banks_request["name"])
-    [judgement] = judged([pattern], rules)
+    [judgement] = judge_patterns([pattern], rules)
     if banks_request["as_json"]:
         click.echo(json.dumps(_answer(pattern, judgement, banks_request["explain"])))
         return
@@ -225,17 +225,17 @@ def _answer(pattern: Pattern, judgement: tuple[Cost, BankRules], explains: bool)
     if explains:
         plain |= _looked_up(pattern, cost, by)
         plain["phases"] = [phase.to_json() for phase in phases(pattern, by.rule(pattern.row))]
-    return plain if by.asked == by.arch else {**plain, "rule": by.to_json()}
+    return plain if by.for_arch == by.arch else {**plain, "rule": by.to_json()}
 
 
 def _looked_up(pattern: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     """Lookups of the lines of its sources, and the cycles with them, of an access that has both tags and sources."""
-    from tcprobe.layout.source_tags import of_pattern
+    from tcprobe.layout.source_tags import pattern_cost
 
     tags = by.tags.get(pattern.row.name)
     if tags is None or pattern.source is None:
         return {}
-    lookups, cycles = of_pattern(tags, pattern.address, pattern.source or (), cost.wavefronts)
+    lookups, cycles = pattern_cost(tags, pattern.address, pattern.source or (), cost.wavefronts)
     return {"lookups": lookups, "timed": cycles}
 
 

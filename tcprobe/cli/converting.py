@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import Stored, StoreOptions
+    from tcprobe.ask.convert.stmatrix import StoreOptions, StorePlan
     from tcprobe.cli.requests import ConvertRequest
 
 
@@ -76,7 +76,7 @@ def convert(
     output is not a terminal, the code is a complete header and the explanation goes to stderr.
     """
     from tcprobe.ask.convert.header import header
-    from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.cli import answers
     from tcprobe.system import files
 
@@ -85,11 +85,11 @@ def convert(
     for conversion in conversions:
         if request["as_json"]:
             click.echo(json.dumps(conversion.to_json()))
-        elif isinstance(conversion, Stored):
+        elif isinstance(conversion, StorePlan):
             answers.stored(conversion, aside)
         else:
             answers.conversion(conversion, aside)
-    moved = [conversion.conversion if isinstance(conversion, Stored) else conversion for conversion in conversions]
+    moved = [conversion.conversion if isinstance(conversion, StorePlan) else conversion for conversion in conversions]
     if output is not None:
         files.write(output, header(moved, namespace or "").encode())
     elif aside:
@@ -111,7 +111,7 @@ def _function_names(names: tuple[str, ...], in_file: bool, convert_request: Conv
 
 def _conversions(
     names: tuple[str, ...], called: Sequence[str], convert_request: ConvertRequest
-) -> list[Conversion | Stored]:
+) -> list[Conversion | StorePlan]:
     pairs = list(zip(names[::2], names[1::2], strict=False))
     if len(names) % 2 or len(called) != len(pairs):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}" + (f" and {len(called)} --name" if called else "")
@@ -119,20 +119,20 @@ def _conversions(
     return [_convert(pair, name, convert_request) for pair, name in zip(pairs, called, strict=True)]
 
 
-def _convert(pair: tuple[str, str], name: str, convert_request: ConvertRequest) -> Conversion | Stored:
+def _convert(pair: tuple[str, str], name: str, convert_request: ConvertRequest) -> Conversion | StorePlan:
     from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert import held_as
+    from tcprobe.ask.convert import with_register_type
     from tcprobe.ask.convert.stmatrix import is_store
-    from tcprobe.ask.convert.store_code import coded
+    from tcprobe.ask.convert.store_code import plan_store_code
     from tcprobe.code.names import FUNCTION, require_legal
     from tcprobe.store.names import meant
 
     source, target = pair
     from_, function = meant(source, convert_request["name"], convert_request["layers"]), require_legal(name, FUNCTION)
-    registers = held_as(from_.cell, convert_request["typed"])
+    registers = with_register_type(from_.cell, convert_request["typed"])
     if is_store(target):
         print_notes(from_.note)
-        return coded(registers, _store_options(target, convert_request), function)
+        return plan_store_code(registers, _store_options(target, convert_request), function)
     if any(
         option is not None
         for option in (

@@ -93,7 +93,7 @@ def _beside() -> list[str]:
 
 
 def _explain(value: str, as_json: bool) -> None:
-    from tcprobe.ask.descriptor import explained, fields
+    from tcprobe.ask.descriptor import field_lines, fields
     from tcprobe.layout.descriptor import decode
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
@@ -111,7 +111,7 @@ def _explain(value: str, as_json: bool) -> None:
         click.echo(json.dumps({"descriptor": f"{decoded.encode():#018x}", **fields(decoded)}))
         return
     click.echo(bold(f"{decoded.encode():#018x}"))
-    for line in explained(decoded):
+    for line in field_lines(decoded):
         wrapping.line(f"  {line}")
 
 

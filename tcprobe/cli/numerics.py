@@ -148,9 +148,9 @@ def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) ->
 
 
 def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int, int], as_json: bool) -> None:
-    from tcprobe.ask.numeric_steps import bounded
+    from tcprobe.ask.numeric_steps import bound_error
 
-    error_bound = bounded(instruction, rule, *cut)
+    error_bound = bound_error(instruction, rule, *cut)
     if as_json:
         click.echo(json.dumps({"id": instruction.id, **error_bound}))
         return
@@ -167,11 +167,11 @@ def _bound(instruction: Instruction, rule: Arithmetic | Integers, cut: tuple[int
 def _product(
     instruction: Instruction, rule: Arithmetic | Integers, operand_texts: tuple[str, str, str], as_json: bool
 ) -> None:
-    from tcprobe.ask.numeric_steps import result, spoken, steps
+    from tcprobe.ask.numeric_steps import parse_case, result_bits, steps
 
-    case = spoken(instruction, *operand_texts)
+    case = parse_case(instruction, *operand_texts)
     if as_json:
-        click.echo(json.dumps({"d": result(instruction, rule, case)}))
+        click.echo(json.dumps({"d": result_bits(instruction, rule, case)}))
         return
     for line in steps(instruction, rule, case):
         wrapping.line(line)

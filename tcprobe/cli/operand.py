@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def answer(plan: OperandPlan, code_request: CodeRequest) -> None:
     """The answer to `tcprobe path` of an operand in shared memory."""
     from tcprobe.ask.path import operand_code
-    from tcprobe.ask.path.operand import described
+    from tcprobe.ask.path.operand import plan_json
 
     if code_request["code"] or code_request["output"]:
         write((operand_code.cute if code_request["code"] == "cute" else operand_code.source)(plan), code_request)
     elif code_request["as_json"]:
-        click.echo(json.dumps(described(plan)))
+        click.echo(json.dumps(plan_json(plan)))
     else:
         wrapping.lines(plan.in_words)

@@ -72,7 +72,7 @@ def path(fragment: str, name: str | None, layers: Layers, **options: Unpack[Path
     """
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
-    from tcprobe.ask.path.answer import described
+    from tcprobe.ask.path.answer import plan_json
     from tcprobe.cli import operand
     from tcprobe.isa.names import resolve
 
@@ -95,7 +95,7 @@ def path(fragment: str, name: str | None, layers: Layers, **options: Unpack[Path
     if options["code"] or options["output"]:
         write(_source(plan, options["code"] == "cute"), options)
     elif options["as_json"]:
-        click.echo(json.dumps(described(plan)))
+        click.echo(json.dumps(plan_json(plan)))
     else:
         wrapping.lines(plan.in_words)
 

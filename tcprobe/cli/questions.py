@@ -108,7 +108,7 @@ def _holders(cell: Cell, sought: WhereRequest) -> tuple[bool, list[Holder]]:
     if by_lane and sought["products"]:
         raise UsageError("--product needs --row and --col; a slot belongs to one product only.")
     if by_lane:
-        return True, trace.held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
+        return True, trace.elements_held(cell, range(cell.table.threads) if lanes is None else lanes, elements or [])
     at_rows = range(cell.fragment.rows) if rows is None else rows
     at_cols = range(cell.fragment.cols) if cols is None else cols
     return False, trace.where(cell, at_rows, at_cols, sought["products"])

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from tcprobe.ask.code_tables import HeldTable
+    from tcprobe.ask.code_tables import CodeTable
     from tcprobe.ask.opcode_origins import Origin
-    from tcprobe.ask.read_file import Read, Reader, Use
+    from tcprobe.ask.read_file import FunctionReading, Reader, Use
     from tcprobe.cli.requests import ReadRequest
     from tcprobe.store.choose import Layers
 
@@ -74,18 +74,18 @@ def read(
     sys.exit(DataError.exit_code if reader.complaints else 1 if differing else 0)
 
 
-def _all(reader: Reader, paths: tuple[Path, ...]) -> Iterator[Read]:
+def _all(reader: Reader, paths: tuple[Path, ...]) -> Iterator[FunctionReading]:
     """The functions of all files; a file that cannot be read is complained of, and the others are read."""
-    from tcprobe.ask.read_file import inside
+    from tcprobe.ask.read_file import code_files
 
-    for path in (file for place in paths for file in (inside(place) if place.is_dir() else [place])):
+    for path in (file for place in paths for file in (code_files(place) if place.is_dir() else [place])):
         try:
             yield from reader.read(path)
         except DataError as error:
             reader.complaints.append(str(error))
 
 
-def _print(functions: list[Read]) -> None:
+def _print(functions: list[FunctionReading]) -> None:
     for function in functions:
         if function.uses or function.holds:
             _print_function(function)
@@ -94,7 +94,7 @@ def _print(functions: list[Read]) -> None:
         click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
 
 
-def _print_function(read_function: Read) -> None:
+def _print_function(read_function: FunctionReading) -> None:
     f = read_function.function
     about = [f"{f.registers} registers" if f.registers else "registers unknown"]
     about += [f"{f.stack} bytes of stack"] if f.stack else []
@@ -112,7 +112,7 @@ def _print_function(read_function: Read) -> None:
         _print_held(read_function.holds)
 
 
-def _print_held(held_table: HeldTable) -> None:
+def _print_held(held_table: CodeTable) -> None:
     """The table that a function's code shows."""
     words = (
         "the published table"

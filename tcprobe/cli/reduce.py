@@ -79,9 +79,9 @@ def reduce(
     print_notes(note)
     answer: Reduction | Masked
     if over is None:
-        from tcprobe.ask.reduce.mask import masked
+        from tcprobe.ask.reduce.mask import mask_fragment
 
-        answer = masked(cell, mask, fill, request["called"] or ("fill" if mask is None else "mask"))
+        answer = mask_fragment(cell, mask, fill, request["called"] or ("fill" if mask is None else "mask"))
     else:
         from tcprobe.ask.reduce import reduce as reduced
 

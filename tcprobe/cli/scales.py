@@ -42,7 +42,7 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **req
     --n, --scale-vec) it copies atoms from shared into tensor memory. --line and --block locate single scales.
     """
 
-    from tcprobe.ask.scales import answer
+    from tcprobe.ask.scales import scale_json
     from tcprobe.code.names import FUNCTION, require_legal
 
     layout = _scale_layout(fragment, name, layers, request)
@@ -54,7 +54,7 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **req
             f"{len(lines)} lines of {len(scaled_blocks)} blocks: at most {MOST_ANSWERS} scales are located at once; "
             "take fewer lines, or some of the blocks by --block."
         )
-    answers = [answer(layout, line, block, blocks) for line in lines for block in scaled_blocks]
+    answers = [scale_json(layout, line, block, blocks) for line in lines for block in scaled_blocks]
     code = layout.code(require_legal(request["called"] or "scales", FUNCTION))
     if as_json:
         id_ = layout.operand.id if hasattr(layout, "operand") else layout.cell.fragment.id
@@ -71,19 +71,21 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **req
 
 def _scale_layout(fragment: str, name: str | None, layers: Layers, sizes: MemoryRequest) -> LoadedScales | CopiedScales:
 
-    from tcprobe.ask.scales import in_registers, in_tensor_memory
-    from tcprobe.ask.tensor_memory import Wanted
+    from tcprobe.ask.scales import scales_in_registers, scales_in_tensor_memory
+    from tcprobe.ask.tensor_memory import OperandVariant
     from tcprobe.store import names
 
     _check_named(fragment)
     if placed := tensor_memory.find_operand(fragment):
         tensor_memory.check_arch(placed.form, name)
         vector = tensor_memory.vector_of(placed, sizes)
-        return in_tensor_memory(placed, Wanted(sizes["m"], sizes["n"], 0, vector, layers=layers, name=name))
+        return scales_in_tensor_memory(
+            placed, OperandVariant(sizes["m"], sizes["n"], 0, vector, layers=layers, name=name)
+        )
     tensor_memory.require_none(sizes)
     whole, note = names.meant(fragment, name, layers)
     print_notes(note)
-    return in_registers(whole)
+    return scales_in_registers(whole)
 
 
 def _check_named(name: str) -> None:

@@ -120,7 +120,7 @@ def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceReq
     UsageError unless just an element of D, a byte, or a slot of A is asked about.
     """
     from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot
-    from tcprobe.ask.trace_shared import traced as fed
+    from tcprobe.ask.trace_shared import trace_element as fed
 
     _check_traced(instruction, trace)
     a, b = (behind(one, tables["d"].layers, trace) for one in instruction.described)

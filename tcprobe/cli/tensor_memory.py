@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
+    from tcprobe.ask.tensor_memory import MemoryOperand, Placement
     from tcprobe.ask.trace import Holder
     from tcprobe.cli.requests import MemoryRequest, WhereRequest
     from tcprobe.isa.fragment import Fragment
@@ -147,15 +147,17 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryRequest) -> int:
 
 def place_operand(
     in_memory: MemoryOperand, sizes: MemoryRequest, selector: int | None, known_by: tuple[Layers, str | None]
-) -> InTensorMemory:
+) -> Placement:
     """Where an operand lies for the sizes that the options give; what was measured on the named arch comes first."""
-    from tcprobe.ask.tensor_memory import Wanted, placed
+    from tcprobe.ask.tensor_memory import OperandVariant, placement
 
     vector = vector_of(in_memory, sizes)
-    return placed(in_memory, Wanted(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"], *known_by))
+    return placement(
+        in_memory, OperandVariant(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"], *known_by)
+    )
 
 
-def _answers(placement: InTensorMemory, where: WhereRequest) -> Iterator[Json]:
+def _answers(placement: Placement, where: WhereRequest) -> Iterator[Json]:
     elements = _pairs(where["rows"], where["cols"])
     cells = _pairs(where["lanes"], where["columns"])
     if (elements is None) == (cells is None):
@@ -186,7 +188,7 @@ def _pairs(firsts: list[int] | None, seconds: list[int] | None) -> list[tuple[in
     return None if firsts is None or seconds is None else list(product(firsts, seconds))
 
 
-def _check_bounds(placement: InTensorMemory, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
+def _check_bounds(placement: Placement, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
     from tcprobe.isa.rows.tcgen05 import COLUMNS, LANES
 
     pairs = (
@@ -200,7 +202,7 @@ def _check_bounds(placement: InTensorMemory, cta: int, bit: int, lane_columns: S
             raise UsageError(f"{placement.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
 
 
-def _of_element(placement: InTensorMemory, row: int, col: int, load: str | None) -> Json:
+def _of_element(placement: Placement, row: int, col: int, load: str | None) -> Json:
     from tcprobe.references import accumulator
 
     first, *others = placement.places(row, col)
@@ -215,11 +217,11 @@ def _of_element(placement: InTensorMemory, row: int, col: int, load: str | None)
     return answer | _tail(placement, (row, col))
 
 
-def _head(placement: InTensorMemory) -> Json:
+def _head(placement: Placement) -> Json:
     return {"id": placement.operand.id, "m": placement.m, "n": placement.n, "layout": placement.letter}
 
 
-def _tail(placement: InTensorMemory, element: tuple[int, int] | None = None) -> Json:
+def _tail(placement: Placement, element: tuple[int, int] | None = None) -> Json:
     """What a placement rests on, and the sources that put the element elsewhere."""
     differs = [
         {"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
@@ -227,10 +229,10 @@ def _tail(placement: InTensorMemory, element: tuple[int, int] | None = None) -> 
         if element
     ]
     others = {"differs": differs} if differs else {}
-    return {"status": placement.status, "source": placement.statement.source, **placement.agreed, **others}
+    return {"status": placement.status, "source": placement.statement.source, **placement.agreement, **others}
 
 
-def _print(placement: InTensorMemory, described: Json) -> None:
+def _print(placement: Placement, described: Json) -> None:
     cells = [{**described["tmem"], "bit": described["bit"]}, *described.get("copies", ())]
     name = placement.operand.name.upper()
     element = "nothing" if described["row"] is None else f"{name}[{described['row']}][{described['col']}]"
@@ -246,7 +248,7 @@ def _print(placement: InTensorMemory, described: Json) -> None:
         click.echo(f"  differs in {other['source']}: {'; '.join(map(_cell, other['tmem']))}")
 
 
-def _how(placement: InTensorMemory) -> str:
+def _how(placement: Placement) -> str:
     """The status, and where it was measured."""
     return f"measured on {placement.measured_places.arch}" if placement.measured_places else "documented"
 

@@ -12,7 +12,7 @@ from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
-    from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand
+    from tcprobe.ask.tensor_memory import MemoryOperand, Placement
     from tcprobe.cli.requests import ShowRequest
     from tcprobe.isa.instruction import Instruction
     from tcprobe.store.choose import Layers
@@ -73,12 +73,12 @@ def _print_unstated(in_memory: MemoryOperand, picked: dict[str, int], words: str
         click.echo(f"{in_memory.id}{''.join(f', {name} {value}' for name, value in picked.items())}: {reason}")
 
 
-def _describe(placement: InTensorMemory, picked: dict[str, int]) -> None:
+def _describe(placement: Placement, picked: dict[str, int]) -> None:
     facts = placement.to_json()
     sizes = f"M {placement.m}, N {placement.n}, " if placement.operand.form.multiplies else ""
     layout = f"layout {placement.letter}, " if placement.letter else ""
     picked_text = "".join(f", {name} {value}" for name, value in picked.items())
-    copies = f", in {placement.held} places" if placement.held > 1 else ""
+    copies = f", in {placement.copies} places" if placement.copies > 1 else ""
     line(
         f"{placement.operand.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
         f"{facts['bits']} bits each, {facts['columns']} columns{copies}{picked_text}"

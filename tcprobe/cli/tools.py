@@ -48,13 +48,13 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     """
     if request["numerics"]:
         _diff_numerics(names, layers, request["as_json"], request["changed"])
-    from tcprobe.ask.diff import compared
+    from tcprobe.ask.diff import compare_named
     from tcprobe.cli import printing
     from tcprobe.run.compilers import compilers
 
     same, sides = True, names[: 0 if folders else 2]
     patterns = split(names[len(sides) :])
-    differences = compilers(folders, name, patterns) if folders else compared((*sides, *patterns), name, layers)
+    differences = compilers(folders, name, patterns) if folders else compare_named((*sides, *patterns), name, layers)
     for difference in differences:
         same = same and difference.none
         if request["as_json"]:
@@ -99,7 +99,7 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
     or with --arch counts by family, then each. For an arch that ptxas does not know, the answer comes from ./results or
     the published tables, with the compiler that was used; with --cuda or --save that is an error.
     """
-    from tcprobe.ask.lowered import lowered
+    from tcprobe.ask.lowered import lower_multiplies
     from tcprobe.isa import inventory
     from tcprobe.isa.arch import WARP
     from tcprobe.store.choose import default
@@ -107,7 +107,7 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 
     rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
     rows = rows or dict.fromkeys(inventory.executed_by(WARP))
-    answers = list(lowered(list(rows), name, cuda, save))
+    answers = list(lower_multiplies(list(rows), name, cuda, save))
     if as_json:
         for answer in answers:
             click.echo(json.dumps(answer.to_json()))

@@ -37,7 +37,7 @@ def options(command: Command) -> Command:
 
 def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace: TraceRequest, as_json: bool) -> None:
     """Answers for every element that is asked about; UsageError for what a tcgen05.mma does not have."""
-    from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, traced
+    from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, trace_element
 
     check_arch(instruction, known_by[1])
     options: Mapping[str, object] = trace
@@ -67,7 +67,7 @@ def answer(instruction: Instruction, known_by: tuple[Layers, str | None], trace:
         *known_by,
     )
     for row, col in product(rows, cols):
-        traced_element = traced(instruction, request, row, col)
+        traced_element = trace_element(instruction, request, row, col)
         if as_json:
             click.echo(json.dumps(traced_element.to_json()))
         else:

@@ -20,7 +20,7 @@ from tcprobe.code.origin import of_tables
 from tcprobe.emit import calls, metadata, read
 from tcprobe.emit.common import cell_identifier, counting, formulas, id_and_selector
 from tcprobe.errors import UsageError
-from tcprobe.fit.inverse import inverted
+from tcprobe.fit.inverse import cached_inverse
 from tcprobe.fit.manual import in_manual
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
@@ -149,7 +149,7 @@ def _layout(cell: Cell) -> Iterator[str]:
     table = cell.table
     if None in table.cells and not read.is_partial(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header cannot express.")
-    backward = inverted(table)
+    backward = cached_inverse(table)
     if backward is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form.")
     copies = max(map(len, table.inverse.values()))

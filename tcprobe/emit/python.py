@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tcprobe.emit import metadata
 from tcprobe.emit.common import cell_identifier, formulas, heading
-from tcprobe.fit.inverse import inverted
+from tcprobe.fit.inverse import cached_inverse
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
@@ -44,7 +44,7 @@ def functions(cell: Cell) -> Iterator[Function]:
         yield Function(name, "lane, i", f"The {name} of the element that slot (lane, i) holds", str(formula))
     element, copies = ", ".join(table.outputs), _copies(cell)
     which = ", of its copy-th" if copies > 1 else ""
-    for name, formula in (inverted(table) or {}).items():
+    for name, formula in (cached_inverse(table) or {}).items():
         arguments = f"{element}, copy=0" if copies > 1 else element
         yield Function(f"{name}_of", arguments, f"The {name} of the holder of an element{which}", str(formula))
     for words in metadata.python(cell) if metadata.is_metadata(cell) else ():

@@ -12,7 +12,7 @@ from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula
 from tcprobe.fit.formula import Term
-from tcprobe.fit.inverse import inverted
+from tcprobe.fit.inverse import cached_inverse
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tilelang: functions with // and %, and the T.Fragment that they make"
@@ -69,7 +69,7 @@ def _forward(cell: Cell) -> Mapping[str, Formula]:
 
 
 def _inverse(cell: Cell) -> Mapping[str, Formula]:
-    backward = inverted(cell.table)
+    backward = cached_inverse(cell.table)
     if backward is None:
         raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang needs.")
     return backward

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.layout.address import Integers, Pair
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.address import Pair
+from tcprobe.layout.arrays import Bools, Ints
 
 MOST_STEPS = 3  # steps tried for a first mode, if a coordinate does not start at 0
 
@@ -30,7 +30,7 @@ class Modes(NamedTuple):
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def __call__(self, values: Integers) -> Integers:
+    def __call__(self, values: Ints) -> Ints:
         """The sum over the digits of each value; values beyond the sizes continue the last mode."""
         total = np.zeros_like(values)
         for size, stride in zip(self.sizes[:-1], self.strides, strict=False):
@@ -52,19 +52,19 @@ class Affine(NamedTuple):
     second: Modes
     base: int
 
-    def __call__(self, first: Integers, second: Integers) -> Integers:
+    def __call__(self, first: Ints, second: Ints) -> Ints:
         """The offsets of elements."""
         return self.first(first) + self.second(second) + self.base
 
 
-def fit_affine(first: Integers, second: Integers, offsets: Integers, extent: Pair) -> Affine | None:
+def fit_affine(first: Ints, second: Ints, offsets: Ints, extent: Pair) -> Affine | None:
     """The affine map through all cells, None if there is none; modes cover coordinates below `extent`."""
     parts = _separate(first, second, offsets, extent)
     if parts is None:
         return None
     modes = []
-    for (values, known), size in zip(parts, extent, strict=True):
-        places = np.flatnonzero(known)
+    for (values, is_known), size in zip(parts, extent, strict=True):
+        places = np.flatnonzero(is_known)
         modes.append(_modes(places, values[places], size))
     if modes[0] is None or modes[1] is None:
         return None
@@ -72,9 +72,7 @@ def fit_affine(first: Integers, second: Integers, offsets: Integers, extent: Pai
     return Affine(modes[0], modes[1], int(base))
 
 
-def _separate(
-    first: Integers, second: Integers, offsets: Integers, extent: Pair
-) -> list[tuple[Integers, Bools]] | None:
+def _separate(first: Ints, second: Ints, offsets: Ints, extent: Pair) -> list[tuple[Ints, Bools]] | None:
     """f and g with f(first) + g(second) = offset, and where each is known; None if there are none.
 
     g is 0 at the value of `second` with the most cells. From there f, then g, then f follow through the cells.
@@ -95,7 +93,7 @@ def _separate(
     return [(f, f_known), (g, g_known)] if same.all() else None
 
 
-def _modes(places: Integers, values: Integers, size: int) -> Modes | None:
+def _modes(places: Ints, values: Ints, size: int) -> Modes | None:
     """The fewest modes through (place, value), up to a constant; places ascend. None if there are none."""
     if len(places) == 1:
         return Modes((size,), (0,))
@@ -110,7 +108,7 @@ def _modes(places: Integers, values: Integers, size: int) -> Modes | None:
     return min(possible, key=lambda modes: len(modes.sizes), default=None)
 
 
-def _first_modes(places: Integers, values: Integers) -> Iterator[tuple[int, int]]:
+def _first_modes(places: Ints, values: Ints) -> Iterator[tuple[int, int]]:
     """(stride, size) that the first mode can have; its size divides every place where the step differs."""
     near = np.flatnonzero(np.diff(places) == 1)
     if not len(near):
@@ -125,7 +123,7 @@ def _first_modes(places: Integers, values: Integers) -> Iterator[tuple[int, int]
         yield from ((step, part) for part in dict.fromkeys((block & -block, block)) if part > 1)
 
 
-def _rest(places: Integers, values: Integers, size: int, step: int, block: int) -> Modes | None:
+def _rest(places: Ints, values: Ints, size: int, step: int, block: int) -> Modes | None:
     """The other modes, if the first has `block` values, `step` apart."""
     quotient, digit = np.divmod(places, block)
     left = values - digit * step

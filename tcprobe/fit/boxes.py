@@ -61,42 +61,39 @@ def rules() -> tuple[BoxRule, ...]:
 
 def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
     """The rule that explains the most boxes, and the best of those that differ from it for some box."""
-    missed = _missed(boxes)
+    missed = _missed_boxes(boxes)
     order = sorted(range(len(missed)), key=lambda n: int(missed[n].sum()))
     first = order[0]
     second = next((n for n in order[1:] if (missed[n] != missed[first]).any()), first)
     return [BoxFit(rules()[n], misfits(rules()[n], boxes)) for n in (first, second)]
 
 
-def misfits(rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
+def misfits(box_rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
     """The numbers of the boxes with a byte at another address."""
-    return [n for n, box in enumerate(boxes) if not np.array_equal(rule(box.base, *box.addresses.shape), box.addresses)]
+    return [
+        n for n, box in enumerate(boxes) if not np.array_equal(box_rule(box.base, *box.addresses.shape), box.addresses)
+    ]
 
 
-def _missed(boxes: Sequence[PlacedBox]) -> list[Bools]:
+def _missed_boxes(boxes: Sequence[PlacedBox]) -> list[Bools]:
     """Which boxes each rule misses, judged by some of their bytes."""
-    some = [_some(*box.addresses.shape) for box in boxes]
-    owner = np.repeat(np.arange(len(boxes)), [at[0].size * at[1].size for at in some])
-    wanted = np.concatenate([box.addresses[at].ravel() for box, at in zip(boxes, some, strict=True)])
+    samples = [_sample(*box.addresses.shape) for box in boxes]
+    owner = np.repeat(np.arange(len(boxes)), [sample[0].size * sample[1].size for sample in samples])
+    expected = np.concatenate([box.addresses[sample].ravel() for box, sample in zip(boxes, samples, strict=True)])
     linear = {
-        pitch: np.concatenate([_linear(box, at, pitch) for box, at in zip(boxes, some, strict=True)])
+        pitch: np.concatenate([_linear(box, sample, pitch) for box, sample in zip(boxes, samples, strict=True)])
         for pitch in PITCHES
     }
-    wrong = (np.asarray(rule.swizzle(linear[rule.pitch]) != wanted) for rule in rules())
+    wrong = (np.asarray(rule.swizzle(linear[rule.pitch]) != expected) for rule in rules())
     return [np.bincount(owner, of_rule, len(boxes)) > 0 for of_rule in wrong]
 
 
-def _some(rows: int, width: int) -> tuple[Ints, Ints]:
+def _sample(rows: int, width: int) -> tuple[Ints, Ints]:
     """Some rows and bytes, as an index."""
-    chosen = np.array([0, *(1 << n for n in range(rows.bit_length()) if 1 << n < rows)])
+    rows_ = np.array([0, *(1 << n for n in range(rows.bit_length()) if 1 << n < rows)])
     ends = np.concatenate([np.arange(0, width, PIECE), np.arange(PIECE - 1, width, PIECE), [width - 1]])
-    return chosen[:, None], np.unique(ends)[None, :]
+    return rows_[:, None], np.unique(ends)[None, :]
 
 
-def _linear(box: PlacedBox, at: tuple[Ints, Ints], pitch: int | None) -> Ints:
-    return np.asarray((box.base + at[0] * (pitch or box.addresses.shape[1]) + at[1]).ravel())
-
-
-def described(rule: BoxRule) -> dict[str, object]:
-    """Plain data."""
-    return {"pitch": rule.pitch or "row", "swizzle": rule.swizzle.to_json()}
+def _linear(placed_box: PlacedBox, sample: tuple[Ints, Ints], pitch: int | None) -> Ints:
+    return np.asarray((placed_box.base + sample[0] * (pitch or placed_box.addresses.shape[1]) + sample[1]).ravel())

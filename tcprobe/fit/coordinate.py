@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.fit.affine import Affine, fit_affine
-from tcprobe.layout.address import AddressMap, Integers
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.arrays import Bools, Ints
 
 FIRST, SECOND = "first", "second"
 
@@ -25,9 +25,9 @@ FIRST, SECOND = "first", "second"
 class Candidates(NamedTuple):
     """B, M and S (for coordinates K) of many swizzles, one array each."""
 
-    bits: Integers
-    base: Integers
-    shift: Integers
+    bits: Ints
+    base: Ints
+    shift: Ints
 
     def kept(self, which: Bools) -> Candidates:
         """The candidates where `which` is true."""
@@ -46,7 +46,7 @@ class CoordinateSwizzle(NamedTuple):
     base: int
     shift: int
 
-    def __call__(self, first: Integers, second: Integers) -> tuple[Integers, Integers]:
+    def __call__(self, first: Ints, second: Ints) -> tuple[Ints, Ints]:
         """The swizzled coordinates of elements."""
         other = second if self.which == FIRST else first
         moved = ((other >> self.shift) & ((1 << self.bits) - 1)) << self.base
@@ -57,15 +57,17 @@ def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle,
     """(swizzle, affine map) for each swizzle under which the map is affine: fewest bits first, then the first
     coordinate.
     """
-    able = [*_able(address, FIRST), *_able(address, SECOND)]
-    for swizzle in sorted(able, key=lambda one: (one.bits, one.which, one.base, one.shift)):
+    able = [*_possible(address, FIRST), *_possible(address, SECOND)]
+    for swizzle in sorted(
+        able, key=lambda candidate: (candidate.bits, candidate.which, candidate.base, candidate.shift)
+    ):
         first, second = swizzle(address.first, address.second)
         affine = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
         if affine:
             yield swizzle, affine
 
 
-def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
+def _possible(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
     """The swizzles of coordinate `which` that hold for a part of the rows and columns."""
     grid, low = address.grid, address.low
     if which == SECOND:
@@ -78,31 +80,31 @@ def _able(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
         yield CoordinateSwizzle(which, bits, base, shift)
 
 
-def _holds(grid: Integers, low: tuple[int, int], candidates: Candidates) -> Bools:
+def _holds(grid: Ints, low: tuple[int, int], candidates: Candidates) -> Bools:
     """Which swizzles of the rows' coordinate make every column the fullest one, permuted; a necessary condition.
 
-    With F the fullest column, at `at`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
+    With F the fullest column, at `fullest`, offset(a, b) - offset(a0, b) = F(a ^ x) - F(a0 ^ x) with x = x(b) ^ x(at).
     """
-    known = grid >= 0
-    at = int(np.argmax(known.sum(axis=0)))
+    present = grid >= 0
+    fullest = int(np.argmax(present.sum(axis=0)))
     rows, columns = _part(grid.shape[0]), _part(grid.shape[1])
-    start = rows[np.argmax(known[rows, :][:, columns].sum(axis=1))]
+    start = rows[np.argmax(present[rows, :][:, columns].sum(axis=1))]
     masks, bases, shifts = (axis[:, None] for axis in ((1 << candidates.bits) - 1, candidates.base, candidates.shift))
-    x = (((((low[1] + columns) >> shifts) ^ ((low[1] + at) >> shifts)) & masks) << bases)[:, None, :]
-    here, there = (_column(grid[:, at], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
+    x = (((((low[1] + columns) >> shifts) ^ ((low[1] + fullest) >> shifts)) & masks) << bases)[:, None, :]
+    here, there = (_column(grid[:, fullest], ((places + low[0]) ^ x) - low[0]) for places in (rows[:, None], start))
     moved = grid[np.ix_(rows, columns)] - grid[start, columns]
-    sure = here[1] & there[1] & known[np.ix_(rows, columns)] & known[start, columns]
+    sure = here[1] & there[1] & present[np.ix_(rows, columns)] & present[start, columns]
     return np.asarray(~((here[0] - there[0] != moved) & sure).any(axis=(1, 2)))
 
 
-def _column(column: Integers, places: Integers) -> tuple[Integers, Bools]:
+def _column(column: Ints, places: Ints) -> tuple[Ints, Bools]:
     """(offsets of a column at places, which of the places exist)."""
     inside = (places >= 0) & (places < len(column))
     offsets = column[np.where(inside, places, 0)]
     return offsets, inside & (offsets >= 0)
 
 
-def _part(size: int) -> Integers:
+def _part(size: int) -> Ints:
     """Some places below `size`: the first four, those next to powers of two, and the last."""
     near = (place for bit in range(size.bit_length()) for place in ((1 << bit) - 1, 1 << bit, (1 << bit) + 1))
     return np.array(sorted({*(place for place in near if place < size), size - 1}))

@@ -45,17 +45,17 @@ def inverse(table: Table) -> dict[str, Formula] | None:
     for name in inputs:
         parts = {n: [u[name] for u in unpacked[s : s + size]] for n, s, size in zip(names, starts, sizes, strict=True)}
         formulas[name] = linear_formula(parts, unpacked[total][name], names)
-    return formulas if _proven(formulas, table, names) else None
+    return formulas if _is_proven(formulas, table, names) else None
 
 
-def inverted(table: Table) -> dict[str, Formula] | None:
+def cached_inverse(table: Table) -> dict[str, Formula] | None:
     """As `inverse`, computed once for each layout; for callers with the tables of many fragments."""
     if table.id not in _INVERTED:
         _INVERTED[table.id] = inverse(table)
     return _INVERTED[table.id]
 
 
-def _proven(formulas: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:
+def _is_proven(formulas: Mapping[str, Formula], table: Table, names: tuple[str, ...]) -> bool:
     return all(
         tuple(formulas[name](*values) for name in table.space.names) == table.space.values(slot)
         for cell, slots in table.inverse.items()

@@ -26,8 +26,8 @@ import numpy as np
 from tcprobe.fit.affine import Affine, fit_affine
 from tcprobe.fit.coordinate import Candidates, CoordinateSwizzle, coordinate_swizzle
 from tcprobe.fit.xor import chain_of
-from tcprobe.layout.address import AddressMap, Integers
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 
 AFFINE, SWIZZLE, COORDINATE, XOR = "affine", "swizzle", "coordinate", "xor"
@@ -59,7 +59,7 @@ class AddressFit:
         """The swizzle, if the kind is `swizzle`."""
         return self.swizzles[0] if self.kind == SWIZZLE else None
 
-    def __call__(self, first: Integers, second: Integers) -> Integers:
+    def __call__(self, first: Ints, second: Ints) -> Ints:
         """The offsets of elements."""
         if self.coordinate:
             first, second = self.coordinate(first, second)
@@ -72,10 +72,10 @@ class AddressFit:
 def fit_address(address: AddressMap) -> AddressFit | None:
     """The layout of a map, which need not be whole; None if it is of none of the four kinds."""
     fits = (layout for kind in (_affine, _swizzle, _coordinate, _xor) for layout in kind(address))
-    return next((layout for layout in fits if proven(layout, address)), None)
+    return next((layout for layout in fits if is_proven(layout, address)), None)
 
 
-def proven(layout: AddressFit, address: AddressMap) -> bool:
+def is_proven(layout: AddressFit, address: AddressMap) -> bool:
     """Whether the layout gives every cell's offset."""
     return np.array_equal(layout(address.first, address.second), address.offsets)
 
@@ -86,7 +86,7 @@ def offset_bits(address: AddressMap) -> int:
 
 
 def _affine(address: AddressMap) -> Iterator[AddressFit]:
-    affine = _undone(address, ())
+    affine = _undo(address, ())
     if affine:
         yield AddressFit(AFFINE, affine, address.cells)
 
@@ -94,7 +94,7 @@ def _affine(address: AddressMap) -> Iterator[AddressFit]:
 def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
     for sign in (1, -1):
         for most in (MOST_BITS, offset_bits(address)):
-            fits = list(_fitting(address, most, sign))
+            fits = list(_fits(address, most, sign))
             if fits:
                 others = tuple(swizzle for swizzle, _ in fits[1:] if swizzle.bits <= MOST_BITS)
                 yield AddressFit(SWIZZLE, fits[0][1], address.cells, (fits[0][0],), others=others)
@@ -108,7 +108,7 @@ def _coordinate(address: AddressMap) -> Iterator[AddressFit]:
 
 def _xor(address: AddressMap) -> Iterator[AddressFit]:
     chain = chain_of(address)
-    affine = _undone(address, chain.swizzles) if chain else None
+    affine = _undo(address, chain.swizzles) if chain else None
     if chain and affine:
         yield AddressFit(XOR, affine, address.cells, chain.swizzles, fewest=chain.fewest)
     else:
@@ -119,20 +119,22 @@ def _pairs(address: AddressMap) -> Iterator[AddressFit]:
     """Fits with two swizzles of up to 5 bits each, S > 0, over any shape:stride; strides need not be powers of two."""
     if offset_bits(address) > MOST_PAIRED:
         return
-    tried = {_seen(address.corners, first) for first in (Swizzle(0, 0, 0), *_left(address, MOST_BITS, 1))}
+    tried = {
+        _fingerprint(address.corners, first) for first in (Swizzle(0, 0, 0), *_candidates_left(address, MOST_BITS, 1))
+    }
     for first, last in islice(_both(address), _tries(address)):
-        seen = _seen(np.where(address.corners < 0, -1, last(address.corners)), first)
-        affine = None if seen in tried else _undone(address, (first, last))
+        seen = _fingerprint(np.where(address.corners < 0, -1, last(address.corners)), first)
+        affine = None if seen in tried else _undo(address, (first, last))
         tried.add(seen)
         if affine:
             yield AddressFit(XOR, affine, address.cells, (first, last))
 
 
 def _both(address: AddressMap) -> Iterator[tuple[Swizzle, Swizzle]]:
-    """Pairs of swizzles, the first to be applied first, that `_left` leaves."""
+    """Pairs of swizzles, the first to be applied first, that `_candidates_left` leaves."""
     able = _candidates(offset_bits(address), MOST_BITS)
     for last in (Swizzle(*three) for three in able.triples()):
-        yield from ((first, last) for first in _left(address, MOST_BITS, 1, last))
+        yield from ((first, last) for first in _candidates_left(address, MOST_BITS, 1, last))
 
 
 def _tries(address: AddressMap) -> int:
@@ -140,20 +142,20 @@ def _tries(address: AddressMap) -> int:
     return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
 
 
-def _seen(sample: Integers, known_swizzle: Swizzle) -> bytes:
+def _fingerprint(sample: Ints, known_swizzle: Swizzle) -> bytes:
     """A part of the map under a swizzle; if another swizzle gave the same, this one is not tried."""
     return np.where(sample < 0, -1, known_swizzle(sample)).tobytes()
 
 
-def _fitting(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
+def _fits(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """(swizzle, affine map) for swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine."""
-    for swizzle in _left(address, most, sign)[: _tries(address)]:
-        affine = _undone(address, [swizzle])
+    for swizzle in _candidates_left(address, most, sign)[: _tries(address)]:
+        affine = _undo(address, [swizzle])
         if affine:
             yield swizzle, affine
 
 
-def _left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
+def _candidates_left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
     """The swizzles of shift `sign` * S, B up to `most`, before `last`, that pass quick conditions on parts."""
     kept = _candidates(offset_bits(address), most)
     kept = kept.kept(_separable(_part(address.corners, last), kept, sign))
@@ -162,32 +164,32 @@ def _left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None
     return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
 
 
-def _part(offsets: Integers, last: Swizzle | None) -> Integers:
+def _part(offsets: Ints, last: Swizzle | None) -> Ints:
     """A part of the map with the last swizzle undone."""
     return np.where(offsets < 0, -1, last(offsets)) if last else offsets
 
 
-def _beginning(address: AddressMap, axis: int) -> Integers:
+def _beginning(address: AddressMap, axis: int) -> Ints:
     """The first offsets of the first row or column, as long as they are consecutive from 0."""
     line = (address.grid[:, 0] if axis == 0 else address.grid[0])[:BEGINNING]
-    known = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
-    return line[:known]
+    count = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
+    return line[:count]
 
 
-def _begins(line: Integers, candidates: Candidates, sign: int) -> Bools:
+def _begins(beginning: Ints, candidates: Candidates, sign: int) -> Bools:
     """Which swizzles leave the beginning of modes: the first step everywhere except at multiples of the first mode's
     size.
 
     A necessary condition.
     """
-    if len(line) < 2:
+    if len(beginning) < 2:
         return np.ones(len(candidates.bits), bool)
-    steps = np.diff(_images(line[None, None, :], candidates, sign)[:, 0], axis=1)
-    breaks = np.where(steps == steps[:, :1], 0, np.arange(1, len(line)))
+    steps = np.diff(_images(beginning[None, None, :], candidates, sign)[:, 0], axis=1)
+    breaks = np.where(steps == steps[:, :1], 0, np.arange(1, len(beginning)))
     return np.asarray(np.gcd.reduce(breaks, axis=1) != 1)
 
 
-def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
+def _undo(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     """The affine map that is left when the swizzles, applied first to last, are undone; None if it is not affine."""
     offsets = _before(address.offsets, swizzles)
     if address.cells == address.grid.size and not _sums(_before(address.grid, swizzles)):
@@ -195,14 +197,14 @@ def _undone(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     return fit_affine(address.first, address.second, offsets, address.extent)
 
 
-def _before(offsets: Integers, swizzles: Sequence[Swizzle]) -> Integers:
+def _before(offsets: Ints, swizzles: Sequence[Swizzle]) -> Ints:
     """The offsets before the swizzles, which were applied first to last."""
     for swizzle in reversed(swizzles):
         offsets = swizzle(offsets)
     return offsets
 
 
-def _sums(grid: Integers) -> bool:
+def _sums(grid: Ints) -> bool:
     """Whether a whole grid is a sum f(first) + g(second); a quick check, since most maps are not."""
     steps = np.diff(grid, axis=0)
     return bool((steps == steps[:, :1]).all())
@@ -217,7 +219,7 @@ def _candidates(bits: int, most: int) -> Candidates:
     return every.kept((every.shift >= every.bits) & (low < bits) & (low + every.bits <= MOST_BIT))
 
 
-def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
+def _separable(sample: Ints, candidates: Candidates, sign: int) -> Bools:
     """Which swizzles leave f(first) + g(second) on a part of the map; -1 means no offset. A necessary condition.
 
     The part's first row and column must be whole.
@@ -228,7 +230,7 @@ def _separable(sample: Integers, candidates: Candidates, sign: int) -> Bools:
     return np.asarray(~((images != 0) & (sample >= 0)).any(axis=(1, 2)))
 
 
-def _images(sample: Integers, candidates: Candidates, sign: int) -> Integers:
+def _images(sample: Ints, candidates: Candidates, sign: int) -> Ints:
     """A part of the map under each swizzle: (swizzles, rows, columns)."""
     bits, base, shift = candidates
     low, high = (axis[:, None, None] for axis in (base, base + shift))

@@ -114,17 +114,17 @@ def _literals(product: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> list[tup
     return sorted((index[f.args[0]], False) if isinstance(f, Not) else (index[f], True) for f in factors)
 
 
-def _part(term: Term | Products, bits: Mapping[str, int]) -> sympy.Expr:
-    if isinstance(term, Term):
-        whole = term.implied(bits.get(term.variable))
-        masked = symbol(term.variable) if whole else BitAnd(symbol(term.variable), sympy.Integer(term.mask))
-        return Shift(masked, sympy.Integer(term.shift)) if term.shift else masked
-    products = [sympy.Mul(*(_factor(*f) for f in p)) for p in term.products]
+def _part(summand: Term | Products, bits: Mapping[str, int]) -> sympy.Expr:
+    if isinstance(summand, Term):
+        whole = summand.implied(bits.get(summand.variable))
+        masked = symbol(summand.variable) if whole else BitAnd(symbol(summand.variable), sympy.Integer(summand.mask))
+        return Shift(masked, sympy.Integer(summand.shift)) if summand.shift else masked
+    products = [sympy.Mul(*(_factor(*f) for f in p)) for p in summand.products]
     anyone = sympy.Integer(1) - sympy.Mul(*(1 - p for p in products))
-    return anyone * 2**term.bit
+    return anyone * 2**summand.bit
 
 
-def _factor(variable: str, bit: int, wanted: bool) -> sympy.Expr:
+def _factor(variable: str, bit: int, is_set: bool) -> sympy.Expr:
     masked = BitAnd(symbol(variable), sympy.Integer(1 << bit))
     value = Shift(masked, sympy.Integer(-bit)) if bit else masked
-    return value if wanted else 1 - value
+    return value if is_set else 1 - value

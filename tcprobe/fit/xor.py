@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.layout.address import AddressMap, Integers
-from tcprobe.layout.arrays import Bools
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.gf2 import solve
 from tcprobe.layout.swizzle import Swizzle
 
@@ -50,8 +50,8 @@ class _Level(NamedTuple):
 
     matrices: Matrices
     steps: list[RowStep]
-    step: Integers
-    parent: Integers
+    step: Ints
+    parent: Ints
 
 
 class Chain(NamedTuple):
@@ -67,7 +67,7 @@ def chain_of(address: AddressMap) -> Chain | None:
     if rows is None:
         return None
     few = _fewest(rows)
-    steps = few or _eliminated(rows)
+    steps = few or _eliminate(rows)
     return Chain(tuple(step.swizzle for step in reversed(steps)), bool(few)) if steps else None
 
 
@@ -80,21 +80,21 @@ def _rows(address: AddressMap) -> list[int] | None:
     if not images:
         return None
     bits = int(address.offsets.max()).bit_length()
-    return [sum((image >> bit & 1) << at for at, image in enumerate(images)) for bit in range(bits)]
+    return [sum((image >> bit & 1) << column for column, image in enumerate(images)) for bit in range(bits)]
 
 
-def _points(vectors: Integers, images: Integers, bits: int) -> list[tuple[int, int]]:
+def _points(vectors: Ints, image_values: Ints, bits: int) -> list[tuple[int, int]]:
     """Enough points to determine the linear map; [] if none goes through all points."""
     points = []
     for bit in range(bits):
         able = np.flatnonzero(vectors >> bit & 1)
         if len(able):
-            vector, image = vectors[able[0]], images[able[0]]
+            vector, image = vectors[able[0]], image_values[able[0]]
             points.append((int(vector), int(image)))
-            vectors, images = vectors.copy(), images.copy()
+            vectors, image_values = vectors.copy(), image_values.copy()
             vectors[able] ^= vector
-            images[able] ^= image
-    return [] if images.any() else points
+            image_values[able] ^= image
+    return [] if image_values.any() else points
 
 
 def _steps(size: int) -> Iterator[RowStep]:
@@ -106,10 +106,10 @@ def _steps(size: int) -> Iterator[RowStep]:
                 yield from (RowStep(row, height, sign * length) for height in range(1, min(length, room) + 1))
 
 
-def _fewest(rows: list[int]) -> list[RowStep]:
+def _fewest(matrix_rows: list[int]) -> list[RowStep]:
     """The fewest steps to a plain matrix; [] if there are none within `MOST_MATRICES`."""
-    levels = [_Level(np.array([rows], dtype=np.uint64), [], np.zeros(1, np.int64), np.zeros(1, np.int64))]
-    steps = list(_steps(len(rows)))
+    levels = [_Level(np.array([matrix_rows], dtype=np.uint64), [], np.zeros(1, np.int64), np.zeros(1, np.int64))]
+    steps = list(_steps(len(matrix_rows)))
     while True:
         last = _last(levels[-1].matrices)
         if last:
@@ -119,21 +119,21 @@ def _fewest(rows: list[int]) -> list[RowStep]:
         levels.append(_next(levels[-1].matrices, steps))
 
 
-def _path(levels: Sequence[_Level], at: int) -> list[RowStep]:
+def _path(levels: Sequence[_Level], number: int) -> list[RowStep]:
     path = []
     for level in reversed(levels[1:]):
-        path.append(level.steps[level.step[at]])
-        at = int(level.parent[at])
+        path.append(level.steps[level.step[number]])
+        number = int(level.parent[number])
     return path[::-1]
 
 
-def _next(matrices: Matrices, steps: list[RowStep]) -> _Level:
+def _next(matrices: Matrices, row_steps: list[RowStep]) -> _Level:
     """Every matrix after every step, each matrix once."""
-    after = np.repeat(matrices[None], len(steps), axis=0)
-    for number, (row, height, distance) in enumerate(steps):
+    after = np.repeat(matrices[None], len(row_steps), axis=0)
+    for number, (row, height, distance) in enumerate(row_steps):
         after[number, :, row : row + height] ^= matrices[:, row + distance : row + distance + height]
-    flat, at = np.unique(after.reshape(-1, matrices.shape[1]), axis=0, return_index=True)
-    return _Level(flat, steps, at // len(matrices), at % len(matrices))
+    flat, index = np.unique(after.reshape(-1, matrices.shape[1]), axis=0, return_index=True)
+    return _Level(flat, row_steps, index // len(matrices), index % len(matrices))
 
 
 def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
@@ -147,11 +147,11 @@ def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
     height = size - crowded[:, ::-1].argmax(axis=1) - low
     outside = (row < low[:, None]) | (row >= (low + height)[:, None])
     for distance in (*range(1, size), *range(-1, -size, -1)):
-        plain = ~_two(matrices ^ _shifted(matrices, distance)) | outside
+        plain = ~_two(matrices ^ _shift_rows(matrices, distance)) | outside
         able = np.flatnonzero(plain.all(axis=1) & crowded.any(axis=1) & (height <= abs(distance)))
         if len(able):
-            at = int(able[0])
-            return at, RowStep(int(low[at]), int(height[at]), distance)
+            number = int(able[0])
+            return number, RowStep(int(low[number]), int(height[number]), distance)
     return None
 
 
@@ -160,7 +160,7 @@ def _two(matrices: Matrices) -> Bools:
     return np.asarray((matrices & (matrices - np.uint64(1))) != 0)
 
 
-def _shifted(matrices: Matrices, distance: int) -> Matrices:
+def _shift_rows(matrices: Matrices, distance: int) -> Matrices:
     """Each matrix with row z + distance in place of row z; zero where there is none."""
     moved = np.zeros_like(matrices)
     if distance > 0:
@@ -170,17 +170,17 @@ def _shifted(matrices: Matrices, distance: int) -> Matrices:
     return moved
 
 
-def _eliminated(rows: list[int]) -> list[RowStep]:
+def _eliminate(matrix_rows: list[int]) -> list[RowStep]:
     """Steps of one row each to a plain matrix, column by column; [] if columns are dependent."""
-    rows, pivots, steps = list(rows), set[int](), []
-    for column in range(max(rows).bit_length()):
-        able = [z for z, row in enumerate(rows) if row >> column & 1 and z not in pivots]
+    matrix_rows, pivots, steps = list(matrix_rows), set[int](), []
+    for column in range(max(matrix_rows).bit_length()):
+        able = [z for z, row in enumerate(matrix_rows) if row >> column & 1 and z not in pivots]
         if not able:
             continue
         pivot = max(able)
         pivots.add(pivot)
-        for z, row in enumerate(rows):
+        for z, row in enumerate(matrix_rows):
             if z != pivot and row >> column & 1:
-                rows[z] ^= rows[pivot]
+                matrix_rows[z] ^= matrix_rows[pivot]
                 steps.append(RowStep(z, 1, pivot - z))
-    return steps if all(row.bit_count() <= 1 for row in rows) else []
+    return steps if all(row.bit_count() <= 1 for row in matrix_rows) else []

@@ -86,7 +86,7 @@ class Copies(NamedTuple):
 
 def copies(plan: PathPlan, parts: int, warps: int, along_k: bool) -> Copies:
     """All of `parts` next to each other, along lines where these lie `along_k`, else in them."""
-    step, tile_request = plan.transfer, plan.asked
+    step, tile_request = plan.transfer, plan.request
     assert isinstance(step, LaneCopy)
     size, tile = tile_request.shared.bytes(tile_request.tile), tile_request.tile
     on = (tile.lines, 0, size) if along_k else (0, tile.line_bytes, size)
@@ -99,7 +99,7 @@ def copies(plan: PathPlan, parts: int, warps: int, along_k: bool) -> Copies:
 
 def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     """`fill_a` or `fill_b`; UsageError where addresses have no closed form."""
-    count, tile, there = len(all_.line), plan.asked.tile, int((all_.line != IDLE).sum())
+    count, tile, there = len(all_.line), plan.request.tile, int((all_.line != IDLE).sum())
     number = f"round * {all_.warps} + warp"
     (own_shared, shared_on), addresses = _addresses(operand, all_)[2], _addresses(operand, all_)
     line, byte, shared = (f"{own}{on}" for own, on in addresses)
@@ -115,7 +115,7 @@ def fill(operand: str, plan: PathPlan, all_: Copies) -> str:
     return FILL.substitute(
         what=operand.upper(),
         count=count,
-        fragment=plan.asked.cell.fragment.id,
+        fragment=plan.request.cell.fragment.id,
         tile=f"{tile.rows}x{tile.cols}",
         parts=count // len(plan.transfer.issues()),
         operand=operand,

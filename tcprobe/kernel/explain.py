@@ -63,7 +63,7 @@ def _memory(name: str, coordinates: tuple[int, int], along_rows: bool, kind: str
 def _factor(gemm: Gemm, operand: str, product_place: ProductPlace) -> list[str]:
     """Global -> shared -> registers, by the path of a warp's part."""
     plan, along_rows = gemm.paths[operand], (gemm.a if operand == "a" else gemm.b) == "row"
-    tile, (row, col), k = plan.asked.tile, product_place.coordinates(operand), gemm.tile[2]
+    tile, (row, col), k = plan.request.tile, product_place.coordinates(operand), gemm.tile[2]
     outer, whole, each = (row, gemm.tile[0], tile.rows) if operand == "a" else (col, gemm.tile[1], tile.cols)
     part, inside = outer % whole // each, outer % each
     in_tile = (inside, product_place.k % k) if operand == "a" else (product_place.k % k, inside)
@@ -74,9 +74,9 @@ def _factor(gemm: Gemm, operand: str, product_place: ProductPlace) -> list[str]:
     issue, lane = matches[0].tolist()
     issue += part * len(step.line)  # type: ignore[attr-defined]
     warps = gemm.warps[0] * gemm.warps[1]
-    start = part * plan.asked.shared.bytes(tile) + (gemm.parts_bytes("a") if operand == "b" else 0)
+    start = part * plan.request.shared.bytes(tile) + (gemm.parts_bytes("a") if operand == "b" else 0)
     stage = product_place.k // k % gemm.stages
-    offset = start + int(plan.asked.shared.offset(tile, line, byte))
+    offset = start + int(plan.request.shared.offset(tile, line, byte))
     which = f"row {part} of warps" if operand == "a" else f"column {part} of warps"
     return [
         _memory(operand, (row, col), along_rows, gemm.type),

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, proven, request
+from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, prove, request
 from tcprobe.ask.path.progress import advance
 from tcprobe.errors import UsageError, answered
 from tcprobe.isa.arch import WARP
@@ -92,7 +92,7 @@ class Gemm(StagedGemm):
         fill = "cp.async" if self.arch.number >= 80 else "plain"
         options = PathOptions(_by(size), contiguous, swizzle(line), fill=f"{fill}.16")
         plan = _by_steps(cell, options) or path(request(cell, options))
-        if plan.alignment > plan.asked.shared.bytes(plan.asked.tile):
+        if plan.alignment > plan.request.shared.bytes(plan.request.tile):
             raise UsageError(
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."
             )
@@ -111,7 +111,7 @@ class Gemm(StagedGemm):
     def parts_bytes(self, operand: str) -> int:
         """Of all warps' parts of A or B in a stage."""
         plan = self.paths[operand]
-        return plan.asked.shared.bytes(plan.asked.tile) * self.warps[operand == "b"]
+        return plan.request.shared.bytes(plan.request.tile) * self.warps[operand == "b"]
 
     @property
     def alignment(self) -> int:
@@ -158,7 +158,7 @@ def _by_steps(cell: Cell, options: PathOptions) -> PathPlan | None:
     """The path by the most matrices of which none serves several steps of k, None where there is no path at all."""
     for access in LOADS:
         with suppress(UsageError):
-            plan = proven(request(cell, options._replace(access=access)))
+            plan = prove(request(cell, options._replace(access=access)))
             ahead = advance(plan)
             if ahead and ahead.issues:
                 return plan

@@ -11,7 +11,7 @@ from string import Template
 from tcprobe import __version__
 from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
@@ -224,7 +224,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
 def _stored(d: Cell, shared_tile: SharedTile) -> str:
     """`store` of a warpgroup's D into its boxes in shared memory."""
     placed = f"boxes:{shared_tile.width}" if shared_tile.descriptor.swizzle else "plain"
-    code = coded(d, StoreOptions("stmatrix", shared_tile.type, "row", placed), "store_boxed").conversion.code
+    code = plan_store_code(d, StoreOptions("stmatrix", shared_tile.type, "row", placed), "store_boxed").conversion.code
     assert code
     return code
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from tcprobe.errors import DataError
 from tcprobe.layout.arrays import Ints
+from tcprobe.layout.ranges import ranges
 
-Integers = Ints
 Pair = tuple[int, int]
 MOST_CELLS = 1 << 19  # 228 KB of shared memory hold 466,944 elements of 4 bits
 MOST_OFFSET = 1 << 40
@@ -34,24 +34,28 @@ class AddressMap:
     `low` and `high` are the corners, both inclusive, of the box that the map should fill.
     """
 
-    first: Integers
-    second: Integers
-    offsets: Integers
+    first: Ints
+    second: Ints
+    offsets: Ints
     low: Pair
     high: Pair
 
     @classmethod
     def of(
-        cls, first: Sequence[int], second: Sequence[int], offsets: Sequence[int], box: tuple[Pair, Pair] | None = None
+        cls,
+        first: Sequence[int],
+        second: Sequence[int],
+        offsets: Sequence[int],
+        bounds: tuple[Pair, Pair] | None = None,
     ) -> AddressMap:
-        """A map from sequences of numbers; without `box`, it is the bounding box.
+        """A map from sequences of numbers; without `bounds`, it is the bounding box.
 
         DataError if there is no cell, a coordinate or the box exceeds 2**19, an offset exceeds 2**40, or an element is
         outside the box or occurs twice.
         """
         if not len(first):
             raise DataError("no element has an offset.")
-        low, high = box or ((int(min(first)), int(min(second))), (int(max(first)), int(max(second))))
+        low, high = bounds or ((int(min(first)), int(min(second))), (int(max(first)), int(max(second))))
         if max(high) >= MOST_CELLS or max(offsets) >= MOST_OFFSET:
             raise DataError(f"a coordinate is not below {MOST_CELLS}, or an offset not below {MOST_OFFSET}.")
         if (high[0] - low[0] + 1) * (high[1] - low[1] + 1) > MOST_CELLS:
@@ -66,16 +70,16 @@ class AddressMap:
         if not inside.all():
             raise DataError(f"{self._name(int(np.argmin(inside)))} is outside {self.low} to {self.high}.")
         numbers = self._numbers
-        _, at = np.unique(numbers, return_index=True)
-        if len(at) < self.cells:
-            twice = np.setdiff1d(np.arange(self.cells), at)
+        _, kept = np.unique(numbers, return_index=True)
+        if len(kept) < self.cells:
+            twice = np.setdiff1d(np.arange(self.cells), kept)
             raise DataError(f"{self._name(int(twice[0]))} appears twice.")
 
-    def _name(self, cell: int) -> str:
-        return f"({self.first[cell]}, {self.second[cell]})"
+    def _name(self, index: int) -> str:
+        return f"({self.first[index]}, {self.second[index]})"
 
     @cached_property
-    def _numbers(self) -> Integers:
+    def _numbers(self) -> Ints:
         """Each cell's position in the box, row by row."""
         return (self.first - self.low[0]) * self.shape[1] + self.second - self.low[1]
 
@@ -97,29 +101,29 @@ class AddressMap:
     @cached_property
     def missing(self) -> list[Pair]:
         """Elements of the box without an offset, sorted by the second coordinate, then the first."""
-        known = np.zeros(self.shape[0] * self.shape[1], dtype=bool)
-        known[self._numbers] = True
-        second, first = np.nonzero(~known.reshape(self.shape).T)
+        present = np.zeros(self.shape[0] * self.shape[1], dtype=bool)
+        present[self._numbers] = True
+        second, first = np.nonzero(~present.reshape(self.shape).T)
         return list(zip((first + self.low[0]).tolist(), (second + self.low[1]).tolist(), strict=True))
 
     @cached_property
-    def grid(self) -> Integers:
+    def grid(self) -> Ints:
         """Offsets by [first - low, second - low]; -1 if there is none."""
         grid = np.full(self.shape[0] * self.shape[1], -1, dtype=np.int64)
         grid[self._numbers] = self.offsets
         return grid.reshape(self.shape)
 
     @cached_property
-    def corners(self) -> Integers:
+    def corners(self) -> Ints:
         """A part of the grid for quick checks: some rows and columns, with growing distances.
 
         The fullest column and its fullest row come first; the others are those that these two reach.
         """
-        known = self.grid >= 0
-        column = int(np.argmax(known.sum(axis=0)))
-        row = int(np.argmax(known.sum(axis=1) * known[:, column]))
-        rows, columns = np.flatnonzero(known[:, column]), np.flatnonzero(known[row])
-        rows, columns = (near[near != at] for near, at in ((rows, row), (columns, column)))
+        present = self.grid >= 0
+        column = int(np.argmax(present.sum(axis=0)))
+        row = int(np.argmax(present.sum(axis=1) * present[:, column]))
+        rows, columns = np.flatnonzero(present[:, column]), np.flatnonzero(present[row])
+        rows, columns = (near[near != centre] for near, centre in ((rows, row), (columns, column)))
         return self.grid[np.ix_([row, *rows[_spread(len(rows))]], [column, *columns[_spread(len(columns))]])]
 
 
@@ -128,7 +132,7 @@ def _spread(size: int) -> list[int]:
     return sorted({0, *(1 << bit for bit in range((size - 1).bit_length())), size - 1}) if size else []
 
 
-def _integers(values: Sequence[int]) -> Integers:
+def _integers(values: Sequence[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
@@ -140,28 +144,20 @@ def whole(address: AddressMap) -> AddressMap:
     raise DataError(f"({first}, {second}) is missing" + (f", and {rest} more are." if rest else "."))
 
 
-def runs(elements: Iterable[Pair]) -> list[str]:
+def runs(pairs: Iterable[Pair]) -> list[str]:
     """Elements as ranges along the first coordinate; equal ranges are merged along the second: (0..7, 2..3)."""
-    joined: list[tuple[list[int], list[int]]] = []
-    for second, row in _by_second(elements).items():
+    rows: dict[int, list[int]] = {}
+    for first, second in sorted(pairs, key=lambda pair: (pair[1], pair[0])):
+        rows.setdefault(second, []).append(first)
+    joined: list[tuple[Pair, list[int]]] = []
+    for second, firsts in rows.items():
+        row = ranges(firsts)
         for run in row:
             if joined and len(row) == 1 and joined[-1][0] == run and joined[-1][1][1] == second - 1:
                 joined[-1][1][1] = second
             else:
                 joined.append((run, [second, second]))
     return [f"({_range(*run)}, {_range(*seconds)})" for run, seconds in joined]
-
-
-def _by_second(elements: Iterable[Pair]) -> dict[int, list[list[int]]]:
-    """By second coordinate the first and last one of each range along the first."""
-    rows: dict[int, list[list[int]]] = {}
-    for first, second in sorted(elements, key=lambda pair: (pair[1], pair[0])):
-        row = rows.setdefault(second, [])
-        if row and row[-1][1] == first - 1:
-            row[-1][1] = first
-        else:
-            row.append([first, first])
-    return rows
 
 
 def _range(first: int, last: int) -> str:

@@ -24,7 +24,7 @@ class Source(NamedTuple):
     note: str
 
 
-class _Stated(NamedTuple):
+class _StatedMap(NamedTuple):
     """One of the tables in a file."""
 
     address: AddressMap
@@ -41,32 +41,32 @@ def read(path: Path, table: int | None = None) -> Source:
     """
     text = files.read_text(path, MOST_BYTES)
     try:
-        tables = _tables(text)
+        maps = _stated_maps(text)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    return _chosen(path, tables, table)
+    return _choose(path, maps, table)
 
 
-def _tables(text: str) -> list[_Stated]:
+def _stated_maps(text: str) -> list[_StatedMap]:
     lines = text.split("\n")
     if max(len(lines), text.count("|")) > 2 * MOST_CELLS:
         raise DataError(f"more than {2 * MOST_CELLS} lines or cells.")
     if is_printout(lines):
-        return [_Stated(*printed) for printed in printouts(lines)]
-    return [_Stated(matrix.address, None, matrix.line) for matrix in matrices(lines)]
+        return [_StatedMap(*printed) for printed in printouts(lines)]
+    return [_StatedMap(matrix.address, None, matrix.line) for matrix in matrices(lines)]
 
 
-def _chosen(path: Path, tables: list[_Stated], table: int | None) -> Source:
-    lines = ", ".join(str(stated.line) for stated in tables)
-    several = f"{path}: {len(tables)} tables, from lines {lines}"
+def _choose(path: Path, maps: list[_StatedMap], table: int | None) -> Source:
+    lines = ", ".join(str(stated_map.line) for stated_map in maps)
+    several = f"{path}: {len(maps)} tables, from lines {lines}"
     if table is not None:
-        if not 1 <= table <= len(tables):
-            raise UsageError(f"`table` {table}: {path} holds {len(tables)}, from lines {lines}.")
-        return Source(tables[table - 1].address, tables[table - 1].command, "")
-    if len(tables) == 1:
-        return Source(tables[0].address, tables[0].command, "")
-    if len(tables) == 2 and _counts(tables[0].address) and tables[0].address.shape == tables[1].address.shape:
-        return Source(tables[1].address, tables[1].command, f"{several}; the first only counts, the second is read.")
+        if not 1 <= table <= len(maps):
+            raise UsageError(f"`table` {table}: {path} holds {len(maps)}, from lines {lines}.")
+        return Source(maps[table - 1].address, maps[table - 1].command, "")
+    if len(maps) == 1:
+        return Source(maps[0].address, maps[0].command, "")
+    if len(maps) == 2 and _counts(maps[0].address) and maps[0].address.shape == maps[1].address.shape:
+        return Source(maps[1].address, maps[1].command, f"{several}; the first only counts, the second is read.")
     raise UsageError(f"{several}; `table` N chooses one.")
 
 

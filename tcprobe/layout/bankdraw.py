@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.layout.address import Integers
+from tcprobe.layout.arrays import Ints
 
 BANKS, BANK_BITS, VECTOR_BITS = 32, 32, 128
 WIDE, HIGH, MARGIN = 34, 18, 40  # px
@@ -29,13 +29,13 @@ Colour = tuple[int, int, int]
 class Picture(NamedTuple):
     """Bit offsets by [line, column], `run` elements per column; `axes` names the coordinates of lines and columns."""
 
-    offsets: Integers
+    offsets: Ints
     run: int
     bits: int
     axes: tuple[str, str]
 
     @classmethod
-    def of(cls, offsets: Integers, bits: int) -> Picture:
+    def of(cls, offsets: Ints, bits: int) -> Picture:
         """The picture of offsets[first, second], in elements of `bits`; -1 means no offset."""
         runs = (_run(offsets.T, bits), _run(offsets, bits))
         turned = runs[0] > runs[1]
@@ -62,7 +62,7 @@ class Picture(NamedTuple):
         return str(start) if self.run == 1 else f"{start}.."
 
 
-def _run(offsets: Integers, bits: int) -> int:
+def _run(offsets: Ints, bits: int) -> int:
     """How many columns (a power of two, at most 16 bytes) are consecutive from an aligned start, on every line."""
     run = 1
     while run * 2 * bits <= VECTOR_BITS and offsets.shape[1] % (run * 2) == 0:

@@ -99,7 +99,7 @@ class Cost(Described):
 
 
 @cache
-def designed() -> MappingProxyType[str, BankRule]:
+def designed_rules() -> MappingProxyType[str, BankRule]:
     """The rule of every access, as the module's docstring states it."""
     return MappingProxyType({row.name: _rule(row) for row in accesses().values()})
 
@@ -118,13 +118,13 @@ def judge(name: str, addresses: Sequence[int | None], sources: Sequence[int | No
     Without sources only destinations can conflict. Addresses are not checked here; `bank_patterns` does that.
     """
     row = access(name)
-    by = Judge(row, designed()[row.name])
+    by = Judge(row, designed_rules()[row.name])
     return by.costs(as_array([addresses]), None if sources is None else as_array([sources]))[0]
 
 
-def as_array(rows: Sequence[Sequence[int | None]]) -> Ints:
+def as_array(lane_rows: Sequence[Sequence[int | None]]) -> Ints:
     """Addresses of several patterns, IDLE for None; shape (patterns, 32)."""
-    return np.array([[IDLE if a is None else a for a in row] for row in rows], np.int64).reshape(-1, WARP)
+    return np.array([[IDLE if a is None else a for a in row] for row in lane_rows], np.int64).reshape(-1, WARP)
 
 
 class Judge(NamedTuple):
@@ -156,16 +156,16 @@ class Judge(NamedTuple):
             by_phase[joins, : joined.shape[1]] = joined
         return by_phase
 
-    def _passes(self, phase: int, sides: Sequence[Ints]) -> Ints:
-        """Passes of each phase of `phase` lanes, (patterns, phases); `sides` are addresses, and sources if given."""
+    def _passes(self, phase: int, memories: Sequence[Ints]) -> Ints:
+        """Passes of each phase of `phase` lanes, (patterns, phases); `memories`: addresses, and sources if given."""
         width = min(phase, self.row.lanes)
         count = self.row.lanes // width
-        needs = [_units(self.row, a[:, : self.row.lanes].reshape(len(a) * count, width)) for a in sides]
+        needs = [_units(self.row, a[:, : self.row.lanes].reshape(len(a) * count, width)) for a in memories]
         if self.rule.passes == "order":
             most = _longest_chain(self.row, needs)
         else:
             most = _fullest(self.row, needs[0], self.rule.passes == "words")
-        return most.reshape(len(sides[0]), count)
+        return most.reshape(len(memories[0]), count)
 
 
 def beats(rule: BankRule, by_phase: Ints) -> Ints:
@@ -215,8 +215,8 @@ def _longest_chain(access: SharedAccess, needs: Sequence[Ints]) -> Ints:
     for lane in range(needs[0].shape[1]):
         (on,) = np.nonzero(needs[0][:, lane] != IDLE)
         places = [(j, on, need[on, lane] % banks) for j, need in enumerate(needs)]
-        done = 1 + np.max([free[place] for place in places], axis=0)
+        after = 1 + np.max([free[place] for place in places], axis=0)
         for place in places:
-            free[place] = done
+            free[place] = after
     longest: Ints = free[0].max(axis=1)
     return longest

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-Held = tuple[int, int, int, int, int]  # row, col, CTA, lane, bit
+ElementPlace = tuple[int, int, int, int, int]  # row, col, CTA, lane, bit
 
 
 class CellRun(NamedTuple):
@@ -31,25 +31,25 @@ class CellRun(NamedTuple):
     step: int
 
 
-def runs(held_places: Iterable[Held]) -> tuple[CellRun, ...]:
+def runs(element_places: Iterable[ElementPlace]) -> tuple[CellRun, ...]:
     """The places of all elements as runs, sorted; an element may have several places."""
-    found: list[CellRun] = []
+    closed: list[CellRun] = []
     open_runs: dict[tuple[int, int, int], list[CellRun]] = {}  # by row, CTA and lane: runs that may be continued
-    for row, col, cta, lane, bit in sorted(set(held_places)):
+    for row, col, cta, lane, bit in sorted(set(element_places)):
         mine = open_runs.setdefault((row, cta, lane), [])
-        for at, run in enumerate(mine):
+        for index, run in enumerate(mine):
             step = bit - run.bit if run.length == 1 else run.step
             if run.col + run.length == col and step >= 0 and run.bit + run.length * step == bit:
-                mine[at] = run._replace(length=run.length + 1, step=step)
+                mine[index] = run._replace(length=run.length + 1, step=step)
                 break
         else:
-            found += [run for run in mine if run.col + run.length < col]
+            closed += [run for run in mine if run.col + run.length < col]
             mine[:] = [run for run in mine if run.col + run.length >= col]
             mine.append(CellRun(row, col, 1, cta, lane, bit, 0))
-    return tuple(sorted([*found, *(run for mine in open_runs.values() for run in mine)]))
+    return tuple(sorted([*closed, *(run for mine in open_runs.values() for run in mine)]))
 
 
-def places(cell_runs: Sequence[CellRun]) -> list[Held]:
+def places(cell_runs: Sequence[CellRun]) -> list[ElementPlace]:
     """The inverse of `runs`: every place of every element, sorted."""
     return sorted(
         (run.row, run.col + j, run.cta, run.lane, run.bit + j * run.step)

@@ -68,18 +68,18 @@ def read_csv(path: Path) -> Table:
         raise DataError(f"{path}: {WORDS['empty']}")
     names, body = _header(path, lines)
     outputs = [name for name in names if name in SLOT_OUTPUTS]
-    cells = _cells(path, names, outputs, body if "i" in names else _numbered(path, names, body))
+    cells = _cells(path, names, outputs, body if "i" in names else _number_elements(path, names, body))
     return _table(path, outputs, cells)
 
 
-def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
+def _number_elements(path: Path, columns: Sequence[str], body_lines: Sequence[Line]) -> list[Line]:
     """The lines with i in place of the register.
 
     The lines of a register are its elements, low bits first; every register must have equally many.
     """
-    at, thread = names.index("register"), names.index("lane")
-    lines = [(number, cells) for number, cells in body if len(cells) == len(names)]
-    places = Counter((cells[thread], cells[at]) for _, cells in lines)
+    register, lane = columns.index("register"), columns.index("lane")
+    lines = [(number, cells) for number, cells in body_lines if len(cells) == len(columns)]
+    places = Counter((cells[lane], cells[register]) for _, cells in lines)
     size = max(places.values(), default=1)
     wrong = next((place for place, count in places.items() if count != size), None)
     if wrong:
@@ -87,10 +87,11 @@ def _numbered(path: Path, names: list[str], body: Sequence[Line]) -> list[Line]:
         raise DataError(f"{path}: {words}")
     seen: Counter[tuple[str, str]] = Counter()
     numbered = []
-    for number, cells in body:
-        if len(cells) == len(names) and _NUMBER.fullmatch(cells[at]) and len(cells[at]) < 9:
-            place = (cells[thread], cells[at])
-            numbered.append((number, [*cells[:at], str(int(cells[at]) * size + seen[place]), *cells[at + 1 :]]))
+    for number, cells in body_lines:
+        if len(cells) == len(columns) and _NUMBER.fullmatch(cells[register]) and len(cells[register]) < 9:
+            place = (cells[lane], cells[register])
+            i = str(int(cells[register]) * size + seen[place])
+            numbered.append((number, [*cells[:register], i, *cells[register + 1 :]]))
             seen[place] += 1
         else:
             numbered.append((number, cells))
@@ -121,9 +122,9 @@ def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
         first, body = [*INPUTS, *SLOT_OUTPUTS][: len(first)], lines
     else:
         body = lines[1:]
-    known = {*INPUTS, *SLOT_OUTPUTS}
+    expected = {*INPUTS, *SLOT_OUTPUTS}
     named = {"i" if name == "register" else name for name in first}
-    if named - {"product"} != known - {"product"} or len(named) != len(first):
+    if named - {"product"} != expected - {"product"} or len(named) != len(first):
         words = WORDS["columns"].format(len(first), quoted(", ".join(first)))
         raise DataError(f"{path}, line {lines[0][0]}: {words}")
     if not body:
@@ -132,13 +133,13 @@ def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
 
 
 def _cells(
-    path: Path, names: list[str], outputs: list[str], body: Iterable[Line]
+    path: Path, columns: Sequence[str], outputs: Sequence[str], body_lines: Iterable[Line]
 ) -> dict[tuple[int, int], tuple[int, ...]]:
     """What each slot (lane, i) holds, in the order of `outputs`."""
-    names = ["i" if name == "register" else name for name in names]
+    columns = ["i" if name == "register" else name for name in columns]
     cells: dict[tuple[int, int], tuple[int, ...]] = {}
-    for number, line in body:
-        values = dict(zip(names, _numbers(f"{path}, line {number}", names, line), strict=True))
+    for number, line in body_lines:
+        values = dict(zip(columns, _numbers(f"{path}, line {number}", columns, line), strict=True))
         slot = values["lane"], values["i"]
         if slot in cells:
             raise DataError(f"{path}, line {number}: {WORDS['second'].format(*slot)}")
@@ -146,22 +147,22 @@ def _cells(
     return cells
 
 
-def _numbers(where: str, names: list[str], line: list[str]) -> list[int]:
-    if len(line) != len(names):
-        raise DataError(f"{where}: {WORDS['values'].format(len(line), len(names), ','.join(names))}")
-    if not all(_NUMBER.fullmatch(cell) for cell in line):
-        raise DataError(f"{where}: {WORDS['numbers'].format(quoted(','.join(line)))}")
-    if any(cell.startswith("-") or len(cell) > 9 or int(cell) >= MOST_INDEX for cell in line):
+def _numbers(where: str, columns: Sequence[str], entries: list[str]) -> list[int]:
+    if len(entries) != len(columns):
+        raise DataError(f"{where}: {WORDS['values'].format(len(entries), len(columns), ','.join(columns))}")
+    if not all(_NUMBER.fullmatch(cell) for cell in entries):
+        raise DataError(f"{where}: {WORDS['numbers'].format(quoted(','.join(entries)))}")
+    if any(cell.startswith("-") or len(cell) > 9 or int(cell) >= MOST_INDEX for cell in entries):
         raise DataError(f"{where}: {WORDS['outside'].format(MOST_INDEX - 1)}")
-    return [int(cell) for cell in line]
+    return [int(cell) for cell in entries]
 
 
-def _table(path: Path, outputs: list[str], cells: Mapping[tuple[int, int], tuple[int, ...]]) -> Table:
-    last_lane, last = max(lane for lane, _ in cells), max(i for _, i in cells)
+def _table(path: Path, outputs: Sequence[str], contents: Mapping[tuple[int, int], tuple[int, ...]]) -> Table:
+    last_lane, last = max(lane for lane, _ in contents), max(i for _, i in contents)
     threads, elements = 1 << last_lane.bit_length(), last + 1
     if threads * elements > MOST_SLOTS:
         words = WORDS["slots"].format(last_lane, last, threads, elements, MOST_SLOTS)
         raise DataError(f"{path}: {words}")
     nothing = (None,) * len(outputs)
-    slots = [cells.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
+    slots = [contents.get((lane, i), nothing) for lane in range(threads) for i in range(elements)]
     return slot_table(threads, elements, {name: tuple(cell[j] for cell in slots) for j, name in enumerate(outputs)})

@@ -94,14 +94,14 @@ def decode(bits: int) -> Descriptor:
     return Descriptor(lbo, sbo, swizzle, bits >> 49 & 7, start)
 
 
-def offsets(descriptor: Descriptor, major: str, lines: Offset, k: Offset, bits: int) -> Offset:
+def offsets(descriptor: Descriptor, major: str, line: Offset, k: Offset, bits: int) -> Offset:
     """Byte offsets of elements of `bits` bits at (line, k), numbers or arrays; for b1, of the byte that has the bit."""
     if major == "k":
-        return descriptor.offset("k", lines, k * bits // 8)
-    return descriptor.offset("mn", lines * bits // 8, k)
+        return descriptor.offset("k", line, k * bits // 8)
+    return descriptor.offset("mn", line * bits // 8, k)
 
 
-def packed(k_bytes: int) -> Descriptor:
+def packed_descriptor(k_bytes: int) -> Descriptor:
     """The descriptor without swizzle for lines of `k_bytes` bytes, k contiguous, packed without gaps.
 
     8 lines come chunk by chunk along k, then the next 8 lines.
@@ -109,9 +109,9 @@ def packed(k_bytes: int) -> Descriptor:
     return Descriptor(128, 8 * k_bytes)
 
 
-def formula(major: str, swizzle: int, bits: int, held: str) -> str:
+def formula(major: str, swizzle: int, bits: int, operand: str) -> str:
     """`Descriptor.offset` in C syntax, in row and col of operand a_smem or b_smem, lbo, sbo, base_offset and start."""
-    line, k = ("row", "col") if held == "a_smem" else ("col", "row")
+    line, k = ("row", "col") if operand == "a_smem" else ("col", "row")
     linear = linear_formula(major, swizzle, bits, (line, k), ("lbo", "sbo"))
     if not swizzle:
         return linear
@@ -120,10 +120,10 @@ def formula(major: str, swizzle: int, bits: int, held: str) -> str:
 
 
 def linear_formula(
-    major: str, swizzle: int, bits: int, names: tuple[str, str], strides: tuple[str | int, str | int]
+    major: str, swizzle: int, bits: int, variables: tuple[str, str], strides: tuple[str | int, str | int]
 ) -> str:
     """`Descriptor.linear` in C syntax, in the names of the line and of k; `strides` are the LBO and the SBO."""
-    (line, k), (lbo, sbo), width = names, strides, swizzle or UNIT
+    (line, k), (lbo, sbo), width = variables, strides, swizzle or UNIT
     outer, inner = (line, _bytes(k, bits)) if major == "k" else (k, _bytes(line, bits))
     across, along = (lbo, sbo) if swizzle or major == "k" else (sbo, lbo)
     shift = width.bit_length() - 1

@@ -64,14 +64,14 @@ def values(text: str) -> Values:
 
 
 def _tokens(text: str) -> list[Token]:
-    tokens, at = [], 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = _TOKEN.match(text, position)
         if match is None:
-            column = at + len(text[at:]) - len(text[at:].lstrip())
+            column = position + len(text[position:]) - len(text[position:].lstrip())
             raise _error(Token("", column + 1), f"{text[column]!r} is not allowed in an expression; {VARIABLE}")
         tokens.append(Token(match[1], match.start(1) + 1))
-        at = match.end()
+        position = match.end()
     return [*tokens, Token("", len(text) + 1)]
 
 
@@ -83,9 +83,9 @@ class _Reader:
         self.next = next(self._tokens)
 
     def _take(self) -> Token:
-        taken = self.next
-        self.next = next(self._tokens, taken)
-        return taken
+        token = self.next
+        self.next = next(self._tokens, token)
+        return token
 
     def expression(self, least: int, depth: int) -> Values:
         """Operands joined by operators that bind at least as tightly as `least`."""
@@ -93,7 +93,7 @@ class _Reader:
         while _BINDS.get(self.next.text, 0) >= least:
             sign = self._take()
             right = self.expression(_BINDS[sign.text] + 1, depth)
-            left = tuple(_applied(sign, lane, a, b) for lane, (a, b) in enumerate(zip(left, right, strict=True)))
+            left = tuple(_apply(sign, lane, a, b) for lane, (a, b) in enumerate(zip(left, right, strict=True)))
         return left
 
     def _operand(self, depth: int) -> Values:
@@ -117,20 +117,20 @@ def _number(token: Token) -> int:
         raise _error(token, f"{token.text[:20]} has a leading zero, which is octal in C and nothing in Python")
     if len(token.text) > MOST_BITS + 2:
         raise _error(token, f"a number of {len(token.text)} digits")
-    return _bounded(token, 0, int(token.text, 0))
+    return _check_bits(token, 0, int(token.text, 0))
 
 
-def _applied(sign: Token, lane: int, left: int, right: int) -> int:
+def _apply(sign: Token, lane: int, left: int, right: int) -> int:
     if sign.text in _UNSIGNED and (left < 0 or right < 0):
         raise _error(sign, f"{left} {sign.text} {right} in lane {lane}: of negative numbers, C and Python differ")
     if sign.text in ("/", "//", "%") and not right:
         raise _error(sign, f"division by zero in lane {lane}")
     if sign.text == "<<" and left.bit_length() + right > MOST_BITS:
         raise _error(sign, f"{left} << {right} in lane {lane} has more than {MOST_BITS} bits")
-    return _bounded(sign, lane, _DO[sign.text](left, right))
+    return _check_bits(sign, lane, _DO[sign.text](left, right))
 
 
-def _bounded(token: Token, lane: int, value: int) -> int:
+def _check_bits(token: Token, lane: int, value: int) -> int:
     if value.bit_length() > MOST_BITS:
         raise _error(token, f"a value of more than {MOST_BITS} bits in lane {lane}")
     return value

@@ -61,10 +61,10 @@ def preimages(images: Sequence[int], value: int) -> list[int]:
     pivots: dict[int, tuple[int, int]] = {}
     kernel = []
     for bit, image in enumerate(images):
-        rest, made = _reduce(pivots, image, 1 << bit)
+        rest, combination = _reduce(pivots, image, 1 << bit)
         if rest:
-            pivots[rest.bit_length() - 1] = (rest, made)
+            pivots[rest.bit_length() - 1] = (rest, combination)
         else:
-            kernel.append(made)
-    rest, made = _reduce(pivots, value, 0)
-    return [] if rest else sorted(made ^ other for other in span(kernel))
+            kernel.append(combination)
+    rest, combination = _reduce(pivots, value, 0)
+    return [] if rest else sorted(combination ^ other for other in span(kernel))

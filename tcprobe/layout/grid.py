@@ -60,7 +60,7 @@ class Lane(NamedTuple):
 class Block(NamedTuple):
     """One matrix: `at` says what selects it, `pieces` are by row, `slots` map to elements, `flat` means no columns."""
 
-    at: Mapping[str, int]
+    selection: Mapping[str, int]
     pieces: list[list[Stretch]]
     slots: Mapping[Slot, Element]
     flat: bool
@@ -68,12 +68,12 @@ class Block(NamedTuple):
     @property
     def title(self) -> str:
         """What selects the block, as "product 2"; empty if it is the only one."""
-        return ", ".join(f"{name} {value}" for name, value in self.at.items())
+        return ", ".join(f"{name} {value}" for name, value in self.selection.items())
 
 
 def blocks(table: Table, fragment: Fragment, wide: int = WIDE) -> list[Block]:
     """All matrices of a table, by selector, then product; matrices of `wide` columns or more have wide pieces."""
-    return [_block(at, slots, fragment, "col" not in table.outputs, wide) for at, slots in _parts(table)]
+    return [_block(selection, slots, fragment, "col" not in table.outputs, wide) for selection, slots in _parts(table)]
 
 
 def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]:
@@ -82,11 +82,11 @@ def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]
     size = thread.size * i.size
     products = range(table.extent["product"]) if "product" in table.outputs else (None,)
     for number, values in enumerate(product(*(range(axis.size) for axis in lead))):
-        at = {axis.name: value for axis, value in zip(lead, values, strict=True)}
+        selection = {axis.name: value for axis, value in zip(lead, values, strict=True)}
         cells = _cells(table, number * size, size)
         for which in products:
             slots = {divmod(n, i.size): (r, c) for n, r, c, p in cells if which in (None, p)}
-            yield at | ({} if which is None else {"product": which}), slots
+            yield selection | ({} if which is None else {"product": which}), slots
 
 
 def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int]]:
@@ -96,20 +96,22 @@ def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int
     return [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
 
 
-def _block(at: Mapping[str, int], slots: Mapping[Slot, Element], fragment: Fragment, flat: bool, wide: int) -> Block:
+def _block(
+    selection: Mapping[str, int], element_of: Mapping[Slot, Element], fragment: Fragment, flat: bool, wide: int
+) -> Block:
     holders: dict[Element, list[Slot]] = {}
-    for slot, element in slots.items():
+    for slot, element in element_of.items():
         holders.setdefault(element, []).append(slot)
     columns = 1 if flat else fragment.cols
     most = fragment.register_bits // fragment.slot_bits if columns >= wide else 1
     rows = [_row([(col, holders.get((row, col), [])) for col in range(columns)], most) for row in range(fragment.rows)]
-    return Block(at, rows, slots, flat)
+    return Block(selection, rows, element_of, flat)
 
 
-def _row(cells: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
+def _row(holders_by_column: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
     """Pieces of at most `most` elements."""
     stretches: list[Stretch] = []
-    for col, holders in cells:
+    for col, holders in holders_by_column:
         piece = Stretch(col, 1, tuple(holders))
         if stretches and _continues(stretches[-1], piece, most):
             stretches[-1] = stretches[-1]._replace(span=stretches[-1].span + 1)
@@ -137,8 +139,8 @@ def lanes(block: Block, fragment: Fragment) -> list[Lane]:
     ]
 
 
-def _words(elements: Sequence[Element | None], flat: bool) -> str:
+def _words(register_elements: Sequence[Element | None], flat: bool) -> str:
     """The elements of a register as row,col; runs along a row or column as 0,0..3; an empty one as -."""
     if flat:
-        return ", ".join("-" if e is None else str(e[0]) for e in elements)
-    return runs(elements)
+        return ", ".join("-" if e is None else str(e[0]) for e in register_elements)
+    return runs(register_elements)

@@ -90,14 +90,14 @@ def _numbers(number: int, text: str) -> list[int | None]:
     return [int(field) if field else None for field in fields]
 
 
-def _header(block: _Lines) -> list[str]:
-    return [name.strip().lower() for name in block.heading.split(",")]
+def _header(section: _Lines) -> list[str]:
+    return [name.strip().lower() for name in section.heading.split(",")]
 
 
-def _is_csv(block: _Lines) -> bool:
-    if sorted(_header(block)) == sorted(COLUMNS):
+def _is_csv(section: _Lines) -> bool:
+    if sorted(_header(section)) == sorted(COLUMNS):
         return True
-    rows = [row for _, row in block.rows]
+    rows = [row for _, row in section.rows]
     if len(rows) < LEAST_ROWS or any(len(row) != len(COLUMNS) for row in rows):
         return False
     places = {(row[0], row[1]) for row in rows if row[0] is not None and row[1] is not None}
@@ -105,21 +105,21 @@ def _is_csv(block: _Lines) -> bool:
     return len(places) >= LEAST_ROWS and 2 * len(places) > box[0] * box[1]
 
 
-def _csv(block: _Lines) -> Matrix:
-    names = _header(block)
+def _csv(section: _Lines) -> Matrix:
+    names = _header(section)
     order = [names.index(name) if name in names else COLUMNS.index(name) for name in COLUMNS]
     rows: list[list[int]] = []
-    for number, row in block.rows:
+    for number, row in section.rows:
         rows.append([value for value in row if value is not None])
         if len(row) != len(COLUMNS) or len(rows[-1]) != len(COLUMNS):
             raise DataError(f"line {number}: {len(rows[-1])} values, expected {','.join(COLUMNS)}.")
-    first, second, offsets = ([row[at] for row in rows] for at in order)
-    return Matrix(AddressMap.of(first, second, offsets), "", block.rows[0][0])
+    first, second, offsets = ([row[index] for row in rows] for index in order)
+    return Matrix(AddressMap.of(first, second, offsets), "", section.rows[0][0])
 
 
-def _matrix(block: _Lines) -> Matrix:
-    rows = [row for _, row in block.rows]
-    known = [(a, b, offset) for a, row in enumerate(rows) for b, offset in enumerate(row) if offset is not None]
-    first, second, offsets = zip(*known, strict=True) if known else ((), (), ())
+def _matrix(section: _Lines) -> Matrix:
+    rows = [row for _, row in section.rows]
+    present = [(a, b, offset) for a, row in enumerate(rows) for b, offset in enumerate(row) if offset is not None]
+    first, second, offsets = zip(*present, strict=True) if present else ((), (), ())
     corner = (len(rows) - 1, max(map(len, rows)) - 1)
-    return Matrix(AddressMap.of(first, second, offsets, ((0, 0), corner)), block.heading, block.rows[0][0])
+    return Matrix(AddressMap.of(first, second, offsets, ((0, 0), corner)), section.heading, section.rows[0][0])

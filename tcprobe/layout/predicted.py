@@ -27,7 +27,7 @@ NIBBLE = 0x4  # four bits of metadata; a sparse structure tensor is taken with a
 CHUNK = 512  # A slots that are hashed at a time
 
 
-def predicted(instruction: Instruction, tables: Tables) -> StructureHash:
+def predict_hash(instruction: Instruction, tables: Tables) -> StructureHash:
     """The structure tensor that the tables of the slots that are read predict, with its anchor."""
     return _hash(instruction, tables)._replace(anchor=anchor(tables))
 
@@ -52,12 +52,13 @@ def sparse(instruction: Instruction, tables: Tables) -> Triples:
     rule = sparsity(e)
     m, stored, _ = elements(tables["a"])
     fields = {cell: slot for slot, cell in enumerate(tables["e"].selection(0).cells) if cell}
-    half = [fields[at, s - s % e.span] % rule.fields for at, s in zip(m.tolist(), stored.tolist(), strict=True)]
+    half = [fields[row, s - s % e.span] % rule.fields for row, s in zip(m.tolist(), stored.tolist(), strict=True)]
     k = columns(rule, stored, np.array([rule.read(NIBBLE, h) for h in half]))
-    met = [
-        [tables[o].inverse[at, col][0] for at in rows.tolist() for col in range(n)] for o, rows in (("b", k), ("d", m))
-    ]
-    a, b, d = np.repeat(np.arange(len(m)), n), *(np.array(slots) for slots in met)
+    b, d = (
+        np.array([tables[operand].inverse[row, col][0] for row in rows.tolist() for col in range(n)])
+        for operand, rows in (("b", k), ("d", m))
+    )
+    a = np.repeat(np.arange(len(m)), n)
     order = np.lexsort((d, a))
     return Triples(a[order], b[order], d[order])
 
@@ -70,7 +71,7 @@ def columns(sparsity: Sparsity, stored: Ints, picked_field: int | Ints) -> Ints:
     return k
 
 
-def picked(instruction: Instruction, value: int = NIBBLE) -> Ints:
+def picked_k(instruction: Instruction, value: int = NIBBLE) -> Ints:
     """The k of A's stored columns if every four bits of metadata are `value`; all k without metadata."""
     if instruction.metadata is None:
         return np.arange(instruction.shape.k)
@@ -82,16 +83,16 @@ def behind_descriptors(instruction: Instruction, tables: Tables) -> StructureHas
     """The triples that tables of registers predict, with A behind `picked` metadata."""
     values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
     return StructureHash(
-        instruction.triples, _of_registers(values, instruction.shape.n, tuple(picked(instruction).tolist()))
+        instruction.triples, _of_registers(values, instruction.shape.n, tuple(picked_k(instruction).tolist()))
     )
 
 
 @lru_cache(maxsize=16)  # forms that differ in types alone have the same tables
-def _of_registers(values: tuple[Any, ...], n: int, k: tuple[int, ...]) -> str:
-    line, stored, m, col = map(np.array, values)
+def _of_registers(register_columns: tuple[Any, ...], n: int, stored_k: tuple[int, ...]) -> str:
+    line, stored, m, col = map(np.array, register_columns)
     reached = np.empty((len(m) // n, n), np.int64)
     reached[m, col] = np.arange(len(m))
-    return WholeProduct(np.array(k)[stored], line, reached, col).digest().tobytes().hex()
+    return WholeProduct(np.array(stored_k)[stored], line, reached, col).digest().tobytes().hex()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tcprobe.errors import DataError
 from tcprobe.layout.address import MOST_CELLS, AddressMap, Pair
 
-Cell = list[Pair | None]
+Elements = list[Pair | None]
 Span = tuple[range, range]  # the elements that one coordinate names, first and second
 NOTHING: Span = (range(0), range(0))
 _NUMBER = "([0-9]{1,9})"
@@ -56,7 +56,7 @@ class _Parts(NamedTuple):
 
     gaps: list[int]
     spans: list[Span]
-    held: int
+    size: int
 
 
 class _Block(NamedTuple):
@@ -89,7 +89,7 @@ def _is_row(line: str) -> bool:
 def _blocks(lines: Sequence[str]) -> Iterator[_Block]:
     """The outputs of a text; each command line starts a new one."""
     block = _Block(None, [])
-    for number, line in _joined(lines):
+    for number, line in _join_lines(lines):
         if _COMMAND.search(line):
             yield block
             block = _Block(_command(number, line), [])
@@ -108,61 +108,61 @@ def _without_comment(line: str) -> str:
     return line[: comment.start()].rstrip() if comment else line
 
 
-def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _join_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Numbered lines; a line that ends in \\ is joined with the next."""
-    held = ""
+    pending = ""
     for number, line in enumerate(lines, 1):
         if line.rstrip().endswith("\\"):
-            held += line.rstrip()[:-1] + " "
+            pending += line.rstrip()[:-1] + " "
             continue
-        yield number, held + line
-        held = ""
+        yield number, pending + line
+        pending = ""
 
 
 def _options(number: int, line: str) -> dict[str, Pair]:
     """The numbers of a command's options; 0 for a second one that is not there."""
-    said: dict[str, Pair] = {}
+    options: dict[str, Pair] = {}
     for option, text in _OPTION.findall(line):
         values = _NUMBERS.fullmatch(text)
         if not values or not all(1 <= int(value) <= MOST_CELLS for value in values.groups() if value):
             raise DataError(f"line {number}: --{option}={text[:40]} is not one or two numbers from 1 to {MOST_CELLS}.")
-        said[option] = (int(values[1]), int(values[2] or 0))
-    return said
+        options[option] = (int(values[1]), int(values[2] or 0))
+    return options
 
 
 def _command(number: int, line: str) -> Command:
     named = _COMMAND.search(line)
     layout = next((name for name in named.groups() if name), "") if named else ""
-    said = _options(number, line)
-    extent, shape = said.get("extent", Command(layout).extent), said.get("output-shape", Command(layout).shape)
+    options = _options(number, line)
+    extent, shape = options.get("extent", Command(layout).extent), options.get("output-shape", Command(layout).shape)
     if not extent[1]:
         raise DataError(f"line {number}: --extent={extent[0]} needs two numbers.")
-    vectorize = said.get("vectorize", (1, 0))[0]
+    vectorize = options.get("vectorize", (1, 0))[0]
     if shape[0] % vectorize:
         raise DataError(f"line {number}: --vectorize={vectorize} does not divide --output-shape={shape[0]}.")
-    return Command(layout, extent, said.get("stride", (None,))[0], (shape[0], shape[1] or 8), vectorize)
+    return Command(layout, extent, options.get("stride", (None,))[0], (shape[0], shape[1] or 8), vectorize)
 
 
-def _read(block: _Block) -> Printout:
-    rows = [(number, text.split("|")) for number, text in block.lines if text.strip()]
+def _read(output_lines: _Block) -> Printout:
+    rows = [(number, text.split("|")) for number, text in output_lines.lines if text.strip()]
     if not rows:
         raise DataError("a command line of 03_visualize_layout, but nothing that it printed.")
     parsed = [(number, [_parts(number, text) for text in texts]) for number, texts in rows]
-    fullest = max(cell.held for _, cells in parsed for cell in cells)
-    size = block.command.vectorize if block.command else max(1, fullest)
-    width = block.command.shape[0] if block.command else len(rows[0][1]) * size
+    fullest = max(cell.size for _, cells in parsed for cell in cells)
+    size = output_lines.command.vectorize if output_lines.command else max(1, fullest)
+    width = output_lines.command.shape[0] if output_lines.command else len(rows[0][1]) * size
     if width == size:
-        parsed = [(number, [_parts(number, text)]) for number, text in _with_holes(block)]
-    free = not block.command and _sizes_are_free(parsed, size)
-    elements: Cell = []
+        parsed = [(number, [_parts(number, text)]) for number, text in _with_holes(output_lines)]
+    free = not output_lines.command and _sizes_are_free(parsed, size)
+    elements: Elements = []
     for number, cells in parsed:
         if not free:
             _check_width(number, len(cells) * size, width, number == parsed[-1][0])
         for position, cell in enumerate(cells, 1):
-            elements += _placed(number, cell, cell.held if free else size, position == len(cells))
+            elements += _cell_elements(number, cell, cell.size if free else size, position == len(cells))
             if len(elements) > MOST_CELLS:
                 raise DataError(f"line {number}: more than {MOST_CELLS} offsets.")
-    return Printout(_address(elements, block.command), block.command, rows[0][0])
+    return Printout(_address(elements, output_lines.command), output_lines.command, rows[0][0])
 
 
 def _sizes_are_free(parsed: list[tuple[int, list[_Parts]]], size: int) -> bool:
@@ -170,14 +170,14 @@ def _sizes_are_free(parsed: list[tuple[int, list[_Parts]]], size: int) -> bool:
 
     A short cell of single coordinates at the end of a line had its spaces trimmed.
     """
-    short = [(cell, cell is cells[-1]) for _, cells in parsed for cell in cells if cell.held + sum(cell.gaps) < size]
-    whole = not any(sum(cell.gaps[1:-1]) or not cell.held for _, cells in parsed for cell in cells)
-    return whole and any(not last or cell.held > len(cell.spans) - 1 for cell, last in short)
+    short = [(cell, cell is cells[-1]) for _, cells in parsed for cell in cells if cell.size + sum(cell.gaps) < size]
+    whole = not any(sum(cell.gaps[1:-1]) or not cell.size for _, cells in parsed for cell in cells)
+    return whole and any(not last or cell.size > len(cell.spans) - 1 for cell, last in short)
 
 
-def _address(elements: Cell, command: Command | None) -> AddressMap:
-    known = [(*element, offset) for offset, element in enumerate(elements) if element]
-    first, second, offsets = zip(*known, strict=True) if known else ((), (), ())
+def _address(by_offset: Elements, command: Command | None) -> AddressMap:
+    present = [(*element, offset) for offset, element in enumerate(by_offset) if element]
+    first, second, offsets = zip(*present, strict=True) if present else ((), (), ())
     box = ((0, 0), (command.extent[0] - 1, command.extent[1] - 1)) if command else None
     return AddressMap.of(first, second, offsets, box)
 
@@ -187,12 +187,12 @@ def _check_width(number: int, elements: int, width: int, last: bool) -> None:
         raise DataError(f"line {number}: {elements} offsets, where a line has {width}.")
 
 
-def _with_holes(block: _Block) -> Iterator[tuple[int, str]]:
+def _with_holes(output_lines: _Block) -> Iterator[tuple[int, str]]:
     """Lines of one cell each: one of spaces alone is an empty cell, an empty one ends a group."""
-    group = block.command.shape[1] if block.command else 0
-    full = [index for index, (_, text) in enumerate(block.lines) if text.strip()]
+    group = output_lines.command.shape[1] if output_lines.command else 0
+    full = [index for index, (_, text) in enumerate(output_lines.lines) if text.strip()]
     rows = 0
-    for number, text in block.lines[full[0] : full[-1] + 1] if full else []:
+    for number, text in output_lines.lines[full[0] : full[-1] + 1] if full else []:
         if text:
             rows += 1
             yield number, text
@@ -200,30 +200,32 @@ def _with_holes(block: _Block) -> Iterator[tuple[int, str]]:
             raise DataError(f"line {number}: empty inside a group of {group} lines; was its space trimmed?")
 
 
-def _placed(number: int, cell: _Parts, size: int, last: bool) -> Cell:
+def _cell_elements(number: int, printed: _Parts, size: int, last: bool) -> Elements:
     """The elements of a cell, None for each offset without one."""
-    if not cell.held:
+    if not printed.size:
         return [None] * size
-    exact, filled = cell.held == size, cell.held + sum(cell.gaps)
+    exact, filled = printed.size == size, printed.size + sum(printed.gaps)
     if not exact and (filled > size or (filled < size and not last)):
-        raise DataError(f"line {number}: a cell of {cell.held} elements and {filled - cell.held} spaces, not {size}.")
-    placed: Cell = []
-    for gap, (firsts, seconds) in zip(cell.gaps, cell.spans, strict=True):
-        placed += [None] * (0 if exact else gap)
-        placed += [(a, b) for b in seconds for a in firsts]
-    return placed + [None] * (size - len(placed))
+        raise DataError(
+            f"line {number}: a cell of {printed.size} elements and {filled - printed.size} spaces, not {size}."
+        )
+    elements: Elements = []
+    for gap, (firsts, seconds) in zip(printed.gaps, printed.spans, strict=True):
+        elements += [None] * (0 if exact else gap)
+        elements += [(a, b) for b in seconds for a in firsts]
+    return elements + [None] * (size - len(elements))
 
 
 def _parts(number: int, text: str) -> _Parts:
-    gaps, spans, at = [], list[Span](), 0
+    gaps, spans, start = [], list[Span](), 0
     for match in _COORDINATE.finditer(text):
-        gaps.append(_spaces(number, text[at : match.start()]))
+        gaps.append(_spaces(number, text[start : match.start()]))
         spans.append(_span(number, match))
-        at = match.end()
-    held = sum(len(firsts) * len(seconds) for firsts, seconds in spans)
-    if held > MOST_CELLS:
+        start = match.end()
+    size = sum(len(firsts) * len(seconds) for firsts, seconds in spans)
+    if size > MOST_CELLS:
         raise DataError(f"line {number}: a cell of more than {MOST_CELLS} elements.")
-    return _Parts([*gaps, _spaces(number, text[at:])], [*spans, NOTHING], held)
+    return _Parts([*gaps, _spaces(number, text[start:])], [*spans, NOTHING], size)
 
 
 def _spaces(number: int, text: str) -> int:

@@ -5,7 +5,7 @@ cycle.
 >>> tags, lanes = SourceTags((0x1A80, 0x2D00)), np.arange(32)
 >>> to, sources = np.array([4 * lanes] * 2), np.array([128 * lanes, 4 * lanes])
 >>> found = lookups(tags, sources)
->>> found.tolist(), timed(np.array([1, 1]), found, is_spread(to)).tolist()
+>>> found.tolist(), access_cycles(np.array([1, 1]), found, is_spread(to)).tolist()
 ([8, 1], [9, 2])
 
 A line has 128 bytes. Each bit of the number of its tag bank is a parity of address bits. Lookups are the most distinct
@@ -80,33 +80,33 @@ def _distinct(addresses: Ints, size: int) -> Ints:
     return np.asarray(fresh.sum(axis=1), np.int64)
 
 
-def timed(passes: Ints, looked_up: Ints, spread: Bools) -> Ints:
+def access_cycles(passes: Ints, looked_up: Ints, spread: Bools) -> Ints:
     """Cycles of patterns from passes and lookups; 0 if no lane copies."""
     least = looked_up + 1 + (spread | ((passes > 1) & (looked_up == 1)))
     return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
 
 
-def of_pattern(
+def pattern_cost(
     tags: SourceTags, addresses: Sequence[int | None], sources: Sequence[int | None], passes: int
 ) -> tuple[int, int]:
     """(lookups, cycles) of one pattern of 32 destinations and 32 sources."""
     looked_up = lookups(tags, as_array([sources]))
-    return int(looked_up[0]), int(timed(np.array([passes]), looked_up, is_spread(as_array([addresses])))[0])
+    return int(looked_up[0]), int(access_cycles(np.array([passes]), looked_up, is_spread(as_array([addresses])))[0])
 
 
-def of_pairs(steps: Sequence[int], together: Bools) -> SourceTags | None:
-    """The tags, from which pairs of lines, `steps` apart, fall into one bank; None if no parities explain it.
+def tags_from_pairs(gaps: Sequence[int], together: Bools) -> SourceTags | None:
+    """The tags, from which pairs of lines, `gaps` apart, fall into one bank; None if no parities explain it.
 
     Steps are single bits, and pairs of them.
     """
-    numbers = _numbered(dict(zip(steps, together.tolist(), strict=True)))
+    numbers = _number_bits(dict(zip(gaps, together.tolist(), strict=True)))
     width = max(numbers.values(), default=0).bit_length()
     tags = SourceTags(tuple(sum(bit for bit in numbers if numbers[bit] >> n & 1) for n in range(width)))
-    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(steps)) == 0, together)
+    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(gaps)) == 0, together)
     return tags if agrees else None
 
 
-def _numbered(same: dict[int, bool]) -> dict[int, int]:
+def _number_bits(same: dict[int, bool]) -> dict[int, int]:
     """A number of each single bit, by whether steps stay in a bank.
 
     Bits that cancel each other get the same number; the others get 1, 2, 3, ..., with as few banks as possible.

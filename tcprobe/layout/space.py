@@ -73,8 +73,8 @@ class Space:
         """
         named = [*zip(self.names, values, strict=False), *point.items()]
         if sorted(name for name, _ in named) != sorted(self.names) or len(named) != len(values) + len(point):
-            given = ", ".join(name for name, _ in named) or "nothing"
-            raise UsageError(f"a point is given by {', '.join(self.names)}, not by {given}.")
+            names = ", ".join(name for name, _ in named) or "nothing"
+            raise UsageError(f"a point is given by {', '.join(self.names)}, not by {names}.")
         point = dict(named)
         total = 0
         for axis in self.axes:

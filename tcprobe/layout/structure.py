@@ -89,15 +89,15 @@ def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
     """
     of_d = _group(triples.d, triples.a), _group(triples.d, triples.b)
     of_a = _group(triples.a, triples.b)
-    row_of_a = _class(instruction, "row", of_d[0])
-    col_of_b = _class(instruction, "column", of_d[1])
-    k_of_b = _class(instruction, "k", of_a)
+    row_of_a = _number_classes(instruction, "row", of_d[0])
+    col_of_b = _number_classes(instruction, "column", of_d[1])
+    k_of_b = _number_classes(instruction, "k", of_a)
     row_of_d = {d: row_of_a[next(iter(a))] for d, a in of_d[0].items()}
     col_of_d = {d: col_of_b[next(iter(b))] for d, b in of_d[1].items()}
     k_of_a = {a: k_of_b[next(iter(b))] for a, b in of_a.items()}
     product_of_row, product_of_col = _products(row_of_d, col_of_d)
-    row, col = _within(product_of_row), _within(product_of_col)
-    k = _within({k_of_a[a]: product_of_row[row_of_a[a]] for a in sorted(k_of_a)})
+    row, col = _numbers_within(product_of_row), _numbers_within(product_of_col)
+    k = _numbers_within({k_of_a[a]: product_of_row[row_of_a[a]] for a in sorted(k_of_a)})
     cells = {
         "a": {s: (row[r], k[k_of_a[s]], product_of_row[r]) for s, r in row_of_a.items()},
         "b": {s: (k[k_of_b[s]], col[c], product_of_col[c]) for s, c in col_of_b.items()},
@@ -152,31 +152,31 @@ def _group(keys: Ints, members: Ints) -> dict[int, frozenset[int]]:
     return {key: frozenset(by_key[key]) for key in sorted(by_key)}
 
 
-def _class(instruction: Instruction, what: str, groups: dict[int, frozenset[int]]) -> dict[int, int]:
+def _number_classes(instruction: Instruction, what: str, members_of: dict[int, frozenset[int]]) -> dict[int, int]:
     """Numbers for the distinct groups, in order; ProbeError if a member belongs to several groups."""
-    classes = {group: number for number, group in enumerate(dict.fromkeys(groups.values()))}
-    of: dict[int, int] = {}
+    classes = {group: number for number, group in enumerate(dict.fromkeys(members_of.values()))}
+    class_of: dict[int, int] = {}
     for group, number_ in classes.items():
         for member in group:
-            if of.setdefault(member, number_) != number_:
+            if class_of.setdefault(member, number_) != number_:
                 raise ProbeError(
                     f"{instruction.name}: not a matrix product: slot {member} belongs to two {what} classes."
                 )
-    return of
+    return class_of
 
 
 def _products(row_of_d: dict[int, int], col_of_d: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
     """Rows that meet the same columns are in one product; products are in the order of their lowest D slot."""
-    met: dict[int, set[int]] = {}
+    columns_of: dict[int, set[int]] = {}
     for d in sorted(row_of_d):
-        met.setdefault(row_of_d[d], set()).add(col_of_d[d])
-    parts = {cols: number for number, cols in enumerate(dict.fromkeys(frozenset(cols) for cols in met.values()))}
-    product_of_row = {row: parts[frozenset(cols)] for row, cols in sorted(met.items())}
+        columns_of.setdefault(row_of_d[d], set()).add(col_of_d[d])
+    parts = {cols: number for number, cols in enumerate(dict.fromkeys(frozenset(cols) for cols in columns_of.values()))}
+    product_of_row = {row: parts[frozenset(cols)] for row, cols in sorted(columns_of.items())}
     product_of_col = {col: part for cols, part in parts.items() for col in cols}
     return product_of_row, dict(sorted(product_of_col.items()))
 
 
-def _within(product_of: dict[int, int]) -> dict[int, int]:
+def _numbers_within(product_of: dict[int, int]) -> dict[int, int]:
     """Classes renumbered from 0 inside each product, in the same order."""
     counts: dict[int, int] = {}
     numbers: dict[int, int] = {}
@@ -186,9 +186,9 @@ def _within(product_of: dict[int, int]) -> dict[int, int]:
     return numbers
 
 
-def _tabulate(instruction: Instruction, operand: str, cells: dict[int, tuple[int, int, int]]) -> Table:
+def _tabulate(instruction: Instruction, operand: str, by_slot: dict[int, tuple[int, int, int]]) -> Table:
     fragment = instruction.fragment(operand)
     slots = range(fragment.threads * fragment.elements)
     names = ("row", "col") + (("product",) if instruction.products > 1 else ())
-    values = {name: tuple(cells[s][j] if s in cells else None for s in slots) for j, name in enumerate(names)}
+    values = {name: tuple(by_slot[s][j] if s in by_slot else None for s in slots) for j, name in enumerate(names)}
     return slot_table(fragment.threads, fragment.elements, values)

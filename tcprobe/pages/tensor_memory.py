@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, partial
 
-from tcprobe.ask.tensor_memory import Wanted, agreeing, operands, placed
+from tcprobe.ask.tensor_memory import OperandVariant, is_documented, operands, placement
 from tcprobe.errors import answered
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
@@ -73,7 +73,7 @@ def _measured_lines(results: Results) -> Iterator[str]:
 
 def _counts(layers: Layers, name: str) -> list[str]:
     every = layers.findings(KIND, name)
-    otherwise = [id_ for id_, finding in every.items() if not agreeing(finding)]
+    otherwise = [id_ for id_, finding in every.items() if not is_documented(finding)]
     return [name, str(len(every)), str(len(every) - len(otherwise)), some(otherwise, 2) if otherwise else "-"]
 
 
@@ -133,13 +133,13 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
     names = ("scale_a", "scale_b") if vector else ("d", "a", "e")
     for in_memory in (each for each in operands(form) if each.name in names):
         for m in form.stated["m_values"]:
-            operand_placement = answered(partial(placed, in_memory, Wanted(int(m), vector=vector)))
+            operand_placement = answered(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
             if operand_placement is None:  # nobody states it: A of .ws with M below 128
                 yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
                 continue
             row, col = row_and_col(operand_placement.table)
             others = "; ".join(other.source for other in operand_placement.statements[1:])
-            copies = f"{operand_placement.held} times" if operand_placement.held > 1 else "once"
+            copies = f"{operand_placement.copies} times" if operand_placement.copies > 1 else "once"
             yield [f"`{in_memory.id}`", str(operand_placement.letter), str(m), copies, row, col, others or "-"]
 
 

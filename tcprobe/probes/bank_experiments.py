@@ -18,8 +18,8 @@ from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Floats, Ints
 from tcprobe.layout.banks import IDLE, BankRule, Judge
-from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, of_pairs
-from tcprobe.layout.source_tags import timed as with_lookups
+from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, tags_from_pairs
+from tcprobe.layout.source_tags import access_cycles as with_lookups
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases
@@ -92,7 +92,7 @@ class BankExperiment(Dialogue):
     def conclude(self, reading: Reading, context: Context) -> Body:
         """The fitted rule; ProbeError if the lanes do not form phases."""
         phases = banks.phases(self.access, reading["swapped"])
-        tags = of_pairs(tag_steps(), reading["together"]) if self.access.has_source else None
+        tags = tags_from_pairs(tag_steps(), reading["together"]) if self.access.has_source else None
         return fit(self.access, phases, Timed(self.cases(), reading["cycles"], reading["steady"]), tags)
 
 

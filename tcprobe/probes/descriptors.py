@@ -21,8 +21,8 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints
-from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed
-from tcprobe.layout.predicted import NIBBLE, picked
+from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
+from tcprobe.layout.predicted import NIBBLE, picked_k
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, elements
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
@@ -111,7 +111,7 @@ def launch(case: Case, tables: Tables) -> Launch:
     row, factor = case.instruction, case.operand.held
     by_b = factor.name == "a_smem"
     others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
-    still = packed(k_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
+    still = packed_descriptor(k_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
     pairs = [(descriptor.encode(), still) for descriptor in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     run = CodedRun(row, "codes", factor.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
@@ -151,7 +151,7 @@ def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
         if factor.name == "a_smem":
             in_memory[:, m, (n + y * d.cols) % factor.cols] = answer_numbers
         else:
-            in_memory[:, picked(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = answer_numbers
+            in_memory[:, picked_k(row, values[y])[(m + y % turns * d.rows) % row.stored], n] = answer_numbers
     return in_memory
 
 

@@ -21,7 +21,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
-from tcprobe.layout.descriptor import PERIOD, packed
+from tcprobe.layout.descriptor import PERIOD, packed_descriptor
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
@@ -261,8 +261,8 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         "mov.u64 %a_, %place;",
         *copy_to_shared("%a_", "%there", sizes[0], "A_NEXT", "A_COPIED"),
         "A_DONE:",
-        *_descriptor("%db", "%base", packed(k_bytes(b)).encode()),
-        *_descriptor("%da", "%there", packed(k_bytes(a)).encode()),
+        *_descriptor("%db", "%base", packed_descriptor(k_bytes(b)).encode()),
+        *_descriptor("%da", "%there", packed_descriptor(k_bytes(a)).encode()),
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         f"mad.wide.u32 %c, %image, {ptx.thread_bytes(d)}, %c;",
         *ptx.load("c", "d", d),

@@ -22,7 +22,7 @@ from tcprobe.isa.instruction_descriptor import word
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.cell_runs import runs
-from tcprobe.layout.descriptor import packed
+from tcprobe.layout.descriptor import packed_descriptor
 from tcprobe.layout.tcgen05_descriptor import encode
 from tcprobe.probes import tensor_multiply
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
@@ -114,7 +114,7 @@ class CopyExperiment(Dialogue):
     def launch(self) -> Launch:
         """One block; every word of shared memory has its number."""
         words = np.zeros(PLAN, np.uint32)
-        descriptor = encode(packed(self.row.shape.n * CELL // BYTE))
+        descriptor = encode(packed_descriptor(self.row.shape.n * CELL // BYTE))
         words[4:8] = np.array([descriptor, descriptor], np.uint64).view(np.uint32)
         words[8], words[11] = SOURCE_BYTES, 2 * REGION
         source = np.arange(1, SOURCE_BYTES // 4 + 1, dtype=np.uint32).view(np.uint8).reshape(1, -1)

@@ -19,7 +19,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import tcgen05_descriptor
 from tcprobe.layout.arrays import Array, Bytes, Ints
-from tcprobe.layout.descriptor import offsets, packed
+from tcprobe.layout.descriptor import offsets, packed_descriptor
 from tcprobe.probes.slots import pack
 from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS
 from tcprobe.values import Json
@@ -144,7 +144,7 @@ def numbers(bits: int, lines: int, k: int) -> Ints:
     """The number in packed memory of each element, by line, then k; flat."""
     line, element_k = np.indices((lines, k)).reshape(2, -1)
     element_numbers: Ints = (
-        offsets(packed(k * bits // 8), "k", line, element_k, bits) * 8 + element_k * bits % 8
+        offsets(packed_descriptor(k * bits // 8), "k", line, element_k, bits) * 8 + element_k * bits % 8
     ) // bits
     return element_numbers
 
@@ -201,7 +201,7 @@ def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], co
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
     words[:, 3] = sized.instruction_bits
-    described = [tcgen05_descriptor.encode(packed(k_bytes(sized, name))) for name in "ab"]
+    described = [tcgen05_descriptor.encode(packed_descriptor(k_bytes(sized, name))) for name in "ab"]
     words[:, 4:8] = np.array(described, np.uint64).view(np.uint32)
     lines = (sized.m // sized.ctas, sized.n // sized.ctas)
     words[:, 8:10] = [count * k_bytes(sized, name) for count, name in zip(lines, "ab", strict=True)]

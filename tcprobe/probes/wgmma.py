@@ -25,8 +25,8 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.layout.arrays import Bytes, Ints, Words
-from tcprobe.layout.descriptor import offsets, packed
-from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked
+from tcprobe.layout.descriptor import offsets, packed_descriptor
+from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked_k
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
@@ -109,7 +109,7 @@ class CodedRun:
 def registers_launch(run: CodedRun, grid: tuple[int, int], size: int) -> Launch:
     """A launch of the kernel of kind registers; with SHARED_A in its flags, A is coded instead of B."""
     a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
-    both = [packed(k_bytes(operand)).encode() for operand in (b, a)]
+    both = [packed_descriptor(k_bytes(operand)).encode() for operand in (b, a)]
     images = coded_images(a if run.flags & SHARED_A else b), ones_by_k(run.row)
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
 
@@ -143,7 +143,10 @@ def coded_images(operand: Operand, image_bytes: int | None = None) -> Bytes:
 def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
     """(line, k) of every element number of a packed matrix."""
     line_and_k = np.indices((lines, k)).reshape(2, -1)
-    bit = offsets(packed(k * bits // 8), "k", line_and_k[0], line_and_k[1], bits) * 8 + line_and_k[1] * bits % 8
+    bit = (
+        offsets(packed_descriptor(k * bits // 8), "k", line_and_k[0], line_and_k[1], bits) * 8
+        + line_and_k[1] * bits % 8
+    )
     order = np.argsort(bit // bits)
     return line_and_k[0][order].astype(np.int32), line_and_k[1][order].astype(np.int32)
 
@@ -154,7 +157,7 @@ def ones_by_k(instruction: Instruction) -> Bytes:
     In image y, column n has it at k = picked[(n + y * N) % stored].
     """
     return _ones_by_k(
-        packed_b(instruction), behind(instruction, "b_smem").held.one, tuple(picked(instruction).tolist())
+        packed_b(instruction), behind(instruction, "b_smem").held.one, tuple(picked_k(instruction).tolist())
     )
 
 

@@ -13,7 +13,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.predicted import predicted, read_slots
+from tcprobe.layout.predicted import predict_hash, read_slots
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.store import acceptance
@@ -33,7 +33,7 @@ def check(measured: Measurement, results: Results) -> None:
             _check_known(measured, row, results, "follows from no opcode, published table or reference")
         return
     tables = {o: read_slots(table, measured.unread.get(o)) for o, table in measured.tables.items()}
-    expected = predicted(row, tables)
+    expected = predict_hash(row, tables)
     if measured.structure.anchor is None:
         expected = expected._replace(anchor=None)
     if expected != measured.structure:

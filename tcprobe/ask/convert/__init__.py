@@ -36,7 +36,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, sources
-from tcprobe.store.cell import cell as table_of
+from tcprobe.store.cell import cell as cell_of
 from tcprobe.text import Described
 
 TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
@@ -138,7 +138,7 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     conversion of their types is known, a warp holds several products in one of them, or a table is not a whole
     fragment's.
     """
-    loaded = _loaded(from_, to)
+    loaded = _is_loaded(from_, to)
     for cell in (to,) if loaded else (from_, to):
         require_matrix(cell)
     if loaded:
@@ -151,10 +151,10 @@ def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = Fa
     tiles = tiling(from_, to, transpose)
     if permute_k:
         tiles = replace(tiles, order=k_order(tiles))
-    return routed(tiles, name)
+    return convert_tiling(tiles, name)
 
 
-def routed(tiles: Tiling, name: str = NAME) -> Conversion:
+def convert_tiling(tiles: Tiling, name: str = NAME) -> Conversion:
     """The conversion of a tiling; UsageError where no instruction converts the types."""
     source_, target = tiles.source.fragment, tiles.target.fragment
     device = arch.arch(tiles.source.arch)
@@ -168,7 +168,7 @@ def routed(tiles: Tiling, name: str = NAME) -> Conversion:
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
 
 
-def _loaded(from_: Cell, to: Cell) -> bool:
+def _is_loaded(from_: Cell, to: Cell) -> bool:
     """Whether a factor is made of what ldmatrix loaded."""
     return (from_.fragment.family, from_.fragment.operand) == ("ldmatrix", "d") and to.fragment.role is Role.FACTOR
 
@@ -180,16 +180,16 @@ def require_matrix(cell: Cell) -> None:
     if row and not row.multiplies and fragment.family != "tcgen05":
         raise wrong.no_multiply(row)
     if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
-        held = {Role.METADATA: "index fields", Role.SCALE: "scales"}
-        what = held.get(fragment.role, "what is stored of a sparse matrix")
+        contents = {Role.METADATA: "index fields", Role.SCALE: "scales"}
+        what = contents.get(fragment.role, "what is stored of a sparse matrix")
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
     require_fit(fragment, cell.table)
 
 
-def held_as(cell: Cell, kind: str | None) -> Cell:
+def with_register_type(cell: Cell, kind: str | None) -> Cell:
     """A cell whose registers, which a move of tensor memory leaves without a type, hold elements of `kind`.
 
-    UsageError where it is such a one and no type is said, and where its type is known; a type of other bits.
+    UsageError where such registers get no type, or one of another size; where others get a type at all.
     """
     fragment = cell.fragment
     if fragment.family != "tcgen05":
@@ -230,7 +230,7 @@ def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
     if row is None or len(tiling.order) != row.shape.k:
         return None
     factor = next(f for f in row.factors if f.id != fragment.id)
-    other = table_of(factor, tiling.target.arch, tiling.target.layers)
+    other = cell_of(factor, tiling.target.arch, tiling.target.layers)
     name = "row" if factor.operand == "b" else "col"
     changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
     return other, other.table.with_values({**other.table.values, name: changed})

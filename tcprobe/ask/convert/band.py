@@ -2,8 +2,8 @@
 
 >>> from tcprobe.ask.convert.band import band
 >>> from tcprobe.store.cell import load
->>> one = band(load("wgmma.m64n24k16.f32.f16.f16.d"))
->>> one.fragment.threads, one.fragment.rows, one.table.at(lane=5, i=2)
+>>> part = band(load("wgmma.m64n24k16.f32.f16.f16.d"))
+>>> part.fragment.threads, part.fragment.rows, part.table.at(lane=5, i=2)
 (32, 16, {'row': 9, 'col': 2})
 """
 
@@ -36,7 +36,7 @@ def band(cell: Cell) -> Cell:
         if part != tuple(c and (c[0] + warp * rows, *c[1:]) for c in first):
             raise UsageError(f"{fragment.id}: warp {warp} does not hold the band of rows that it should.")
     values = {name: column[:size] for name, column in table.values.items()}
-    held = replace(fragment.held, rows=rows)
+    operand = replace(fragment.held, rows=rows)
     return replace(
-        cell, fragment=replace(fragment, threads=WARP, held=held), table=slot_table(WARP, table.elements, values)
+        cell, fragment=replace(fragment, threads=WARP, held=operand), table=slot_table(WARP, table.elements, values)
     )

@@ -28,15 +28,15 @@ class Cast:
     target: int = 70
 
 
-def _pair(to: str, bits: int, target: int) -> Cast:
+def _cvt_pair(to: str, bits: int, least_arch: int) -> Cast:
     rounding, output = ("rn.satfinite", "=h") if bits == 8 else ("rn", "=r")
     text = f"cvt.{rounding}.{to}x2.f32 %0, %1, %2;"
     return Cast(
-        f"f32 to {to}", bits, "float", pair=f'asm("{text}" : "{output}"(d) : "f"(high), "f"(low));', target=target
+        f"f32 to {to}", bits, "float", pair=f'asm("{text}" : "{output}"(d) : "f"(high), "f"(low));', target=least_arch
     )
 
 
-def _packed(to: str) -> Cast:
+def _cvt_pack(to: str) -> Cast:
     text = f'asm("cvt.pack.sat.{to}.s32.b32 %0, %1, %2, 0;" : "=r"(d) : "r"(high), "r"(low));'
     return Cast(f"s32 to {to}", 8, "int", pair=text, target=72)
 
@@ -45,10 +45,10 @@ def _packed(to: str) -> Cast:
 _TWO_HALVES = "{.reg .f16 l, h; cvt.rn.f16.f32 l, %2; cvt.rn.f16.f32 h, %1; mov.b32 %0, {l, h};}"
 
 CASTS = {
-    ("f32", "f16"): _pair("f16", 16, 80),
-    ("f32", "bf16"): _pair("bf16", 16, 80),
-    ("f32", "e4m3"): _pair("e4m3", 8, 89),
-    ("f32", "e5m2"): _pair("e5m2", 8, 89),
+    ("f32", "f16"): _cvt_pair("f16", 16, 80),
+    ("f32", "bf16"): _cvt_pair("bf16", 16, 80),
+    ("f32", "e4m3"): _cvt_pair("e4m3", 8, 89),
+    ("f32", "e5m2"): _cvt_pair("e5m2", 8, 89),
     ("f32", "tf32"): Cast(
         "f32 to tf32", 32, "float", single='asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(x));', target=80
     ),
@@ -66,8 +66,8 @@ CASTS = {
         pair='asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));',
         target=89,
     ),
-    ("s32", "s8"): _packed("s8"),
-    ("s32", "u8"): _packed("u8"),
+    ("s32", "s8"): _cvt_pack("s8"),
+    ("s32", "u8"): _cvt_pack("u8"),
 }
 
 
@@ -78,24 +78,24 @@ OLDER = {
 }
 
 
-def cast(source: Fragment, target: Fragment, device: Arch) -> Cast:
+def cast(from_: Fragment, to: Fragment, device: Arch) -> Cast:
     """The conversion from the type of one fragment to that of another on an arch; of none for the same type.
 
     UsageError where no instruction does it, or the arch does not have it.
     """
-    pair = (source.type, target.type)
-    same = source.type == target.type or (source.type, dtype(target.type).bits) == (
-        f"b{source.slot_bits}",
-        source.slot_bits,
+    pair = (from_.type, to.type)
+    same = from_.type == to.type or (from_.type, dtype(to.type).bits) == (
+        f"b{from_.slot_bits}",
+        from_.slot_bits,
     )
-    if same and source.slot_bits == target.slot_bits:
-        return Cast("bits", max(8, source.slot_bits), "double" if source.slot_bits == 64 else "unsigned")
-    if pair not in CASTS or target.slot_bits != CASTS[pair].bits:
-        known = ", ".join(f"{a} to {b}" for a, b in CASTS)
-        raise UsageError(f"no conversion from {source.type} to {target.type}; known: the same type, {known}.")
+    if same and from_.slot_bits == to.slot_bits:
+        return Cast("bits", max(8, from_.slot_bits), "double" if from_.slot_bits == 64 else "unsigned")
+    if pair not in CASTS or to.slot_bits != CASTS[pair].bits:
+        conversions = ", ".join(f"{a} to {b}" for a, b in CASTS)
+        raise UsageError(f"no conversion from {from_.type} to {to.type}; known: the same type, {conversions}.")
     conversion = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
     if device.number < conversion.target:
         raise UsageError(
-            f"{device.name} has no instruction from {source.type} to {target.type}; sm_{conversion.target} has."
+            f"{device.name} has no instruction from {from_.type} to {to.type}; sm_{conversion.target} has."
         )
     return conversion

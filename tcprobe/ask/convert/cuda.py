@@ -22,12 +22,12 @@ def source(tiling: Tiling, plan: Plan, kind: Cast, name: str = NAME) -> str:
     Where k is in an order there is also the constexpr function `name`_k(k). Each helper stands between #ifndef and
     #endif, so that it is there once however many such texts are put together.
     """
-    to, (word, given) = tiling.target.fragment, parameter(tiling, kind)
+    to, (word, from_parameter) = tiling.target.fragment, parameter(tiling, kind)
     body = [line for op in plan.ops for line in _lines(op, kind, word)]
     body += [f"to[{tile}][{register}] = w{w};" for (tile, register), w in plan.outputs.items()]
     if any("lane" in line for line in body):
         body = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));', *body]
-    head = f"__device__ inline void {name}({given}, "
+    head = f"__device__ inline void {name}({from_parameter}, "
     head += f"{word} (&to)[{tiling.target_tiles}][{to.registers}]) {{"
     helpers = [*_helpers(plan, kind), *_order(tiling.order, name)]
     return "\n".join([*helpers, head, *(f"  {line}" for line in body), "}"])
@@ -48,41 +48,41 @@ def _lines(op: Op, kind: Cast, word: str) -> Iterator[str]:
 
 
 @_lines.register
-def _(op: Pack, kind: Cast, word: str) -> Iterator[str]:
-    yield f"const {word} w{op.word} = {_packed(op, kind)};"
+def _(pack: Pack, kind: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{pack.word} = {_pack_expression(pack, kind)};"
 
 
 @_lines.register
-def _(op: Select, _kind: Cast, word: str) -> Iterator[str]:
-    yield f"const {word} w{op.word} = {_condition(op.mask)} ? w{op.yes} : w{op.no};"
+def _(select: Select, _kind: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{select.word} = {_condition(select.mask)} ? w{select.yes} : w{select.no};"
 
 
 @_lines.register
-def _(op: Shuffle, _kind: Cast, word: str) -> Iterator[str]:
-    yield f"const {word} w{op.word} = __shfl_sync(0xffffffffu, w{op.sent}, {_of_lane(op.lanes)});"
+def _(shuffle: Shuffle, _kind: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{shuffle.word} = __shfl_sync(0xffffffffu, w{shuffle.sent}, {_of_lane(shuffle.lanes)});"
 
 
 @_lines.register
-def _(op: Movmatrix, _kind: Cast, word: str) -> Iterator[str]:
-    yield f"{word} w{op.word};"
+def _(movmatrix: Movmatrix, _kind: Cast, word: str) -> Iterator[str]:
+    yield f"{word} w{movmatrix.word};"
     text = "movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
-    yield f'asm volatile("{text}" : "=r"(w{op.word}) : "r"(w{op.sent}));'
+    yield f'asm volatile("{text}" : "=r"(w{movmatrix.word}) : "r"(w{movmatrix.sent}));'
 
 
 @_lines.register
-def _(op: Permute, _kind: Cast, word: str) -> Iterator[str]:
-    size = len(op.selectors[0])
+def _(permute: Permute, _kind: Cast, word: str) -> Iterator[str]:
+    size = len(permute.selectors[0])
     if size == 1:  # whole words: nothing but a choice
-        mask = sum(1 << lane for lane, selector in enumerate(op.selectors) if selector == (1,))
-        yield f"const {word} w{op.word} = {_condition(mask)} ? w{op.high} : w{op.low};"
+        mask = sum(1 << lane for lane, selector in enumerate(permute.selectors) if selector == (1,))
+        yield f"const {word} w{permute.word} = {_condition(mask)} ? w{permute.high} : w{permute.low};"
         return
-    chosen = [_selector(selector) for selector in op.selectors]
-    first, *others = dict.fromkeys(chosen)
+    lane_selectors = [_selector(selector) for selector in permute.selectors]
+    first, *others = dict.fromkeys(lane_selectors)
     text = f"{first:#06x}u"
     for other in others:
-        mask = sum(1 << lane for lane in range(LANES) if chosen[lane] == other)
+        mask = sum(1 << lane for lane in range(LANES) if lane_selectors[lane] == other)
         text = f"({_condition(mask)} ? {other:#06x}u : {text})"
-    yield f"const {word} w{op.word} = __byte_perm(w{op.low}, w{op.high}, {text});"
+    yield f"const {word} w{permute.word} = __byte_perm(w{permute.low}, w{permute.high}, {text});"
 
 
 def _selector(source_units: Sequence[int]) -> int:
@@ -117,18 +117,18 @@ def _of_lane(values: Sequence[int]) -> str:
     return f"static_cast<int>(({parts}) >> 5 * (lane % 12) & 31)"
 
 
-def _packed(op: Pack, kind: Cast) -> str:
+def _pack_expression(pack: Pack, kind: Cast) -> str:
     """The expression of a word of own units."""
     if kind.name == "bits":
-        return _gather(op.places)
+        return _gather(pack.places)
     if kind.single:
-        (place,) = op.places
+        (place,) = pack.places
         return f"{_function(kind)}({_element(place)})"
-    pairs = [_pair(pair, kind) for pair in op.pairs]
+    pairs = [_pair_expression(pair, kind) for pair in pack.pairs]
     return pairs[0] if len(pairs) == 1 else f"{pairs[0]} | {pairs[1]} << 16"
 
 
-def _pair(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
+def _pair_expression(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
     if pair == (None, None):
         return "0u"
     low, high = (place or next(p for p in pair if p) for place in pair)
@@ -147,13 +147,13 @@ def _gather(places: Sequence[Place | None]) -> str:
     text = "from[{}][{}]".format(*registers[0])
     if len(registers) == 1 and [unit for *_, unit in units] == list(range(size)):
         return text
-    at = {(registers[0], unit): unit for unit in range(size)}
+    positions = {(registers[0], unit): unit for unit in range(size)}
     for register in registers[1:] or registers:
-        there = at | {(register, unit): size + unit for unit in range(size) if (register, unit) not in at}
-        wanted = [((tile, r), unit) for tile, r, unit in units]
-        selector = _selector([there.get(ref, place) for place, ref in enumerate(wanted)])
+        there = positions | {(register, unit): size + unit for unit in range(size) if (register, unit) not in positions}
+        refs = [((tile, r), unit) for tile, r, unit in units]
+        selector = _selector([there.get(ref, place) for place, ref in enumerate(refs)])
         text = f"__byte_perm({text}, from[{register[0]}][{register[1]}], {selector:#06x}u)"
-        at = {ref: place for place, ref in enumerate(wanted) if ref in there}
+        positions = {ref: place for place, ref in enumerate(refs) if ref in there}
     return text
 
 

@@ -21,11 +21,11 @@ _HEAD = re.compile(r"^__device__ inline void (.*) {$", re.MULTILINE)
 
 
 def header(conversions: Sequence[Conversion], namespace: str = "") -> str:
-    """The header; UsageError where a conversion has no code, or the namespace is none."""
+    """The header; UsageError where a conversion has no code, or the namespace is not a legal name."""
     _check_apart(conversions)
     lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
     for conversion in conversions:
-        lines += _one(conversion, namespace)
+        lines += _section(conversion, namespace)
     return "\n".join([*lines, "#endif", ""])
 
 
@@ -38,7 +38,7 @@ def _check_apart(conversions: Sequence[Conversion]) -> None:
                 raise UsageError(f"two functions have the signature {quoted(head)}.", "function names")
 
 
-def _one(conversion: Conversion, namespace: str) -> Iterator[str]:
+def _section(conversion: Conversion, namespace: str) -> Iterator[str]:
     tiles = conversion.tiling
     if conversion.code is None:
         raise UsageError(f"no code: {conversion.summary} ({conversion.reason}).")

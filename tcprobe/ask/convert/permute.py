@@ -30,7 +30,7 @@ def k_order(tiling: Tiling) -> tuple[int, ...]:
     fragment = tiling.target.fragment
     if fragment.role is not Role.FACTOR:
         raise UsageError(f"{fragment.id} has no k: `permute_k` needs a factor, A or B, as its target.")
-    order = _matched(_choices(tiling))
+    order = _match_places(_choices(tiling))
     if order is None:
         raise UsageError(
             f"no order of k avoids exchanges between lanes from {tiling.source.fragment.id} to {fragment.id}."
@@ -40,21 +40,21 @@ def k_order(tiling: Tiling) -> tuple[int, ...]:
 
 def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     """For each place of k the indices of the source that every lane which needs it holds."""
-    held: dict[int, set[Need]] = {}
+    available: dict[int, set[Need]] = {}
     for unit, holders in tiling.holders.items():
         for element in unit:
-            held.setdefault(element[tiling.k_axis], set()).update(
+            available.setdefault(element[tiling.k_axis], set()).update(
                 (lane, element[1 - tiling.k_axis]) for lane, _ in holders
             )
     needed: dict[int, set[Need]] = {}
     table = tiling.target.table
     for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
-        for element in tiling.wanted(lane, (tile, place)):
+        for element in tiling.needed_unit(lane, (tile, place)):
             needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
-    return [tuple(k for k in sorted(needed) if needed[place] <= held[k]) for place in sorted(needed)]
+    return [tuple(k for k in sorted(needed) if needed[place] <= available[k]) for place in sorted(needed)]
 
 
-def _matched(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+def _match_places(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Another index for each place, in ascending order among places with the same choice; None if there are too few."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, possible in enumerate(choices):

@@ -40,7 +40,7 @@ class Pack:
         return {"cvt": len(used), "prmt": gather + (0 if chained else len(used) - 1)}
 
     def run(self, lane_words: Sequence[dict[int, Word]], own: Sequence[Mapping[Place, Unit]]) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         for words, units in zip(lane_words, own, strict=True):
             words[self.word] = tuple(None if place is None else units.get(place) for place in self.places)
 
@@ -59,7 +59,7 @@ class Select:
         return {"select": 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         for lane, words in enumerate(lane_words):
             words[self.word] = words[self.yes if self.mask >> lane & 1 else self.no]
 
@@ -77,7 +77,7 @@ class Shuffle:
         return {"shuffle": 2 if kind.bits == 64 else 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for words, lane in zip(lane_words, self.lanes, strict=True):
             words[self.word] = sent[lane]
@@ -95,10 +95,10 @@ class Movmatrix:
         return {"movmatrix": 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for lane, words in enumerate(lane_words):
-            words[self.word] = tuple(sent[source][half] for source, half in transposed(lane))
+            words[self.word] = tuple(sent[source][half] for source, half in transpose_sources(lane))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Permute:
         return {"prmt": 1, "select": len(set(self.selectors)) - 1}
 
     def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
-        """Do it on names."""
+        """Apply it to the names of units, lane by lane."""
         for words, selector in zip(lane_words, self.selectors, strict=True):
             both = (*words[self.low], *words[self.high])
             words[self.word] = tuple(both[unit] for unit in selector)
@@ -166,6 +166,6 @@ def joins(places: Sequence[Place | None]) -> int:
     return 0 if in_order and len(registers) == 1 else max(1, len(registers) - 1)
 
 
-def transposed(lane: int) -> list[tuple[int, int]]:
+def transpose_sources(lane: int) -> list[tuple[int, int]]:
     """(lane, half) that movmatrix.trans puts into the two halves of a lane's word."""
     return [(4 * (2 * (lane & 3) + half) + lane // 8, lane // 4 & 1) for half in (0, 1)]

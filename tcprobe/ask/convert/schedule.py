@@ -42,32 +42,32 @@ class _Colouring:
         self._ends: list[tuple[Node, Node]] = []
         self._at: dict[Node, dict[int, int]] = {}  # colour -> edge
 
-    def add(self, source: Node, target: Node) -> None:
+    def add(self, sender: Node, receiver: Node) -> None:
         """Colour one more edge."""
-        left, right = self._at.setdefault(source, {}), self._at.setdefault(target, {})
+        left, right = self._at.setdefault(sender, {}), self._at.setdefault(receiver, {})
         free = [c for c in range(self._most) if c not in left]
         colour = next((c for c in free if c not in right), None)
         if colour is None:
             colour = free[0]
-            self._swap(target, (colour, next(c for c in range(self._most) if c not in right)))
+            self._swap(receiver, (colour, next(c for c in range(self._most) if c not in right)))
         left[colour] = right[colour] = len(self._ends)
-        self._ends.append((source, target))
+        self._ends.append((sender, receiver))
         self.colours.append(colour)
 
-    def _swap(self, start: Node, pair: tuple[int, int]) -> None:
+    def _swap(self, start: Node, colours: tuple[int, int]) -> None:
         """Exchange a pair of colours along the path of edges that alternates between them from `start`."""
-        one, other = pair
-        path, node, wanted = [], start, one
-        while wanted in self._at[node]:
-            edge = self._at[node][wanted]
+        first, second = colours
+        path, node, colour = [], start, first
+        while colour in self._at[node]:
+            edge = self._at[node][colour]
             path.append(edge)
             source, target = self._ends[edge]
             node = source if node == target else target
-            wanted = other if wanted == one else one
+            colour = second if colour == first else first
         for edge in path:
             for end in self._ends[edge]:
                 del self._at[end][self.colours[edge]]
         for edge in path:
-            self.colours[edge] = other if self.colours[edge] == one else one
+            self.colours[edge] = second if self.colours[edge] == first else first
             for end in self._ends[edge]:
                 self._at[end][self.colours[edge]] = edge

@@ -2,7 +2,7 @@
 
 >>> from tcprobe.store.cell import load
 >>> d = load("wgmma.m64n64k16.f32.bf16.bf16.d")
->>> found = stored(d, StoreOptions("stmatrix", "bf16", "row", "sw:3,4,3"))
+>>> found = plan_store(d, StoreOptions("stmatrix", "bf16", "row", "sw:3,4,3"))
 >>> found.access, found.conversion.summary, found.conversion.costs
 ('stmatrix.x4', 'registers renamed: every lane already holds what it needs', {'cvt': 16})
 >>> found.addresses.shape, found.addresses[0, 40].item(), str(found.formula)
@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.convert import Conversion, require_matrix, routed
+from tcprobe.ask.convert import Conversion, convert_tiling, require_matrix
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
@@ -41,7 +41,8 @@ from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, Judge
 from tcprobe.layout.table import slot_table
-from tcprobe.store.cell import Cell, cell, sources
+from tcprobe.store.cell import Cell, sources
+from tcprobe.store.cell import cell as cell_of
 from tcprobe.text import Described
 from tcprobe.values import Json
 
@@ -87,7 +88,7 @@ class MatrixBlock:
 
 
 @dataclass(frozen=True, repr=False)
-class Stored(Described):
+class StorePlan(Described):
     """`conversion` brings the registers of a fragment to those of the issues; `addresses` (issues, threads), IDLE where
     a lane gives none, are bytes from the tile's start."""
 
@@ -126,9 +127,9 @@ class Stored(Described):
 
         Lanes that give no address compute one that another lane gives.
         """
-        given = int((self.lines[0, :WARP] != IDLE).sum())
+        active = int((self.lines[0, :WARP] != IDLE).sum())
         thread = np.arange(self.lines.shape[1])
-        like = thread - thread % WARP + thread % WARP % given
+        like = thread - thread % WARP + thread % WARP % active
         linear = self.shared.linear(self.tile, self.lines, self.bytes)[:, like]
         return address(self.addresses[:, like], linear, self.shared.swizzle)
 
@@ -166,7 +167,7 @@ class Stored(Described):
 
     def to_json(self) -> Json:
         """Plain data."""
-        issues = [[None if at == IDLE else at for at in row] for row in self.addresses.tolist()]
+        issues = [[None if address == IDLE else address for address in row] for row in self.addresses.tolist()]
         return {
             **self.conversion.to_json(),
             "from": {"id": self.cell.fragment.id, "tiles": 1, "evidence": self.cell.evidence},
@@ -197,37 +198,37 @@ def is_store(name: str) -> bool:
     return name.partition(".")[0] == "stmatrix" and not name.startswith("stmatrix.m")
 
 
-def stored(source: Cell, options: StoreOptions, name: str = "convert") -> Stored:
+def plan_store(source: Cell, store_options: StoreOptions, name: str = "convert") -> StorePlan:
     """How a fragment is stored; functions of its code are called after `name`.
 
-    stmatrix by itself is the one, with .trans or without, that takes fewer instructions before it. UsageError where it
+    A bare stmatrix means the way, with .trans or without, that takes fewer instructions before it. UsageError where it
     is not a matrix of a multiply, the arch has no stmatrix, the types have no conversion, or the matrices do not fill
     the tile.
     """
     require_matrix(source)
-    if options.access == "stmatrix":
-        return _cheapest(source, options, name)
-    part, kind = band(source), options.kind or source.fragment.type
+    if store_options.access == "stmatrix":
+        return _cheapest(source, store_options, name)
+    part, kind = band(source), store_options.kind or source.fragment.type
     bits, cols = _bits(kind), source.fragment.cols
-    tile = Tile(source.fragment.rows, cols, kind, bits, options.contiguous)
-    own, shared = replace(tile, rows=part.fragment.rows), parse_shared(options.placed)
+    tile = Tile(source.fragment.rows, cols, kind, bits, store_options.contiguous)
+    own, shared = replace(tile, rows=part.fragment.rows), parse_shared(store_options.placed)
     _check_pitch(tile, shared)
-    block = _block(options.access, own, source)
+    block = _block(store_options.access, own, source)
     target, evidence = _registers(block, own, source)
-    conversion = routed(tiling(part, target, transpose=False), f"{name}_registers")
+    conversion = convert_tiling(tiling(part, target, transpose=False), f"{name}_registers")
     if conversion.plan is None:
-        raise UsageError(f"{_said(options.access)}: {conversion.reason}.")
-    lines, at = _places(block, own, source)
-    access_name = f"stmatrix.x{block.down * block.across}{'.trans' if options.access.endswith('.trans') else ''}"
-    return Stored(source, access_name, tile, shared, block, conversion, lines, at, [source.evidence, *evidence])
+        raise UsageError(f"{_name(store_options.access)}: {conversion.reason}.")
+    lines, bytes_ = _places(block, own, source)
+    access_name = f"stmatrix.x{block.down * block.across}{'.trans' if store_options.access.endswith('.trans') else ''}"
+    return StorePlan(source, access_name, tile, shared, block, conversion, lines, bytes_, [source.evidence, *evidence])
 
 
-def _cheapest(source: Cell, options: StoreOptions, name: str) -> Stored:
-    """Of both ways that there are the one with fewer instructions; UsageError of the first where there is none."""
+def _cheapest(source: Cell, store_options: StoreOptions, name: str) -> StorePlan:
+    """The way that takes fewer instructions, with .trans or without; the first way's UsageError where neither works."""
     ways, errors = [], []
-    for one in (MATRICES, TRANSPOSED):
+    for access_name in (MATRICES, TRANSPOSED):
         try:
-            ways.append(stored(source, options._replace(access=one), name))
+            ways.append(plan_store(source, store_options._replace(access=access_name), name))
         except UsageError as error:
             errors.append(error)
     if not ways:
@@ -251,7 +252,7 @@ def _check_pitch(tile: Tile, shared: Shared) -> None:
         )
 
 
-def _said(access_name: str) -> str:
+def _name(access_name: str) -> str:
     """A name as it is written, also where it leaves open how many matrices there are."""
     return ".".join(part for part in access_name.split(".") if part)
 
@@ -275,65 +276,66 @@ def _block(name: str, tile: Tile, source: Cell) -> MatrixBlock:
     fit = next(((d, a) for d, a in shapes if whole and not (down % d or across % a)), None)
     if fit is None:
         size = f"{tile.lines} lines of {tile.line_bytes} bytes"
-        raise UsageError(f"{_said(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
+        raise UsageError(f"{_name(name)}: a warp holds {size}, which its matrices of 8 lines of 16 bytes do not fill.")
     return MatrixBlock(resolve(f"stmatrix.sync.aligned.m8n8.x{fit[0] * fit[1]}{turned}.shared.b16").instruction, *fit)
 
 
-def _registers(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
+def _registers(matrix_block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell, list[str]]:
     """What the lanes must hold for one issue, as a fragment of the band; and what that rests on."""
-    held = cell(block.form.fragment("a"), like.arch, like.layers)
+    matrices = cell_of(matrix_block.form.fragment("a"), like.arch, like.layers)
     each, values = 16 // tile.bits or 1, []
     if tile.bits == 32:
-        pairs = list(zip(held.table.cells[::2], held.table.cells[1::2], strict=True))
-        if any(one is None or two != (one[0], one[1] + 1) for one, two in pairs):
+        pairs = list(zip(matrices.table.cells[::2], matrices.table.cells[1::2], strict=True))
+        if any(low is None or high != (low[0], low[1] + 1) for low, high in pairs):
             raise UsageError(
-                f"{block.form.name} takes the halves of a register from two lines, so it stores no elements of 32 bits."
+                f"{matrix_block.form.name} takes the halves of a register from two lines, "
+                "so it stores no elements of 32 bits."
             )
-    for element in held.table.cells[:: max(1, tile.bits // 16)]:
+    for element in matrices.table.cells[:: max(1, tile.bits // 16)]:
         assert element is not None
         for part in range(each):
-            line, byte = block.place(element[0], 2 * element[1] + part)
+            line, byte = matrix_block.place(element[0], 2 * element[1] + part)
             place = byte * 8 // tile.bits
             values.append((line, place) if tile.contiguous == "row" else (place, line))
-    rows, cols = block.lines, block.width * 8 // tile.bits
+    rows, cols = matrix_block.lines, matrix_block.width * 8 // tile.bits
     rows, cols = (rows, cols) if tile.contiguous == "row" else (cols, rows)
-    registers = held.fragment.registers
+    registers = matrices.fragment.registers
     operand = Operand("a", Role.SOURCE, tile.type, rows, cols, tile.bits, registers)
-    fragment = replace(held.fragment, held=operand)
+    fragment = replace(matrices.fragment, held=operand)
     table = slot_table(WARP, fragment.elements, dict(zip(("row", "col"), zip(*values, strict=True), strict=True)))
-    return replace(held, fragment=fragment, table=table), _evidence(block, like)
+    return replace(matrices, fragment=fragment, table=table), _evidence(matrix_block, like)
 
 
-def _evidence(block: MatrixBlock, like: Cell) -> list[str]:
+def _evidence(matrix_block: MatrixBlock, like: Cell) -> list[str]:
     """What the instruction's own tables rest on."""
-    cells = (cell(fragment, like.arch, like.layers) for fragment in block.form.fragments)
-    return [f"{one.fragment.id}: {one.evidence}" for one in cells]
+    cells = (cell_of(fragment, like.arch, like.layers) for fragment in matrix_block.form.fragments)
+    return [f"{cell.fragment.id}: {cell.evidence}" for cell in cells]
 
 
-def _places(block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
+def _places(matrix_block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, Ints]:
     """(line, byte) in the whole tile that each thread's address names, by issue; IDLE for lanes that give none."""
-    given = cell(block.form.fragment("address"), like.arch, like.layers)
-    threads, across = like.fragment.threads, tile.line_bytes // block.width
-    issues = tile.lines // block.lines * across
-    lines, at = (np.full((issues, threads), IDLE) for _ in "lb")
+    address_cell = cell_of(matrix_block.form.fragment("address"), like.arch, like.layers)
+    threads, across = like.fragment.threads, tile.line_bytes // matrix_block.width
+    issues = tile.lines // matrix_block.lines * across
+    lines, bytes_ = (np.full((issues, threads), IDLE) for _ in "lb")
     for thread in range(threads):
         warp, lane = divmod(thread, WARP)
-        element = given.table.cells[lane]
+        element = address_cell.table.cells[lane]
         if element is None:
             continue
-        line, byte = block.place(element[0], 0)
+        line, byte = matrix_block.place(element[0], 0)
         for issue in range(issues):
-            down, right = _origin(issue, block, tile)
+            down, right = _origin(issue, matrix_block, tile)
             beside = (warp * tile.lines, 0) if tile.contiguous == "row" else (0, warp * tile.line_bytes)
             lines[issue, thread] = beside[0] + down + line
-            at[issue, thread] = beside[1] + right + byte
-    return lines, at
+            bytes_[issue, thread] = beside[1] + right + byte
+    return lines, bytes_
 
 
-def _origin(issue: int, block: MatrixBlock, tile: Tile) -> tuple[int, int]:
+def _origin(issue: int, matrix_block: MatrixBlock, tile: Tile) -> tuple[int, int]:
     """(line, byte) where an issue's block starts in a warp's band; blocks cover it row by row of the fragment."""
     if tile.contiguous == "row":
-        down, right = divmod(issue, tile.line_bytes // block.width)
+        down, right = divmod(issue, tile.line_bytes // matrix_block.width)
     else:
-        right, down = divmod(issue, tile.lines // block.lines)
-    return down * block.lines, right * block.width
+        right, down = divmod(issue, tile.lines // matrix_block.lines)
+    return down * matrix_block.lines, right * matrix_block.width

@@ -75,7 +75,7 @@ class Tiling:
                     by_unit.setdefault(unit, []).append((lane, (tile, i // self.group)))
         return by_unit
 
-    def wanted(self, lane: int, place: Place) -> Unit:
+    def needed_unit(self, lane: int, place: Place) -> Unit:
         """The unit that a place of the target needs, in the source's rows and columns."""
         tile, number = place
         fragment, table = self.target.fragment, self.target.table
@@ -84,9 +84,9 @@ class Tiling:
         down, right = divmod(tile, size // fragment.cols)
         cells = table.cells[lane * table.elements + i : lane * table.elements + i + self.group]
         elements = [(c[0] + down * fragment.rows, c[1] + right * fragment.cols) for c in cells if c is not None]
-        return tuple(self._ordered((col, row) if self.transpose else (row, col)) for row, col in elements)
+        return tuple(self._reorder((col, row) if self.transpose else (row, col)) for row, col in elements)
 
-    def _ordered(self, element: Element) -> Element:
+    def _reorder(self, element: Element) -> Element:
         """The element of the source that goes where k is in order."""
         if not self.order:
             return element

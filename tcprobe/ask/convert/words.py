@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tcprobe.ask.confidence import line
-from tcprobe.ask.plan_cost import PlanCycles, told
+from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.code.cuda import holder, of_holder
 from tcprobe.code.origin import of_tables, origin, title
@@ -15,7 +15,7 @@ from tcprobe.text import Whole
 
 if TYPE_CHECKING:
     from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import Stored
+    from tcprobe.ask.convert.stmatrix import StorePlan
 
 
 def about(conversion: Conversion) -> Iterator[str]:
@@ -58,33 +58,33 @@ def rests_on(conversion: Conversion) -> Iterator[str]:
     yield line(least(cells))
 
 
-def about_stored(stored_tile: Stored) -> Iterator[str]:
+def about_stored(store: StorePlan) -> Iterator[str]:
     """The tile in shared memory, what happens in registers, and the addresses."""
-    tile, shared, threads = stored_tile.tile, stored_tile.shared, stored_tile.cell.fragment.threads
-    yield title(stored_tile.cell)
+    tile, shared, threads = store.tile, store.shared, store.cell.fragment.threads
+    yield title(store.cell)
     yield (
         f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
         f"{shared.words(tile).removeprefix('lines ')}, {shared}: {shared.bytes(tile)} bytes, "
-        f"start aligned to {stored_tile.alignment}"
+        f"start aligned to {store.alignment}"
     )
-    yield f"{stored_tile.conversion.summary}; per lane: {stored_tile.conversion.words}"
-    wavefronts = f"{stored_tile.wavefronts} wavefronts for all warps, ideal {stored_tile.ideal}"
-    yield f"{len(stored_tile.addresses)} x {stored_tile.ptx}: {wavefronts}"
-    yield from _cycles({stored_tile.access: stored_tile.cycles})
-    formula = of_holder(str(stored_tile.formula), threads) if stored_tile.formula else "no closed form"
+    yield f"{store.conversion.summary}; per lane: {store.conversion.words}"
+    wavefronts = f"{store.wavefronts} wavefronts for all warps, ideal {store.ideal}"
+    yield f"{len(store.addresses)} x {store.ptx}: {wavefronts}"
+    yield from _cycles({store.access: store.cycles})
+    formula = of_holder(str(store.formula), threads) if store.formula else "no closed form"
     yield Whole(f"  byte of {holder(threads)} 0 to {threads - 1}: {formula}")
     yield "  issue, warp: bytes of its lanes"
-    for issue, addresses in enumerate(stored_tile.addresses.tolist()):
+    for issue, addresses in enumerate(store.addresses.tolist()):
         for warp in range(len(addresses) // WARP):
             active = [str(byte) for byte in addresses[WARP * warp : WARP * (warp + 1)] if byte >= 0]
             yield Whole(f"  {issue:3} {warp}: {' '.join(active)}")
 
 
-def stored_rests_on(stored_tile: Stored) -> Iterator[str]:
+def stored_rests_on(store: StorePlan) -> Iterator[str]:
     """What the way of a tile to shared memory rests on, and how sure its table is."""
-    yield from map(of_tables, stored_tile.evidence)
-    yield line(least([stored_tile.cell]))
+    yield from map(of_tables, store.evidence)
+    yield line(least([store.cell]))
 
 
 def _cycles(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:
-    yield from (f"cycles, {text}" for text in told(cycles))
+    yield from (f"cycles, {text}" for text in cycle_lines(cycles))

@@ -10,7 +10,7 @@
 
 A path is a chain of steps. It is proven by going it: the units of every element, numbered in global memory, are moved
 by each step's issues, and must come to the slots where the fragment's table on the arch has them; what is not proven is
-no path. Way back likewise. Where there is no path, the error names the nearest that there are.
+no path. The same holds for the way back. Where there is no path, the error names the nearest ones.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
 class PathPlan(Described):
     """`steps` in the order in which they are made, proven."""
 
-    asked: PathRequest
+    request: PathRequest
     steps: tuple[PathStep, ...]
 
     @property
@@ -94,24 +94,24 @@ class PathPlan(Described):
     @property
     def alignment(self) -> int:
         """Of the tile's start in shared memory, in bytes, so that a swizzle acts on addresses as on offsets."""
-        b, m, s = self.asked.shared.swizzle
-        return max(128 if self.asked.fill_kind == "tma" else 16, 1 << m + abs(s) + b if b else 1)
+        b, m, s = self.request.shared.swizzle
+        return max(128 if self.request.fill_kind == "tma" else 16, 1 << m + abs(s) + b if b else 1)
 
     @property
     def needs(self) -> str:
         """The first arch with all the instructions, or the targets and the PTX version that alone have them."""
-        row = self.asked.access.row
-        if self.asked.widens:
+        row = self.request.access.row
+        if self.request.widens:
             return f"{row.needed}, and PTX {row.target.ptx}"
-        filled = {"cp.async": 80, "tma": LEAST_ARCH, "plain": 0}[self.asked.fill_kind]
+        filled = {"cp.async": 80, "tma": LEAST_ARCH, "plain": 0}[self.request.fill_kind]
         return f"sm_{max(filled, int(row.target.name.removeprefix('sm_')))} or later"
 
     @property
     def evidence(self) -> list[str]:
         """What each link rests on."""
-        cell = self.asked.cell
+        cell = self.request.cell
         links = [f"{step.instruction}: {words}" for step in self.steps for words in step.evidence]
-        return [f"{cell.fragment.id} on {cell.arch}: {cell.evidence}", *links, f"banks: {self.asked.rules.evidence}"]
+        return [f"{cell.fragment.id} on {cell.arch}: {cell.evidence}", *links, f"banks: {self.request.rules.evidence}"]
 
 
 class PathOptions(NamedTuple):
@@ -131,8 +131,8 @@ class PathOptions(NamedTuple):
         if type_ == "s8" and (widened or (self.kind == "s4" and self.access is None)) and self.kind in (None, "s4"):
             return "s4"
         if widened:
-            given = f"`kind` {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
-            raise UsageError(f"`access` {self.access}: it turns s4 in memory into s8 in registers; {given}.")
+            instead = f"`kind` {str(self.kind)[:20]}" if type_ == "s8" else f"the fragment's elements are {type_}"
+            raise UsageError(f"`access` {self.access}: it turns s4 in memory into s8 in registers; {instead}.")
         self.check_type(type_)
         return type_
 
@@ -156,7 +156,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     names = [options.access] if options.access else list(usual)
     rules = rules_for(cell.arch, cell.layers)
     way_in = "cp.async" if access("cp.async.ca.4").target.on(arch(cell.arch)) else "plain"
-    boxes = rests_on(cell.layers, rules.asked) if options.fill == "tma" else ""
+    boxes = rests_on(cell.layers, rules.for_arch) if options.fill == "tma" else ""
     requests = [
         PathRequest(
             tile,
@@ -170,14 +170,14 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
         )
         for name in names
     ]
-    able = (one for fits in (_exists, _reaches) for one in requests if fits(one))
+    able = (path_request for fits in (_exists, _reaches) for path_request in requests if fits(path_request))
     return requests[0] if len(requests) == 1 else next(able, requests[0])
 
 
 def path(request: PathRequest) -> PathPlan:
-    """The proven path; UsageError says why there is none, and names the nearest that there are."""
+    """The proven path; UsageError says why there is none, and names the nearest ones."""
     try:
-        return proven(request)
+        return prove(request)
     except UsageError as error:
         from tcprobe.ask.path.nearest import hint, nearest
 
@@ -185,17 +185,17 @@ def path(request: PathRequest) -> PathPlan:
         raise UsageError(f"no such path. {error} {hint(near)}") from None
 
 
-def proven(request: PathRequest) -> PathPlan:
+def prove(request: PathRequest) -> PathPlan:
     """The path, gone from end to end; UsageError where it cannot be."""
     registers = ENDS[request.move](request)
     transfer = FILLERS[request.fill_kind](request)
     steps: tuple[PathStep, ...] = (transfer, registers) if request.loads else (registers, transfer)
-    _prove(request, steps)
+    _run_steps(request, steps)
     return PathPlan(request, steps)
 
 
 def _exists(request: PathRequest) -> bool:
-    return answered(lambda: proven(request)) is not None
+    return answered(lambda: prove(request)) is not None
 
 
 def _reaches(request: PathRequest) -> bool:
@@ -203,23 +203,23 @@ def _reaches(request: PathRequest) -> bool:
     return answered(lambda: ENDS[request.move](request)) is not None
 
 
-def _prove(request: PathRequest, steps: Sequence[PathStep]) -> None:
+def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:
     """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = request.slots, request.tile
-    at = origins(slots, tile)
+    starts = origins(slots, tile)
     memory = Memory(
-        tile, request.ld_bytes, request.shared.bytes(tile), len(at) * request.warps, request.cell.fragment.elements
+        tile, request.ld_bytes, request.shared.bytes(tile), len(starts) * request.warps, request.cell.fragment.elements
     )
     row, col = (
         np.where(slots.row == NOTHING, NOTHING, start[:, None, None] + values)
-        for start, values in zip(at.T, (slots.row, slots.col), strict=True)
+        for start, values in zip(starts.T, (slots.row, slots.col), strict=True)
     )
-    held = memory.of_elements(row, col).reshape(memory.registers.shape)
+    units = memory.of_elements(row, col).reshape(memory.registers.shape)
     if not request.loads:
-        memory.registers[:] = held
+        memory.registers[:] = units
     for step in steps:
         step.move(memory)
-    wanted = held if request.loads else np.arange(len(memory.back))
-    if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, wanted):
+    expected = units if request.loads else np.arange(len(memory.back))
+    if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, expected):
         tables = "the tables of the fragment and of the instructions contradict each other"
         raise UsageError(f"{request.words}: elements would land elsewhere; {tables}.")

@@ -1,4 +1,4 @@
-"""What is said of a path: its steps with formulas and issues, the order of the registers, and the k-loop's advance."""
+"""A path as plain data: its steps with formulas and issues, the order of the registers, and the k-loop's advance."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from tcprobe.ask.path import PathPlan
 
 
-def described(plan: PathPlan) -> Json:
+def plan_json(plan: PathPlan) -> Json:
     """The whole answer as plain data."""
-    asked, tile = plan.asked, plan.asked.tile
+    request, tile = plan.request, plan.request.tile
     ahead = advance(plan)
     return {
-        "fragment": asked.cell.fragment.id,
-        "arch": asked.cell.arch,
+        "fragment": request.cell.fragment.id,
+        "arch": request.cell.arch,
         "tile": [tile.rows, tile.cols],
         "type": tile.type,
         "global": tile.contiguous,
-        "ld": asked.ld,
-        "shared": str(asked.shared),
-        "pitch": asked.shared.pitch(tile),
-        "block": asked.shared.block or None,
-        "bytes": asked.shared.bytes(tile),
+        "ld": request.ld,
+        "shared": str(request.shared),
+        "pitch": request.shared.pitch(tile),
+        "block": request.shared.block or None,
+        "bytes": request.shared.bytes(tile),
         "alignment": plan.alignment,
-        "fill": asked.fill,
+        "fill": request.fill,
         "fragments": plan.fragments,
-        "registers": asked.cell.fragment.registers,
+        "registers": request.cell.fragment.registers,
         "proven": True,
         "needs": plan.needs,
-        "steps": [said(asked, step) for step in plan.steps],
+        "steps": [step_json(request, step) for step in plan.steps],
         "k": ahead.to_json() if ahead else None,
         "evidence": plan.evidence,
-        "confidence": least([asked.cell]).to_json(),
-        "rule": asked.rules.to_json(),
+        "confidence": least([request.cell]).to_json(),
+        "rule": request.rules.to_json(),
     }
 
 
-def said(request: TileRequest, step: PathStep) -> Json:
+def step_json(request: TileRequest, step: PathStep) -> Json:
     """A step as plain data."""
     plain = {
         "kind": step.kind,

@@ -35,12 +35,12 @@ PTX = {
 
 @dataclass(frozen=True)
 class BoxCopy:
-    """Boxes of `box` = (inner, rows) elements `at` (x, y) of the tile, each at `shared` bytes from its start."""
+    """Boxes of `box` = (inner, rows) elements at `corners` (x, y) of the tile, each `shared` bytes from its start."""
 
     kind: str
     mode: tma.Mode
     box: tuple[int, int]
-    at: tuple[tuple[int, int], ...]
+    corners: tuple[tuple[int, int], ...]
     shared: tuple[int, ...]
     bits: int
     ld: int
@@ -62,13 +62,13 @@ class BoxCopy:
     def issues(self) -> list[Json]:
         """`box`, `at` in elements, `shared` in bytes."""
         return [
-            {"box": list(self.box), "at": list(at), "shared": shared}
-            for at, shared in zip(self.at, self.shared, strict=True)
+            {"box": list(self.box), "at": list(corner), "shared": shared}
+            for corner, shared in zip(self.corners, self.shared, strict=True)
         ]
 
     def move(self, memory: Memory) -> None:
         """Every element of every box."""
-        for (x, y), base in zip(self.at, self.shared, strict=True):
+        for (x, y), base in zip(self.corners, self.shared, strict=True):
             inner, row = np.meshgrid(np.arange(self.box[0]), np.arange(self.box[1]))
             shared = self.mode(inner, row, tma.Box(self.box, self.bits, base))
             global_ = (y + row) * self.ld + (x + inner) * (self.bits // 8)
@@ -80,7 +80,7 @@ class BoxCopy:
 
 def box_copy(request: TileRequest) -> BoxCopy:
     """The step with the fewest boxes; UsageError says why no tensor map does it."""
-    tile, here = request.tile, arch(request.rules.asked)
+    tile, here = request.tile, arch(request.rules.for_arch)
     if here.number < tma.LEAST_ARCH:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
     if request.ld_bytes % STEP or request.ld_bytes >= MOST_STEP:
@@ -119,17 +119,17 @@ def _divisor(count: int, most: int) -> int:
     return next(n for n in range(min(count, most), 0, -1) if count % n == 0)
 
 
-def _boxes(request: TileRequest, mode: tma.Mode, box: tuple[int, int]) -> BoxCopy | None:
+def _boxes(request: TileRequest, mode: tma.Mode, box_size: tuple[int, int]) -> BoxCopy | None:
     """The boxes of a size, None where they put an element elsewhere than the tile's place in memory has it."""
     tile, size = request.tile, request.tile.bits // 8
-    at = tuple((x, y) for y in range(0, tile.lines, box[1]) for x in range(0, tile.length, box[0]))
-    shared = tuple(request.shared.linear(tile, y, x * size) for x, y in at)
+    corners = tuple((x, y) for y in range(0, tile.lines, box_size[1]) for x in range(0, tile.length, box_size[0]))
+    shared = tuple(request.shared.linear(tile, y, x * size) for x, y in corners)
     if any(base % tma.ALIGNMENT for base in shared):
         return None
-    inner, row = np.meshgrid(np.arange(box[0]), np.arange(box[1]))
-    for (x, y), base in zip(at, shared, strict=True):
-        wanted: Ints = request.shared.offset(tile, y + row, (x + inner) * size)
-        if not np.array_equal(wanted, mode(inner, row, tma.Box(box, tile.bits, base))):
+    inner, row = np.meshgrid(np.arange(box_size[0]), np.arange(box_size[1]))
+    for (x, y), base in zip(corners, shared, strict=True):
+        offsets: Ints = request.shared.offset(tile, y + row, (x + inner) * size)
+        if not np.array_equal(offsets, mode(inner, row, tma.Box(box_size, tile.bits, base))):
             return None
     kind = GLOBAL_TO_SHARED if request.loads else SHARED_TO_GLOBAL
-    return BoxCopy(kind, mode, box, at, shared, tile.bits, request.ld_bytes, (request.boxes,))
+    return BoxCopy(kind, mode, box_size, corners, shared, tile.bits, request.ld_bytes, (request.boxes,))

@@ -38,16 +38,16 @@ def head(proven: str, evidence: Iterable[str], atom: str) -> list[str]:
 
 def source(plan: PathPlan) -> str:
     """The text; UsageError where CuTe has no words for it."""
-    asked, tile, step = plan.asked, plan.asked.tile, plan.transfer
-    if asked.widens:
-        raise UsageError(f"CuTe: it has no copy atom of {asked.access.name}.", "code in CUDA")
+    request, tile, step = plan.request, plan.request.tile, plan.transfer
+    if request.widens:
+        raise UsageError(f"CuTe: it has no copy atom of {request.access.name}.", "code in CUDA")
     if tile.type not in CUTE_TYPES:
         raise UsageError(f"CuTe: no type here for {tile.type}; it has {', '.join(CUTE_TYPES)}.")
-    lines = head(f"on every slot on {asked.cell.arch}", plan.evidence, "copy_atom")
+    lines = head(f"on every slot on {request.cell.arch}", plan.evidence, "copy_atom")
     lines += [f"using Element = {CUTE_TYPES[tile.type]};"]
-    turned = asked.cell.fragment.depth == "row"  # B is (N, K)
-    lines += [f"using Global = {layout(tile, turned, asked.ld)};", f"using Shared = {_shared(plan, turned)};"]
-    lines += list(_boxes(step) if isinstance(step, BoxCopy) else lanes(asked, turned, step))
+    turned = request.cell.fragment.depth == "row"  # B is (N, K)
+    lines += [f"using Global = {layout(tile, turned, request.ld)};", f"using Shared = {_shared(plan, turned)};"]
+    lines += list(_boxes(step) if isinstance(step, BoxCopy) else lanes(request, turned, step))
     return "\n".join([*lines, *_registers(plan), ""])
 
 
@@ -65,32 +65,32 @@ def layout(tile: Tile, turned: bool, pitch: int, block: int = 0) -> str:
     return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
 
 
-def _ints(kind: str, values: tuple[Numbers, ...]) -> str:
-    texts = (f"cute::Int<{n}>" if isinstance(n, int) else _ints(kind, n) for n in values)
+def _ints(kind: str, extents: tuple[Numbers, ...]) -> str:
+    texts = (f"cute::Int<{n}>" if isinstance(n, int) else _ints(kind, n) for n in extents)
     return f"cute::{kind}<{', '.join(texts)}>"
 
 
 def _shared(plan: PathPlan, turned: bool) -> str:
-    asked, bits = plan.asked, plan.asked.tile.bits
-    apart = asked.shared.pitch(asked.tile)
+    request, bits = plan.request, plan.request.tile.bits
+    apart = request.shared.pitch(request.tile)
     pitch, rest = divmod(8 * apart, bits)
     if rest:
         raise UsageError(f"CuTe: lines {apart} bytes apart are not whole elements of {bits} bits.")
-    cut = asked.shared.blocks(asked.tile) > 1
-    plain = layout(asked.tile, turned, pitch, 8 * asked.shared.block // bits if cut else 0)
-    if not asked.shared.swizzle[0]:
+    cut = request.shared.blocks(request.tile) > 1
+    plain = layout(request.tile, turned, pitch, 8 * request.shared.block // bits if cut else 0)
+    if not request.shared.swizzle[0]:
         return plain
-    swizzle = Swizzle(*asked.shared.swizzle).in_elements(bits)
+    swizzle = Swizzle(*request.shared.swizzle).in_elements(bits)
     if swizzle is None:
-        raise UsageError(f"CuTe: {asked.shared} acts inside elements of {bits} bits.")
+        raise UsageError(f"CuTe: {request.shared} acts inside elements of {bits} bits.")
     b, m, s = swizzle.to_json()
     return f"decltype(cute::composition(cute::Swizzle<{b}, {m}, {s}>{{}}, {plain}{{}}))"
 
 
-def _boxes(step: BoxCopy) -> Iterator[str]:
-    direction = "LOAD" if step.kind == "global->shared" else "STORE"
+def _boxes(box_copy: BoxCopy) -> Iterator[str]:
+    direction = "LOAD" if box_copy.kind == "global->shared" else "STORE"
     yield f"// host: auto copy = cute::make_tma_copy(cute::SM90_TMA_{direction}{{}}, tensor, Shared{{}});"
-    yield f"// boxes of {step.box[0]} x {step.box[1]} elements, {step.swizzle}"
+    yield f"// boxes of {box_copy.box[0]} x {box_copy.box[1]} elements, {box_copy.swizzle}"
 
 
 def lanes(request: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
@@ -115,15 +115,15 @@ def lanes(request: TileRequest, turned: bool, step: PathStep) -> Iterator[str]:
     yield f"    cute::Layout<{_ints('Shape', value)}>{{}}));"
 
 
-def _operation(kind: str, step: LaneCopy) -> str:
-    word = f"cute::uint{8 * step.width}_t"
-    cache = "GLOBAL" if step.width == 16 else "ALWAYS"
+def _operation(kind: str, lane_copy: LaneCopy) -> str:
+    word = f"cute::uint{8 * lane_copy.width}_t"
+    cache = "GLOBAL" if lane_copy.width == 16 else "ALWAYS"
     return f"cute::SM80_CP_ASYNC_CACHE{cache}<{word}>" if kind == "cp.async" else f"cute::UniversalCopy<{word}>"
 
 
 def _registers(plan: PathPlan) -> Iterator[str]:
     """The atom, for make_tiled_copy_A, _B or _C of the TiledMma."""
-    operand = plan.asked.cell.fragment.operand
+    operand = plan.request.cell.fragment.operand
     side = {"a": "A", "b": "B"}.get(operand, "C")
     yield f"using Registers = cute::Copy_Atom<{_atom(plan.registers.instruction)}, Element>;"
     yield f"// cute::make_tiled_copy_{side}(Registers{{}}, tiled_mma)"

@@ -19,9 +19,9 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
         return _boxes(step, costs_on)
     if not isinstance(step, LaneCopy | RegisterCopy):
         return PlanCycles()
-    found = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
+    cycles = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
     others = [text for text in step.ptx if ".global" in text and ".shared" not in text]
-    return found.lacking(*others)
+    return cycles.lacking(*others)
 
 
 def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
@@ -29,12 +29,12 @@ def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, Pl
     return {step.kind: step_cycles(request, step) for step in steps}
 
 
-def _boxes(step: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
-    """One box, whose lines are as those that were timed; several of them were not."""
-    inner, rows = step.box
-    name = f"{step.instruction}.{'shared.global' if step.kind == GLOBAL_TO_SHARED else 'global.shared'}"
-    line = inner * step.bits // 8
-    if len(step.at) > 1 or line != MEASURED_LINE:
-        return PlanCycles(missing=(f"{len(step.at)} x {name}, {rows} lines of {line} bytes",))
-    found = copy_cost(name, line * rows, costs_on)
-    return found if step.mode.span is None else found.lacking(f"what {step.swizzle} adds")
+def _boxes(box_copy: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
+    """The cost of one box whose lines are as long as the timed ones; several boxes, or other lines, were not timed."""
+    inner, rows = box_copy.box
+    name = f"{box_copy.instruction}.{'shared.global' if box_copy.kind == GLOBAL_TO_SHARED else 'global.shared'}"
+    line = inner * box_copy.bits // 8
+    if len(box_copy.corners) > 1 or line != MEASURED_LINE:
+        return PlanCycles(missing=(f"{len(box_copy.corners)} x {name}, {rows} lines of {line} bytes",))
+    cycles = copy_cost(name, line * rows, costs_on)
+    return cycles if box_copy.mode.span is None else cycles.lacking(f"what {box_copy.swizzle} adds")

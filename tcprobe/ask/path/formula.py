@@ -16,7 +16,7 @@ that counts all active lanes of all issues. Addresses are arrays of shape (issue
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +29,9 @@ from tcprobe.layout.banks import IDLE
 
 
 def formula(values: Ints) -> str | None:
-    """The formula of addresses, None where there is none of these kinds."""
-    tries: tuple[Callable[[Ints], str | None], ...] = (_linear, _strides, _counted)
-    return next((text for one in tries if (text := one(values))), None)
+    """The formula of addresses; None where they have none of these three kinds."""
+    tries: tuple[Callable[[Ints], str | None], ...] = (_linear, _strides, _by_active_lane)
+    return next((text for attempt in tries if (text := attempt(values))), None)
 
 
 class AddressText(NamedTuple):
@@ -54,15 +54,15 @@ def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
     return AddressText(inner, f"{'>>' if s > 0 else '<<'} {abs(s)} & {mask}") if inner else None
 
 
-def of_pair(values: Ints, first: str, second: str) -> str | None:
+def of_pair(values: Ints, first_name: str, second_name: str) -> str | None:
     """The formula of a matrix of numbers in the names of its two coordinates, None where it is not a sum of strides.
 
     >>> import numpy as np
     >>> of_pair(np.arange(4)[:, None] * 32 + np.arange(2) * 512, "k", "block")
     'k * 32 + block * 512'
     """
-    at = np.indices(values.shape)
-    return _text(fit_affine(at[0].ravel(), at[1].ravel(), values.ravel(), values.shape), first, second)
+    index = np.indices(values.shape)
+    return _text(fit_affine(index[0].ravel(), index[1].ravel(), values.ravel(), values.shape), first_name, second_name)
 
 
 def _linear(values: Ints) -> str | None:
@@ -72,7 +72,7 @@ def _linear(values: Ints) -> str | None:
     if values.min() < IDLE or origin == IDLE:
         return None
     powers = [int(values[0, 1 << b]) for b in range((lanes - 1).bit_length())]
-    by_lane = [0 if at == IDLE else at ^ origin for at in powers]
+    by_lane = [0 if power == IDLE else power ^ origin for power in powers]
     by_issue = [int(values[1 << b, 0]) ^ origin for b in range((issues - 1).bit_length())]
     spanned = origin ^ _span(by_lane, lanes)[None, :] ^ _span(by_issue, issues)[:, None]
     if not np.array_equal(np.where(values == IDLE, IDLE, spanned), values):
@@ -81,7 +81,7 @@ def _linear(values: Ints) -> str | None:
     return whole.text({"lane": len(by_lane), "issue": len(by_issue)})
 
 
-def _span(images: list[int], count: int) -> Ints:
+def _span(images: Sequence[int], count: int) -> Ints:
     """The XOR of the images of the bits of 0 to count - 1."""
     numbers = np.arange(count)
     spanned = np.zeros(count, np.int64)
@@ -96,7 +96,7 @@ def _strides(values: Ints) -> str | None:
     return _text(fit_affine(lane, issue, values[issue, lane], values.shape[::-1]), "lane", "issue")
 
 
-def _counted(values: Ints) -> str | None:
+def _by_active_lane(values: Ints) -> str | None:
     """Digits of the number of an active lane, all issues' counted on."""
     issue, lane = np.nonzero(values != IDLE)
     count = int((values[0] != IDLE).sum())
@@ -107,10 +107,10 @@ def _counted(values: Ints) -> str | None:
     return _text(fit, f"(issue * {count} + lane)", "")
 
 
-def _text(fit: Affine | None, first: str, second: str) -> str | None:
+def _text(fit: Affine | None, first_name: str, second_name: str) -> str | None:
     if fit is None:
         return None
-    parts = [*_digits(fit.first, first), *_digits(fit.second, second)]
+    parts = [*_digits(fit.first, first_name), *_digits(fit.second, second_name)]
     parts += [str(fit.base)] if fit.base or not parts else []
     return " + ".join(parts)
 

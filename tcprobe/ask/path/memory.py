@@ -66,16 +66,16 @@ class Memory:
         places = self._places(addresses, units.shape[-1] // self.per_byte)
         self.shared[places[places != IDLE]] = units[places != IDLE]
 
-    def read_registers(self, slots: tuple[Ints, Ints], count: int) -> Ints:
-        """`count` units of every lane from `slots` on: fragments, a first slot of each; shape (..., 32, units)."""
-        return self.registers[self._held(slots, count)]
+    def read_registers(self, first_slots: tuple[Ints, Ints], count: int) -> Ints:
+        """`count` units of every lane from slots on: fragments, the first slot of each; shape (..., 32, units)."""
+        return self.registers[self._held(first_slots, count)]
 
-    def write_registers(self, slots: tuple[Ints, Ints], units: Ints) -> None:
+    def write_registers(self, first_slots: tuple[Ints, Ints], units: Ints) -> None:
         """Put units of shape (..., 32, units) into fragments, from the slots given on."""
-        self.registers[self._held(slots, units.shape[-1])] = units
+        self.registers[self._held(first_slots, units.shape[-1])] = units
 
-    def _held(self, slots: tuple[Ints, Ints], count: int) -> tuple[Ints, Ints, Ints]:
-        fragments, start = slots
+    def _held(self, first_slots: tuple[Ints, Ints], count: int) -> tuple[Ints, Ints, Ints]:
+        fragments, start = first_slots
         units = start[..., None, None] * self.per_element + np.arange(count)
         return fragments[..., None, None], np.arange(WARP)[:, None], units
 

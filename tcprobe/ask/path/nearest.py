@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from tcprobe.ask.path.request import FILLS, PathRequest
-from tcprobe.ask.tile import Shared, boxed
+from tcprobe.ask.tile import Shared, box_placement
 from tcprobe.errors import answered
 from tcprobe.isa.tensor_map import SPANS
 
@@ -21,8 +21,8 @@ def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list
     ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(request, c, exists)), None))]
     if ways:
         return ways[:MOST]
-    for one, other in combinations(kinds, 2):
-        for (first, a), (second, b) in product(one, other):
+    for kind, other_kind in combinations(kinds, 2):
+        for (first, a), (second, b) in product(kind, other_kind):
             if _holds(request, a | b, exists):
                 return [[first, second]]
     return []
@@ -59,7 +59,7 @@ def _places(request: PathRequest) -> Iterator[Change]:
     if b and m < 4:
         yield f"`placed` sw:{b},4,{s}", {"shared": Shared(swizzle=(b, 4, s))}
     for span in sorted(SPANS.values(), key=lambda span: (span > request.tile.line_bytes, -span)):
-        yield f"`placed` SWIZZLE_{span}B", {"shared": boxed(span)}
+        yield f"`placed` SWIZZLE_{span}B", {"shared": box_placement(span)}
     yield "`placed` plain", {"shared": Shared()}
 
 

@@ -30,7 +30,7 @@ from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
-from tcprobe.ask.path.answer import said
+from tcprobe.ask.path.answer import step_json
 from tcprobe.ask.path.memory import Memory
 from tcprobe.ask.path.nearest import MOST, hint
 from tcprobe.ask.path.progress import Advance
@@ -53,10 +53,10 @@ READ = "wgmma"  # what --with may say: an operand in shared memory is read by it
 
 @dataclass(frozen=True)
 class OperandRequest(TileRequest):
-    """On its way to an operand behind a descriptor; `held`: the tile as wgmma takes it."""
+    """On its way to an operand behind a descriptor; `smem_tile`: the tile as wgmma takes it."""
 
     operand: SharedOperand
-    held: SharedTile
+    smem_tile: SharedTile
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -76,13 +76,13 @@ class OperandRequest(TileRequest):
 
 @dataclass(frozen=True)
 class DescriptorRead:
-    """Multiplies that read the tile where it lies: operand j begins `at`[j], its descriptor starts at `starts`[j].
+    """Multiplies that read the tile where it lies: operand j begins at corners[j], its descriptor at starts[j].
 
     All of a k step, one block of lines after the other, then those of the next.
     """
 
-    asked: OperandRequest
-    at: Ints
+    request: OperandRequest
+    corners: Ints
     starts: tuple[int, ...]
     evidence: tuple[str, ...]
     kind: str = SHARED_TO_REGISTERS
@@ -92,45 +92,45 @@ class DescriptorRead:
     @property
     def instruction(self) -> str:
         """The multiply."""
-        return self.asked.operand.instruction.name
+        return self.request.operand.instruction.name
 
     @property
     def ptx(self) -> tuple[str, ...]:
-        """The same."""
+        """The multiply, which is its only instruction."""
         return (self.instruction,)
 
     @property
     def descriptors(self) -> list[Descriptor]:
         """Of a tile that begins at shared address 0."""
-        return [self.asked.held.descriptor._replace(start=start) for start in self.starts]
+        return [self.request.smem_tile.descriptor._replace(start=start) for start in self.starts]
 
     def issues(self) -> list[Json]:
-        """`at`: row and column of the operand in the tile; `shared`: from the tile's start to its start address."""
+        """`corner`: row and column of the operand in the tile; `shared`: from the tile's start to its start address."""
         return [
-            {"descriptor": f"{one.encode():#018x}", "at": at, "shared": one.start}
-            for one, at in zip(self.descriptors, self.at.tolist(), strict=True)
+            {"descriptor": f"{descriptor.encode():#018x}", "at": corner, "shared": descriptor.start}
+            for descriptor, corner in zip(self.descriptors, self.corners.tolist(), strict=True)
         ]
 
     def move(self, memory: Memory) -> None:
         """Nothing moves: UsageError where a multiply would not find its bytes."""
-        held, tile = self.asked.operand.held, self.asked.tile
+        matrix, tile = self.request.operand.held, self.request.tile
         turned = tile.contiguous == "col"
-        lines, length = (held.cols, held.rows) if turned else (held.rows, held.cols)
+        lines, length = (matrix.cols, matrix.rows) if turned else (matrix.rows, matrix.cols)
         line, byte = np.arange(lines)[:, None], np.arange(length * tile.bits // 8)[None, :]
-        for one, (row, col) in zip(self.descriptors, self.at.tolist(), strict=True):
+        for descriptor, (row, col) in zip(self.descriptors, self.corners.tolist(), strict=True):
             first, inner = (col, row) if turned else (row, col)
-            units = memory.read_shared(one.start + self._offset(one, (line, byte)), 1)
+            units = memory.read_shared(descriptor.start + self._offset(descriptor, (line, byte)), 1)
             start = (first + line) * memory.line_units + (inner * tile.bits // 8 + byte) * memory.per_byte
             if not np.array_equal(units, start[..., None] + np.arange(memory.per_byte)):
                 raise UsageError(
-                    f"{self.asked.operand.id}: at ({row}, {col}) no start address aligns its bytes with "
-                    f"the {one.swizzle or UNIT}-byte pattern."
+                    f"{self.request.operand.id}: at ({row}, {col}) no start address aligns its bytes with "
+                    f"the {descriptor.swizzle or UNIT}-byte pattern."
                 )
 
-    def _offset(self, descriptor: Descriptor, place: tuple[Ints, Ints]) -> Ints:
+    def _offset(self, descriptor: Descriptor, line_and_byte: tuple[Ints, Ints]) -> Ints:
         """From the start address to bytes of lines of memory: those of k, or, with major mn, those of m and n."""
-        line, byte = place
-        if self.asked.held.major == "k":
+        line, byte = line_and_byte
+        if self.request.smem_tile.major == "k":
             return np.asarray(descriptor.offset("k", line, byte))
         return np.asarray(descriptor.offset("mn", byte, line))
 
@@ -139,7 +139,7 @@ class DescriptorRead:
 class OperandPlan(Described):
     """The two steps, proven."""
 
-    asked: OperandRequest
+    request: OperandRequest
     transfer: PathStep
     reads: DescriptorRead
 
@@ -158,27 +158,27 @@ class OperandPlan(Described):
     @property
     def alignment(self) -> int:
         """Of the tile's start, so that the base offset of every descriptor is 0."""
-        return max(self.asked.held.alignment, tma.ALIGNMENT if self.asked.fill_kind == "tma" else UNIT)
+        return max(self.request.smem_tile.alignment, tma.ALIGNMENT if self.request.fill_kind == "tma" else UNIT)
 
     @property
     def blocks(self) -> int:
         """Operands of a k step."""
-        return self.asked.held.lines // self.asked.held.block
+        return self.request.smem_tile.lines // self.request.smem_tile.block
 
     @property
     def evidence(self) -> list[str]:
         """What each link rests on."""
         links = [f"{step.instruction}: {words}" for step in self.steps for words in step.evidence]
-        return [*links, f"banks: {self.asked.rules.evidence}"]
+        return [*links, f"banks: {self.request.rules.evidence}"]
 
     @property
     def advance(self) -> Advance:
         """The k-loop: what is added to the start address of step 0."""
-        asked, starts = self.asked, self.reads.starts
-        extent = asked.tile.rows if asked.axis == "row" else asked.tile.cols
-        beyond = extent * (asked.ld_bytes if asked.axis == asked.tile.contiguous else asked.tile.bits // 8)
+        request, starts = self.request, self.reads.starts
+        extent = request.tile.rows if request.axis == "row" else request.tile.cols
+        beyond = extent * (request.ld_bytes if request.axis == request.tile.contiguous else request.tile.bits // 8)
         first = starts[:: self.blocks]
-        return Advance(asked.axis, len(first), self.blocks, "+", tuple(n - first[0] for n in first), beyond)
+        return Advance(request.axis, len(first), self.blocks, "+", tuple(n - first[0] for n in first), beyond)
 
 
 def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:
@@ -189,19 +189,19 @@ def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, n
     here = arch(name or operand.instruction.target.name.rstrip("abcdefghijklmnopqrstuvwxyz"))
     if not operand.instruction.target.on(here):
         raise UsageError(f"{operand.id} needs {operand.instruction.target.name}; {here} does not have it.")
-    sought = _Sought(operand, layers, here.name)
+    finder = _PathFinder(operand, layers, here.name)
     try:
-        return sought.proven(options)
+        return finder.prove(options)
     except UsageError as error:
-        near = _nearest(options, lambda other: bool(sought.proven(other)))
+        near = _nearest(options, lambda other: bool(finder.prove(other)))
         raise UsageError(f"no such path. {error} {hint(near)}") from None
 
 
-def _nearest(options: PathOptions, proven: Callable[[PathOptions], bool]) -> list[str]:
+def _nearest(options: PathOptions, has_path: Callable[[PathOptions], bool]) -> list[str]:
     """Up to MOST ways to change one option, the first of each kind, else one way to change two."""
 
     def makes(changed: Json) -> bool:
-        return bool(answered(lambda: proven(options._replace(**changed))))
+        return bool(answered(lambda: has_path(options._replace(**changed))))
 
     kinds = _changes(options)
     ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
@@ -226,46 +226,46 @@ def _changes(options: PathOptions) -> tuple[list[tuple[str, Json]], ...]:
     )
 
 
-class _Sought(NamedTuple):
+class _PathFinder(NamedTuple):
     """The operand that a path leads to, what is saved, and the arch."""
 
-    one: SharedOperand
+    operand: SharedOperand
     layers: Layers
     arch: str
 
-    def proven(self, options: PathOptions) -> OperandPlan:
+    def prove(self, options: PathOptions) -> OperandPlan:
         """The path, gone from end to end; UsageError where it cannot be."""
         if options.access not in (None, READ):
-            raise UsageError(f"`access` {options.access}: {self.one.id} is read only by its multiply.")
-        asked = self.request(options)
-        reads, transfer = _reads(asked, self.layers), FILLERS[asked.fill_kind](asked)
-        memory = Memory(asked.tile, asked.ld_bytes, asked.shared.bytes(asked.tile), 0, 0)
+            raise UsageError(f"`access` {options.access}: {self.operand.id} is read only by its multiply.")
+        request = self.request(options)
+        reads, transfer = _reads(request, self.layers), FILLERS[request.fill_kind](request)
+        memory = Memory(request.tile, request.ld_bytes, request.shared.bytes(request.tile), 0, 0)
         for step in (transfer, reads):
             step.move(memory)
-        return OperandPlan(asked, transfer, reads)
+        return OperandPlan(request, transfer, reads)
 
     def request(self, options: PathOptions) -> OperandRequest:
         """What the options mean."""
-        one = self.one
-        options.check_type(one.held.type)
-        tile = parse_tile(options.size, one.held.type, options.contiguous, one.held.slot_bits)
-        shared, held = _placed(one, tile, options.placed)
+        operand = self.operand
+        options.check_type(operand.held.type)
+        tile = parse_tile(options.size, operand.held.type, options.contiguous, operand.held.slot_bits)
+        shared, smem_tile = _tile_in_memory(operand, tile, options.placed)
         ld = tile.length if options.ld is None else options.ld
         boxes = rests_on(self.layers, self.arch) if options.fill == "tma" else ""
         rules = rules_for(self.arch, self.layers)
-        return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules, one, held, boxes=boxes)
+        return OperandRequest(tile, ld, shared, options.fill or "cp.async", rules, operand, smem_tile, boxes=boxes)
 
 
-def _placed(operand: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
+def _tile_in_memory(operand: SharedOperand, tile: Tile, text: str) -> tuple[Shared, SharedTile]:
     """Where the tile lies, and how wgmma takes it; UsageError where no descriptor says so."""
-    given = parse_shared(text)
-    bits, *rest = given.swizzle
-    if given.padding or (bits and (bits > 3 or rest != [4, 3])):
+    shared = parse_shared(text)
+    bits, *rest = shared.swizzle
+    if shared.padding or (bits and (bits > 3 or rest != [4, 3])):
         raise UsageError(
             f"`placed` {text}: descriptors know no padding, and of swizzles sw:1,4,3, sw:2,4,3 and "
             "sw:3,4,3 alone, which are SWIZZLE_32B, 64B and 128B."
         )
-    _whole(operand, tile)
+    _check_whole(operand, tile)
     lines, k = (tile.cols, tile.rows) if operand.held.name == "b_smem" else (tile.rows, tile.cols)
     block, depth = (
         (operand.held.cols, operand.held.rows)
@@ -274,11 +274,11 @@ def _placed(operand: SharedOperand, tile: Tile, text: str) -> tuple[Shared, Shar
     )
     major = "k" if (tile.contiguous == "row") == (operand.held.name == "a_smem") else "mn"
     width = 16 << bits if bits else 0
-    held = shared_tile((lines, k), operand.held.type, major, width, (block, depth * tile.bits // 8))
-    return Shared(swizzle=given.swizzle if bits else NONE, block=width or UNIT), held
+    smem_tile = shared_tile((lines, k), operand.held.type, major, width, (block, depth * tile.bits // 8))
+    return Shared(swizzle=shared.swizzle if bits else NONE, block=width or UNIT), smem_tile
 
 
-def _whole(operand: SharedOperand, tile: Tile) -> None:
+def _check_whole(operand: SharedOperand, tile: Tile) -> None:
     if tile.rows % operand.held.rows or tile.cols % operand.held.cols:
         raise UsageError(
             f"{operand.id} is {operand.held.rows} x {operand.held.cols}; a tile of {tile.rows} x {tile.cols} is not "
@@ -288,41 +288,45 @@ def _whole(operand: SharedOperand, tile: Tile) -> None:
 
 def _reads(operand_request: OperandRequest, layers: Layers) -> DescriptorRead:
     """The multiplies' operands: k outermost, then lines."""
-    one, tile, held = operand_request.operand, operand_request.tile, operand_request.held
-    row, col = np.mgrid[0 : tile.rows : one.held.rows, 0 : tile.cols : one.held.cols]
-    at = np.stack([axis.ravel() if operand_request.axis == "row" else axis.T.ravel() for axis in (row, col)], axis=1)
-    line, place = (at[:, 1], at[:, 0]) if tile.contiguous == "col" else (at[:, 0], at[:, 1])
+    operand, tile, smem_tile = operand_request.operand, operand_request.tile, operand_request.smem_tile
+    row, col = np.mgrid[0 : tile.rows : operand.held.rows, 0 : tile.cols : operand.held.cols]
+    corners = np.stack(
+        [axis.ravel() if operand_request.axis == "row" else axis.T.ravel() for axis in (row, col)], axis=1
+    )
+    line, place = (corners[:, 1], corners[:, 0]) if tile.contiguous == "col" else (corners[:, 0], corners[:, 1])
     starts = operand_request.shared.linear(tile, line, place * tile.bits // 8)
-    fields = {"lbo": held.descriptor.lbo, "sbo": held.descriptor.sbo}
-    lying = behind(one, layers, held.major, held.descriptor.swizzle, **fields)
-    return DescriptorRead(operand_request, at, tuple(int(start) for start in starts), (f"{one.id}: {lying.evidence}",))
+    fields = {"lbo": smem_tile.descriptor.lbo, "sbo": smem_tile.descriptor.sbo}
+    lying = behind(operand, layers, smem_tile.major, smem_tile.descriptor.swizzle, **fields)
+    return DescriptorRead(
+        operand_request, corners, tuple(int(start) for start in starts), (f"{operand.id}: {lying.evidence}",)
+    )
 
 
-def described(plan: OperandPlan) -> Json:
+def plan_json(plan: OperandPlan) -> Json:
     """The whole answer as plain data."""
-    asked, tile, held = plan.asked, plan.asked.tile, plan.asked.held
+    request, tile, smem_tile = plan.request, plan.request.tile, plan.request.smem_tile
     return {
-        "fragment": asked.operand.id,
-        "arch": asked.rules.asked,
+        "fragment": request.operand.id,
+        "arch": request.rules.for_arch,
         "tile": [tile.rows, tile.cols],
         "type": tile.type,
         "global": tile.contiguous,
-        "ld": asked.ld,
-        "shared": str(asked.shared),
-        "pitch": asked.shared.pitch(tile),
-        "block": asked.shared.block,
-        "bytes": asked.shared.bytes(tile),
+        "ld": request.ld,
+        "shared": str(request.shared),
+        "pitch": request.shared.pitch(tile),
+        "block": request.shared.block,
+        "bytes": request.shared.bytes(tile),
         "alignment": plan.alignment,
-        "fill": asked.fill,
+        "fill": request.fill,
         "fragments": len(plan.reads.starts),
         "registers": 0,
-        "major": held.major,
-        "descriptor": f"{held.descriptor.encode():#018x}",
-        "reasons": held.reasons,
+        "major": smem_tile.major,
+        "descriptor": f"{smem_tile.descriptor.encode():#018x}",
+        "reasons": smem_tile.reasons,
         "proven": True,
-        "steps": [said(asked, plan.transfer), said(asked, plan.reads)],
+        "steps": [step_json(request, plan.transfer), step_json(request, plan.reads)],
         "k": plan.advance.to_json(),
         "evidence": plan.evidence,
-        "confidence": asked.rules.confidence.to_json(),
-        "rule": asked.rules.to_json(),
+        "confidence": request.rules.confidence.to_json(),
+        "rule": request.rules.to_json(),
     }

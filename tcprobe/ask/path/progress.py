@@ -44,12 +44,12 @@ class Advance(NamedTuple):
 
 def advance(plan: PathPlan) -> Advance | None:
     """The k-loop's advance; None where the tile is not loaded, or has no k."""
-    fragment, tile, asked = plan.asked.cell.fragment, plan.asked.tile, plan.asked
+    fragment, tile, request = plan.request.cell.fragment, plan.request.tile, plan.request
     axis = fragment.depth
-    if not axis or not asked.loads:
+    if not axis or not request.loads:
         return None
     extent, each = (tile.rows, fragment.rows) if axis == "row" else (tile.cols, fragment.cols)
-    beyond = extent * (8 * asked.ld_bytes if axis == tile.contiguous else tile.bits) // 8
+    beyond = extent * (8 * request.ld_bytes if axis == tile.contiguous else tile.bits) // 8
     steps, shared = extent // each, plan.registers.shared
     count, rest = divmod(len(shared), steps)
     if rest:

@@ -36,7 +36,7 @@ MATRIX_BYTES = 4  # of a matrix in each lane
 def register_copy(request: PathRequest) -> RegisterCopy:
     """The step; UsageError says why there is none."""
     slots, row = request.slots, request.access.row
-    row.check_on(arch(request.rules.asked))
+    row.check_on(arch(request.rules.for_arch))
     if row.is_matrix:
         _check_way(request, slots)
     walked = walk(request.access, request.tile, slots)
@@ -44,8 +44,8 @@ def register_copy(request: PathRequest) -> RegisterCopy:
     pieces = row.lanes // 8 if row.is_matrix else 1
     piece = MATRIX_BYTES if row.is_matrix else row.bytes
     number = np.arange(len(shared) * pieces).reshape(-1, pieces)
-    held = request.cell.fragment.slot_bits
-    fragments, part = np.divmod(number, request.cell.fragment.elements * held // (8 * piece))
+    slot_bits = request.cell.fragment.slot_bits
+    fragments, part = np.divmod(number, request.cell.fragment.elements * slot_bits // (8 * piece))
     if (fragments % request.warps != fragments[:, :1] % request.warps).any():
         raise UsageError(
             f"{row.name}: an instruction would serve several warps, as each holds fewer registers of "
@@ -66,7 +66,7 @@ def register_copy(request: PathRequest) -> RegisterCopy:
         walked.byte,
         shared,
         fragments,
-        part * 8 * piece // held,
+        part * 8 * piece // slot_bits,
         np.repeat(origins(slots, request.tile), request.warps, axis=0),
         spent.wavefronts if spent else None,
         spent.ideal if spent else None,
@@ -96,17 +96,17 @@ def _check_way(request: PathRequest, slots: Slots) -> None:
     """UsageError where the matrices lie the other way than the instruction takes them, or in none."""
     tile, name = request.tile, request.access.row.name
     ways = matrix_ways(slots, tile, request.access.row.wider)
-    wanted = ".trans" if name.endswith(".trans") else ""
-    if wanted in ways:
+    suffix = ".trans" if name.endswith(".trans") else ""
+    if suffix in ways:
         return
     along = f"with {tile.contiguous}s contiguous in memory"
     if ways:
-        instead = "without .trans" if wanted else "with .trans"
+        instead = "without .trans" if suffix else "with .trans"
         raise UsageError(f"{name}: {along} the matrices of {slots.name} need it {instead}.")
     why = "its registers are not 8 x 8 matrices of b16, whose rows are 16 contiguous bytes"
     if request.widens:
         why = "a register needs elements from several lines, and the instruction has no .trans"
-    elif tile.bits != 16 and wanted:
+    elif tile.bits != 16 and suffix:
         why = f".trans exchanges elements of 16 bits, not the {tile.bits} of {tile.type}"
     elif tile.bits != 16 and _other_way(request, slots):
         other = "columns" if tile.contiguous == "row" else "rows"
@@ -128,8 +128,8 @@ def _other_way(request: PathRequest, slots: Slots) -> bool:
 def _matrix_tables(request: PathRequest, access: SharedAccess) -> tuple[MatrixTables, tuple[str, ...]]:
     """The tables of the instruction on the arch, and their evidence."""
     form = resolve(_matrix_row(access)).instruction
-    held = "d" if request.loads else "a"
-    address, data = (_table_of(form.fragment(operand).id, request.cell) for operand in ("address", held))
+    data_operand = "d" if request.loads else "a"
+    address, data = (_table_of(form.fragment(operand).id, request.cell) for operand in ("address", data_operand))
     lane_of_row = np.full(form.fragment("address").rows, -1)
     for lane, value in enumerate(address.table.values["row"]):
         if value is not None:

@@ -114,8 +114,8 @@ class PathRequest(TileRequest):
     @property
     def slots(self) -> Slots:
         """The fragment's slots, of as many bits as in memory; its copies follow each other along k outermost."""
-        found = slots_of(self.cell)._replace(outer=self.cell.fragment.depth or "row")
-        return found._replace(bits=found.bits // self.access.row.wider)
+        slots = slots_of(self.cell)._replace(outer=self.cell.fragment.depth or "row")
+        return slots._replace(bits=slots.bits // self.access.row.wider)
 
     @property
     def widens(self) -> bool:
@@ -128,7 +128,7 @@ class PathRequest(TileRequest):
         return f"`ld` {self.ld} `placed` {self.shared.spelling} `fill` {self.fill} `access` {self.access.name}"
 
     def having(self, access: str | None = None, **changed: object) -> PathRequest:
-        """The same with something changed."""
+        """This request with other options."""
         if access:
             changed["access"] = parse_access(access)
         return replace(self, **changed)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ class PathStep(Protocol):
         """Plain data: every issue of a warp in order."""
 
     def move(self, memory: Memory) -> None:
-        """Do it."""
+        """Move the units of the tile as the instructions do."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,12 @@ class RegisterCopy:
 
         `warp`, where there are several: whose issue it is.
         """
-        slots = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
-        pieces = [{"shared": shared, "slots": held} for shared, held in zip(_lanes(self.shared), slots, strict=True)]
+        starts = np.concatenate([self.origins[self.fragments], self.i[..., None]], axis=2).tolist()
+        pieces = [{"shared": shared, "slots": slots} for shared, slots in zip(_lanes(self.shared), starts, strict=True)]
         if self.warps == 1:
             return pieces
-        return [
-            {"warp": warp} | one for warp, one in zip((self.fragments[:, 0] % self.warps).tolist(), pieces, strict=True)
-        ]
+        warps = (self.fragments[:, 0] % self.warps).tolist()
+        return [{"warp": warp} | piece for warp, piece in zip(warps, pieces, strict=True)]
 
     def move(self, memory: Memory) -> None:
         """Load or store every piece; matrices by the tables of their instruction."""

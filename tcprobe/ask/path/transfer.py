@@ -59,14 +59,14 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
             f"{request.fill_kind}: lines in global memory are {request.ld_bytes} bytes apart "
             f"(`ld` {request.ld}), not a multiple of {width} bytes{least}."
         )
-    given = access_of(request, width)
-    walked = walk(given, request.tile, None)
+    tile_access = access_of(request, width)
+    walked = walk(tile_access, request.tile, None)
     shared = addresses(walked, request.tile, request.shared)
     spent = cost(walked, request.tile, request.shared, request.rules)
     ptx = ptx_of(request, width)
     return LaneCopy(
         GLOBAL_TO_SHARED if request.loads else SHARED_TO_GLOBAL,
-        given.name.removesuffix("@rows"),
+        tile_access.name.removesuffix("@rows"),
         ptx,
         width,
         walked.line,
@@ -75,11 +75,11 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
         request.ld_bytes,
         spent.wavefronts,
         spent.ideal,
-        (_evidence(request, given, ptx),),
+        (_evidence(request, tile_access, ptx),),
     )
 
 
-def _evidence(request: TileRequest, tile_access: TileAccess, ptx: tuple[str, ...]) -> str:
-    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx)
+def _evidence(request: TileRequest, tile_access: TileAccess, ptx_lines: tuple[str, ...]) -> str:
+    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx_lines)
     counted = COUNTED.format(tile_access.row.name) if request.fill_kind == "cp.async" else ""
     return EVIDENCE.format(", ".join(names)) + counted

@@ -9,7 +9,7 @@ from tcprobe.ask.confidence import line
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cycles import path_cycles
 from tcprobe.ask.path.progress import advance, formulas
-from tcprobe.ask.plan_cost import told
+from tcprobe.ask.plan_cost import cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.text import Whole, columns, escaped
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def to_registers(plan: PathPlan) -> Iterator[str]:
     """The path of a tile to or from registers."""
-    request, tile, shared = plan.asked, plan.asked.tile, plan.asked.shared
+    request, tile, shared = plan.request, plan.request.tile, plan.request.shared
     yield _in_global_memory(request)
     yield (
         f"in shared memory {shared}: {shared.words(tile)}, {shared.bytes(tile)} bytes, "
@@ -45,9 +45,9 @@ def to_registers(plan: PathPlan) -> Iterator[str]:
 
 def to_shared_memory(plan: OperandPlan) -> Iterator[str]:
     """The path of a tile to an operand behind a descriptor."""
-    request, tile, shared, held = plan.asked, plan.asked.tile, plan.asked.shared, plan.asked.held
-    descriptor, ahead = held.descriptor, plan.advance
-    yield f"{_in_global_memory(request)}: major {held.major}"
+    request, tile, shared, smem_tile = plan.request, plan.request.tile, plan.request.shared, plan.request.smem_tile
+    descriptor, ahead = smem_tile.descriptor, plan.advance
+    yield f"{_in_global_memory(request)}: major {smem_tile.major}"
     yield (
         f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each "
         f"of {tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {plan.alignment}"
@@ -59,11 +59,11 @@ def to_shared_memory(plan: OperandPlan) -> Iterator[str]:
         f"  descriptor {descriptor.encode():#018x} | start address / 16: LBO {descriptor.lbo}, SBO {descriptor.sbo}, "
         f"swizzle {descriptor.swizzle or 'none'}"
     )
-    yield f"  LBO: {held.reasons['lbo']}"
-    yield f"  SBO: {held.reasons['sbo']}"
+    yield f"  LBO: {smem_tile.reasons['lbo']}"
+    yield f"  SBO: {smem_tile.reasons['sbo']}"
     if plan.blocks > 1:
         starts = ", ".join(map(str, plan.reads.starts[: plan.blocks]))
-        yield f"  blocks of {held.block} lines: start address + {starts}"
+        yield f"  blocks of {smem_tile.block} lines: start address + {starts}"
     yield (
         f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + "
         f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes further in global memory"
@@ -84,7 +84,7 @@ def _counts(request: TileRequest, steps: Sequence[PathStep]) -> Iterator[str]:
     """A line for each step, then what they cost in cycles."""
     heads = ("step", "instruction", "issues", "wavefronts", "ideal")
     yield from columns([heads, *map(_count, steps)], 2)
-    yield from (f"cycles, {text}" for text in told(path_cycles(request, steps)))
+    yield from (f"cycles, {text}" for text in cycle_lines(path_cycles(request, steps)))
 
 
 def _count(step: PathStep) -> tuple[str, ...]:
@@ -103,14 +103,17 @@ def _step(request: TileRequest, step: PathStep) -> Iterator[str]:
 
 def _order(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
     """The first issue's pieces, and which fragment follows which."""
-    what, arrow = "matrix" if step.tables else "piece", "->" if plan.asked.loads else "<-"
+    what, arrow = "matrix" if step.tables else "piece", "->" if plan.request.loads else "<-"
     for number, (row, col, i) in enumerate(step.issues()[0]["slots"]):
-        register, bit = plan.asked.cell.fragment.place(i)
+        register, bit = plan.request.cell.fragment.place(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
         yield f"  {what} {number} of issue 0 {arrow} {where}"
     if plan.fragments > 1:
-        (row, col), inner = step.origins[step.warps].tolist(), "rows" if plan.asked.slots.outer == "col" else "columns"
+        (row, col), inner = (
+            step.origins[step.warps].tolist(),
+            "rows" if plan.request.slots.outer == "col" else "columns",
+        )
         yield f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})"
     if step.warps > 1:
         each = len(step.shared) // len(step.origins)

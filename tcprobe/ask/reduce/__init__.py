@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
-from tcprobe.ask.reduce.tile import FragmentTile, tiled
+from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
@@ -55,14 +55,14 @@ class Reduction(Described):
         scheme, index = self.plan, self.over
         groups = "; ".join(", ".join(map(self.tile.place, group)) for group in scheme.groups)
         yield f"in a lane, of one {index} each: {groups}"
-        for one in scheme.rounds:
-            keep = ", each keeps half of its parts" if one.keep[0] else ""
-            yield f"exchange with lane ^ {one.lane}{keep}: {one.words} shuffle{'s' * (one.words > 1)}"
+        for round_ in scheme.rounds:
+            keep = ", each keeps half of its parts" if round_.keep[0] else ""
+            yield f"exchange with lane ^ {round_.lane}{keep}: {round_.words} shuffle{'s' * (round_.words > 1)}"
         proof = (
             "no exchange of words between lanes needs fewer" if scheme.fewest else f"at least {scheme.least} are needed"
         )
-        held = f"a lane has {len(scheme.held[0])} of its {len(scheme.groups)} results"
-        yield f"{scheme.shuffles} shuffles, {proof}; {held}"
+        results_left = f"a lane has {len(scheme.final_rows[0])} of its {len(scheme.groups)} results"
+        yield f"{scheme.shuffles} shuffles, {proof}; {results_left}"
         owned = "; ".join(", ".join(map(str, rows)) for rows in scheme.rows[:4])
         yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: {owned}"
 
@@ -80,10 +80,10 @@ class Reduction(Described):
             "op": self.op,
             "fragments": [self.tile.down, self.tile.across],
             "groups": [list(group) for group in scheme.groups],
-            "rounds": [{"lane_xor": one.lane, "shuffles": one.words} for one in scheme.rounds],
+            "rounds": [{"lane_xor": round_.lane, "shuffles": round_.words} for round_ in scheme.rounds],
             "shuffles": {"combine": scheme.shuffles, "back": scheme.back},
             "fewest": scheme.fewest,
-            "held": [list(rows) for rows in scheme.held],
+            "held": [list(rows) for rows in scheme.final_rows],
             "results": [list(rows) for rows in scheme.rows],
             "code": self.code,
         }
@@ -100,7 +100,7 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
         raise UsageError(f"no reduction over {over!r} with {op!r}; known: over {axes}, with {', '.join(ops)}.")
     require_fit(cell.fragment, cell.table)
     require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
-    tile = tiled(cell, size)
+    tile = fragment_tile(cell, size)
     scheme = plan(tile.table, AXES.index(over))
     code = softmax.source(scheme, tile, name) if op == SOFTMAX else source(scheme, op, tile, name)
     return Reduction(tile, over, op, scheme, code)

@@ -92,23 +92,23 @@ def holds(condition: Condition, values: Mapping[str, int]) -> bool:
     return not truths[0] if condition.sign == "!" else all(truths) if condition.sign == "&&" else any(truths)
 
 
-def in_order(used: Container[str], *texts: str | None) -> list[str]:
+def mention_order(used: Container[str], *texts: str | None) -> list[str]:
     """Names in the order in which texts, one after the other, mention them first."""
     mentioned = dict.fromkeys(name for text in texts for name in re.findall(_NAME, text or ""))
     return [name for name in mentioned if name in used]
 
 
-def names(asked: Condition | Linear) -> list[str]:
+def names(expression: Condition | Linear) -> list[str]:
     """The names other than row and col, sorted."""
-    if isinstance(asked, Linear):
-        return sorted(asked.names - {"row", "col"})
-    inside = [asked.side] if isinstance(asked, Comparison) else asked.parts
+    if isinstance(expression, Linear):
+        return sorted(expression.names - {"row", "col"})
+    inside = [expression.side] if isinstance(expression, Comparison) else expression.parts
     return sorted({name for part in inside for name in names(part)})
 
 
 def condition(text: str) -> Condition:
     """The condition; UsageError says what cannot be read, and at which column."""
-    parsed = None if number(text) is not None else _parsed(text)
+    parsed = None if number(text) is not None else _parse(text)
     if parsed is None or isinstance(parsed, Linear):
         raise UsageError(f"{quoted(text)} is a number, not a condition such as 'row >= col'.")
     return parsed
@@ -116,13 +116,13 @@ def condition(text: str) -> Condition:
 
 def linear(text: str) -> Linear:
     """The value; UsageError as `condition`."""
-    parsed = _parsed(text)
+    parsed = _parse(text)
     if not isinstance(parsed, Linear):
         raise UsageError(f"{quoted(text)} is a condition, not a value such as 'row * 16 + col'.")
     return parsed
 
 
-def _parsed(text: str) -> Condition | Linear:
+def _parse(text: str) -> Condition | Linear:
     reader = _Parser(text)
     parsed = reader.any(0)
     reader.end()
@@ -130,11 +130,12 @@ def _parsed(text: str) -> Condition | Linear:
     return parsed
 
 
-def _check_names(found: Sequence[str]) -> None:
+def _check_names(free_names: Sequence[str]) -> None:
     """UsageError where they cannot be arguments of the emitted function."""
-    if len(found) > MOST_NAMES:
-        raise UsageError(f"{quoted(', '.join(found))} cannot be arguments: {len(found)} names, at most {MOST_NAMES}.")
-    for name in found:
+    if len(free_names) > MOST_NAMES:
+        words = f"{len(free_names)} names, at most {MOST_NAMES}"
+        raise UsageError(f"{quoted(', '.join(free_names))} cannot be arguments: {words}.")
+    for name in free_names:
         require_legal(name, ARGUMENT, used=[name] if _OWN.fullmatch(name) else ())
 
 
@@ -149,13 +150,13 @@ class _Parser:
         self._take()
 
     def _take(self) -> str:
-        taken, rest = self.next, self._text[self._at :]
+        token, rest = self.next, self._text[self._at :]
         match = _TOKEN.match(rest)
         if match is None and rest.strip():
             raise self._error(f"{rest.strip()[:10]!r} is not allowed in a condition")
         self._at += match.end() if match else len(rest)
         self.next = _WORDS.get(match[1], match[1]) if match else ""
-        return taken
+        return token
 
     def end(self) -> None:
         """UsageError unless all is read."""
@@ -164,20 +165,20 @@ class _Parser:
 
     def any(self, depth: int) -> Condition | Linear:
         """Parts joined by ||."""
-        return self._joined("||", lambda: self._joined("&&", lambda: self._negated(depth)))
+        return self._join("||", lambda: self._join("&&", lambda: self._negation(depth)))
 
-    def _joined(self, sign: str, part: Callable[[], Condition | Linear]) -> Condition | Linear:
-        parts = [part()]
+    def _join(self, sign: str, parse_part: Callable[[], Condition | Linear]) -> Condition | Linear:
+        parts = [parse_part()]
         while self.next == sign:
             self._take()
-            parts.append(part())
+            parts.append(parse_part())
         return parts[0] if len(parts) == 1 else Joined(sign, tuple(self._condition(p) for p in parts))
 
-    def _negated(self, depth: int) -> Condition | Linear:
+    def _negation(self, depth: int) -> Condition | Linear:
         self._check(depth)
         if self.next == "!":
             self._take()
-            return Joined("!", (self._condition(self._negated(depth + 1)),))
+            return Joined("!", (self._condition(self._negation(depth + 1)),))
         left = self._sum(depth)
         if self.next not in _COMPARE:
             return left
@@ -199,10 +200,10 @@ class _Parser:
         left = self._atom(depth)
         while self.next == "*":
             self._take()
-            one, two = self._number(left), self._number(self._atom(depth))
-            if one.terms and two.terms:
+            a, b = self._number(left), self._number(self._atom(depth))
+            if a.terms and b.terms:
                 raise self._error("a product of two names is not linear")
-            scaled, factor = (one, two.number) if one.terms else (two, one.number)
+            scaled, factor = (a, b.number) if a.terms else (b, a.number)
             left = self._plus(Linear((), 0), scaled, factor)
         return left
 
@@ -235,22 +236,22 @@ class _Parser:
         for name, times in addend.terms:
             terms[name] = terms.get(name, 0) + factor * times
         kept = tuple(sorted((name, times) for name, times in terms.items() if times))
-        return self._bounded(Linear(kept, augend.number + factor * addend.number))
+        return self._check_bound(Linear(kept, augend.number + factor * addend.number))
 
-    def _bounded(self, value: Linear) -> Linear:
-        if max(abs(value.number), *(abs(times) for _, times in value.terms), 0) > MOST:
+    def _check_bound(self, linear_value: Linear) -> Linear:
+        if max(abs(linear_value.number), *(abs(times) for _, times in linear_value.terms), 0) > MOST:
             raise self._error(f"a number above {MOST}")
-        return value
+        return linear_value
 
-    def _number(self, part: Condition | Linear) -> Linear:
-        if not isinstance(part, Linear):
+    def _number(self, parsed: Condition | Linear) -> Linear:
+        if not isinstance(parsed, Linear):
             raise self._error("a condition where a number should be")
-        return part
+        return parsed
 
-    def _condition(self, part: Condition | Linear) -> Condition:
-        if isinstance(part, Linear):
+    def _condition(self, parsed: Condition | Linear) -> Condition:
+        if isinstance(parsed, Linear):
             raise self._error("a number where a condition should be")
-        return part
+        return parsed
 
     def _check(self, depth: int) -> None:
         if depth > DEEPEST:

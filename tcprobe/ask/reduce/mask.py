@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, in_order, linear, names
+from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, mention_order, names
 from tcprobe.ask.reduce.number import literal, number
 from tcprobe.code.cuda import DeviceFunction, Parameter, holder
 from tcprobe.code.names import FUNCTION, require_legal
@@ -68,7 +68,7 @@ class Masked(Described):
         }
 
 
-def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:
+def mask_fragment(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:
     """Code for a fragment: where `mask` does not hold the value `fill`, an argument without one; `fill` alone: all.
 
     UsageError where the table is not a whole fragment's or has no closed form, and for what cannot be read.
@@ -80,10 +80,10 @@ def masked(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -
     if None in cell.table.cells:
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")
     maker, value = _Writer(cell.table), _value(fill, cell.fragment.type)
-    asked = condition(mask) if mask is not None else None
-    lines = maker.selects(asked, value) if asked else maker.fills(value)
-    used = {*(names(asked) if asked else ()), *(names(value) if isinstance(value, Linear) else ())}
-    parameters = _parameters(cell, mask, fill, in_order(used, mask, fill))
+    kept_where = condition(mask) if mask is not None else None
+    lines = maker.selects(kept_where, value) if kept_where else maker.fills(value)
+    used = {*(names(kept_where) if kept_where else ()), *(names(value) if isinstance(value, Linear) else ())}
+    parameters = _parameters(cell, mask, fill, mention_order(used, mask, fill))
     constant = (f"const T fill = T({value});",) if isinstance(value, str) else ()
     body = (*constant, *maker.before(), *lines)
     code = DeviceFunction(name, parameters, body, cell.fragment.threads, (origin(cell),))
@@ -104,13 +104,14 @@ def _parameters(cell: Cell, mask: str | None, fill: str | None, named: list[str]
     """x, the fill without a value of its own, and the other names in the order in which they are used first."""
     elements = cell.table.elements
     kept = f", kept where {escaped(mask)}" if mask is not None else ""
-    given = [Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")]
+    x = Parameter(f"T (&x)[{elements}]", f"the {elements} elements of a {holder(cell.fragment.threads)}{kept}")
+    parameters = [x]
     if fill is None:
-        given.append(Parameter("T fill", "what the others become"))
+        parameters.append(Parameter("T fill", "what the others become"))
     where = " and ".join(option for option, text in (("--mask", mask), ("--fill", fill)) if text is not None)
     order = "; names are arguments in the order of their first use" if len(named) > 1 else ""
-    given += [Parameter(f"int {name}", f"as in {where}{order}") for name in named]
-    return tuple(given)
+    parameters += [Parameter(f"int {name}", f"as in {where}{order}") for name in named]
+    return tuple(parameters)
 
 
 @dataclass
@@ -127,28 +128,28 @@ class _Writer:
         values = [f"const int {name} = {text};" for text, name in self._bases.items()]
         return values + [f"const bool {name} = {text};" for text, name in self._conditions.items()]
 
-    def fills(self, value: Value) -> list[str]:
+    def fills(self, filling: Value) -> list[str]:
         """A line for each element."""
-        return [f"x[{i}] = {self._other(value, i)};" for i in range(self.table.elements)]
+        return [f"x[{i}] = {self._other(filling, i)};" for i in range(self.table.elements)]
 
-    def selects(self, condition: Condition, value: Value) -> list[str]:
+    def selects(self, condition: Condition, filling: Value) -> list[str]:
         """A line for each element that is not always kept."""
         lines = []
         for i in range(self.table.elements):
             kept = self._truth(condition, i)
-            other = self._other(value, i)
+            other = self._other(filling, i)
             if kept == "false":
                 lines.append(f"x[{i}] = {other};")
             elif kept != "true":
                 self.costs["select"] += 1
-                lines.append(f"x[{i}] = {self._shared(kept)} ? x[{i}] : {other};")
+                lines.append(f"x[{i}] = {self._condition_name(kept)} ? x[{i}] : {other};")
         return lines
 
-    def _other(self, value: Value, i: int) -> str:
+    def _other(self, filling: Value, i: int) -> str:
         """What an element becomes, as C."""
-        if not isinstance(value, Linear):
+        if not isinstance(filling, Linear):
             return "fill"
-        base, constant = self._split(value, i)
+        base, constant = self._split(filling, i)
         moved = f" {'-' if constant < 0 else '+'} {abs(constant)}" if constant and base else ""
         return f"T({base + moved or constant})"
 
@@ -172,7 +173,7 @@ class _Writer:
             passes if not open_ else f" {condition.sign} ".join(open_ if len(open_) == 1 else [f"({p})" for p in open_])
         )
 
-    def _shared(self, text: str) -> str:
+    def _condition_name(self, text: str) -> str:
         if text not in self._conditions:
             self._conditions[text] = f"c{len(self._conditions)}"
             self.costs["compare"] += 1 + text.count("&&") + text.count("||")
@@ -182,8 +183,8 @@ class _Writer:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""
         moves = self._numbers(linear, i) - self._numbers(linear, 0)
         moved = int(moves[0]) if (moves == moves[0]).all() else None
-        at = 0 if moved is not None else i
-        text = self._text(Linear(linear.terms, 0), at)
+        representative = 0 if moved is not None else i
+        text = self._text(Linear(linear.terms, 0), representative)
         total = linear.number + (moved or 0)
         if text.lstrip("-").isdigit():
             return "", total + int(text)

@@ -41,42 +41,44 @@ def number(text: str) -> int | float | None:
     return sign * (int(match[2]) if whole else value(match[2]))
 
 
-def literal(given: float, kind: str) -> str:
+def literal(constant: float, kind: str) -> str:
     """The number in C++, for elements of a type; UsageError where the type does not hold it."""
-    if isinstance(given, int):
-        _check_range(given, kind)
-        return str(given)
+    if isinstance(constant, int):
+        _check_range(constant, kind)
+        return str(constant)
     if not (dtype(kind).is_float or _is_bits(kind)):
         most = _whole(kind)[1]
-        raise UsageError(f"{quoted(str(given))} is not of type {kind}: these elements are whole numbers up to {most}.")
+        raise UsageError(
+            f"{quoted(str(constant))} is not of type {kind}: these elements are whole numbers up to {most}."
+        )
     wide = "f64" if kind == "f64" else "f32"
-    if not math.isfinite(given):
-        return _special(given, kind, wide)
-    _check_range(given, kind)
-    return f"{given!r}{'' if wide == 'f64' else 'f'}"
+    if not math.isfinite(constant):
+        return _special(constant, kind, wide)
+    _check_range(constant, kind)
+    return f"{constant!r}{'' if wide == 'f64' else 'f'}"
 
 
-def _special(given: float, kind: str, wide: str) -> str:
-    name = "nan" if math.isnan(given) else "inf"
+def _special(constant: float, kind: str, wide: str) -> str:
+    name = "nan" if math.isnan(constant) else "inf"
     if kind in FORMATS and FORMATS[kind].special not in ("ieee", name):
         raise UsageError(f"{kind} has no {'NaN' if name == 'nan' else 'infinity'}.")
-    return ("-" if given < 0 else "") + _BITS[wide][name]
+    return ("-" if constant < 0 else "") + _BITS[wide][name]
 
 
-def _check_range(given: float, kind: str) -> None:
+def _check_range(constant: float, kind: str) -> None:
     """UsageError for a number that is too large, or too close to zero, for a type; what is only bits may be an f32."""
     row = dtype(kind)
     if row.is_float or _is_bits(kind):
         most = FORMATS[kind if kind in FORMATS else "f32"].largest
         wide = FORMATS["f64" if kind == "f64" else "f32"].largest
-        if abs(given) > most or (given and abs(given) < 1 / wide) or (given < 0 and not row.is_signed):
+        if abs(constant) > most or (constant and abs(constant) < 1 / wide) or (constant < 0 and not row.is_signed):
             raise UsageError(
-                f"{quoted(str(given))} is out of the range of {kind}, up to {most:g}; infinity is inf or -inf."
+                f"{quoted(str(constant))} is out of the range of {kind}, up to {most:g}; infinity is inf or -inf."
             )
         return
     low, high = _whole(kind)
-    if not low <= given <= high:
-        raise UsageError(f"{given} is out of the range of {kind}, {low} to {high}.")
+    if not low <= constant <= high:
+        raise UsageError(f"{constant} is out of the range of {kind}, {low} to {high}.")
 
 
 def _whole(kind: str) -> tuple[int, int]:

@@ -47,24 +47,24 @@ class Round:
 class Scheme:
     """`groups` lists a lane's slots by part, copies left out; rows[lane][part] is the row (or column) of a part.
 
-    `rounds` in order; held[lane] are the rows whose result a lane has after them.
+    `rounds` in order; final_rows[lane] are the rows whose result a lane has after them.
     """
 
     groups: tuple[tuple[int, ...], ...]
     rows: tuple[tuple[int, ...], ...]
     rounds: tuple[Round, ...]
-    held: tuple[tuple[int, ...], ...]
+    final_rows: tuple[tuple[int, ...], ...]
     least: int
 
     @property
     def shuffles(self) -> int:
         """Shuffles of all rounds."""
-        return sum(one.words for one in self.rounds)
+        return sum(round_.words for round_ in self.rounds)
 
     @property
     def back(self) -> int:
         """Shuffles after which every lane has the result of each of its rows."""
-        return sum(one.words for one in self.rounds if one.keep[0])
+        return sum(round_.words for round_ in self.rounds if round_.keep[0])
 
     @property
     def fewest(self) -> bool:
@@ -87,13 +87,13 @@ def plan(table: Table, axis: int) -> Scheme:
     whole = _whole(table, axis)
     rounds: list[Round] = []
     while any(covered != whole[row] for parts in state for row, covered in parts):
-        one = _next(state)
-        if one is None:
+        round_ = _next(state)
+        if round_ is None:
             raise UsageError("no exchange that is the same for all lanes combines these rows.")
-        state = combined(state, one)
-        rounds.append(one)
-    held = tuple(tuple(row for row, _ in parts) for parts in state)
-    return Scheme(groups, rows, tuple(rounds), held, _least(table, axis, whole))
+        state = combine(state, round_)
+        rounds.append(round_)
+    final_rows = tuple(tuple(row for row, _ in parts) for parts in state)
+    return Scheme(groups, rows, tuple(rounds), final_rows, _least(table, axis, whole))
 
 
 def _check_warps(table: Table, axis: int) -> None:
@@ -110,19 +110,19 @@ def _check_warps(table: Table, axis: int) -> None:
         )
 
 
-def combined(state: State, one: Round) -> State:
+def combine(state: State, round_: Round) -> State:
     """What every part covers after a round."""
     after: State = []
     for lane, parts in enumerate(state):
-        theirs, upper = state[lane ^ one.lane], bool(lane & one.bit)
-        kept = one.keep[upper] or range(len(parts))
-        after.append([(parts[p][0], parts[p][1] | theirs[one.matches[p]][1]) for p in kept])
+        theirs, upper = state[lane ^ round_.lane], bool(lane & round_.bit)
+        kept = round_.keep[upper] or range(len(parts))
+        after.append([(parts[p][0], parts[p][1] | theirs[round_.matches[p]][1]) for p in kept])
     return after
 
 
-def key(cell: Element, axis: int) -> Element:
+def key(element: Element, axis: int) -> Element:
     """The row (or column) of an element, with its product, as one index."""
-    return (*cell[2:], cell[axis])
+    return (*element[2:], element[axis])
 
 
 def _groups(table: Table, axis: int) -> tuple[tuple[int, ...], ...]:
@@ -142,15 +142,15 @@ def _groups_of(table: Table, lane: int, axis: int) -> tuple[tuple[int, ...], ...
     return tuple(tuple(cells.values()) for cells in by_row.values())
 
 
-def _part(table: Table, axis: int, cells: Sequence[Element | None]) -> tuple[int, frozenset[Element]]:
-    held = frozenset(cell for cell in cells if cell is not None)
-    return _number(table, next(iter(held)), axis), held
+def _part(table: Table, axis: int, part_elements: Sequence[Element | None]) -> tuple[int, frozenset[Element]]:
+    elements = frozenset(cell for cell in part_elements if cell is not None)
+    return _number(table, next(iter(elements)), axis), elements
 
 
-def _number(table: Table, cell: Element, axis: int) -> int:
+def _number(table: Table, element: Element, axis: int) -> int:
     """The row or column; where a warp holds several products, counted through."""
     size = table.extent["row" if axis == 0 else "col"]
-    return cell[axis] + (cell[2] * size if len(cell) > 2 else 0)
+    return element[axis] + (element[2] * size if len(element) > 2 else 0)
 
 
 def _whole(table: Table, axis: int) -> dict[int, frozenset[Element]]:
@@ -169,9 +169,9 @@ def _next(state: State) -> Round | None:
     return None
 
 
-def _matches(state: State, other: int) -> tuple[int, ...]:
+def _matches(state: State, partner_lane: int) -> tuple[int, ...]:
     """For each part the partner's part of the same row, the same in all lanes; () where there is none."""
-    pairs = [(state[lane], state[lane ^ other]) for lane in range(len(state))]
+    pairs = [(state[lane], state[lane ^ partner_lane]) for lane in range(len(state))]
     parts = range(len(state[0]))
     matches = []
     for p in parts:
@@ -200,5 +200,5 @@ def _least(table: Table, axis: int, whole: dict[int, frozenset[Element]]) -> int
         assert cell is not None
         lanes[_number(table, cell, axis)].add(slot // table.elements)
     copies = max(len({slot // table.elements for slot in slots}) for slots in table.inverse.values())
-    parts = [max(1, len(held) // copies) for held in lanes.values()]
+    parts = [max(1, len(holders) // copies) for holders in lanes.values()]
     return max(ceil(sum(n - 1 for n in parts) / table.threads), ceil(log2(max(parts))))

@@ -1,8 +1,8 @@
 """A tile of fragments, one after the other along its rows, as one table whose elements are those of all of them.
 
->>> from tcprobe.ask.reduce.tile import tiled
+>>> from tcprobe.ask.reduce.tile import fragment_tile
 >>> from tcprobe.store.cell import load
->>> tile = tiled(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "32x16")
+>>> tile = fragment_tile(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "32x16")
 >>> tile.fragments, tile.table.at(lane=5, i=13), tile.place(13)
 (4, {'row': 17, 'col': 11}, 'x[3][1]')
 """
@@ -42,8 +42,8 @@ class FragmentTile(NamedTuple):
     @property
     def parameter(self) -> str:
         """The elements of a thread, as an argument."""
-        one = f"[{self.cell.table.elements}]"
-        return f"(&x)[{self.fragments}]{one}" if self.fragments > 1 else f"(&x){one}"
+        elements = f"[{self.cell.table.elements}]"
+        return f"(&x)[{self.fragments}]{elements}" if self.fragments > 1 else f"(&x){elements}"
 
     @property
     def words(self) -> str:
@@ -58,8 +58,8 @@ class FragmentTile(NamedTuple):
         )
 
 
-def tiled(cell: Cell, size: str | None = None) -> FragmentTile:
-    """The tile of `size`, ROWSxCOLS, or one fragment; UsageError where that is none of whole fragments."""
+def fragment_tile(cell: Cell, size: str | None = None) -> FragmentTile:
+    """The tile of `size`, ROWSxCOLS, or one fragment; UsageError where whole fragments do not make it up."""
     if size is None:
         return FragmentTile(cell, 1, 1, cell.table)
     down, across = _counts(cell, size)

@@ -21,8 +21,8 @@ import numpy as np
 from tcprobe.ask.bank_access import slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
-from tcprobe.ask.repack.request import check_zeros, checked, grouped
-from tcprobe.ask.repack.sums import result
+from tcprobe.ask.repack.request import check_group, check_zeros, decoding_for
+from tcprobe.ask.repack.sums import sums_table
 from tcprobe.ask.table_confidence import least
 from tcprobe.code.dequantize import WORD, Decoding
 from tcprobe.errors import InternalError, UsageError
@@ -131,8 +131,8 @@ class Repacking(Described):
         """Bit of a lane's words where bit b of a code is, of shape (steps, slots, bits of a code)."""
         number = np.arange(self.steps * self.slots)
         places = np.array(self.conversion.places)[number % self.conversion.codes]
-        found: Ints = (number // self.conversion.codes * WORD)[:, None] + places
-        return found.reshape(self.steps, self.slots, -1)
+        positions: Ints = (number // self.conversion.codes * WORD)[:, None] + places
+        return positions.reshape(self.steps, self.slots, -1)
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
@@ -174,8 +174,8 @@ class Repacking(Described):
     def ldmatrix(self) -> str:
         """The id of the ldmatrix that gives the same from shared memory, "" where the arch has none."""
         id_ = f"ldmatrix.m8n16.x4.shared.{self.conversion.target}.{self.conversion.source}.d"
-        found = inventory.fragments().get(id_)
-        return id_ if found and found.target.on(arch(self.cell.arch)) else ""
+        fragment = inventory.fragments().get(id_)
+        return id_ if fragment and fragment.target.on(arch(self.cell.arch)) else ""
 
     def to_json(self) -> Json:
         """Plain data; `order` has [step, register of the fragment's, slot of it, word, bits from the lowest]."""
@@ -184,8 +184,8 @@ class Repacking(Described):
         order = [
             [step, register, slot, int(bits[0]) // WORD, [int(bit) % WORD for bit in bits]]
             for step in range(self.steps)
-            for register, held in enumerate(self.filled)
-            for slot, bits in enumerate(self.bits[step, held * each : (held + 1) * each])
+            for register, stored_register in enumerate(self.filled)
+            for slot, bits in enumerate(self.bits[step, stored_register * each : (stored_register + 1) * each])
         ]
         return {
             "fragment": fragment.id,
@@ -225,30 +225,30 @@ class Repacking(Described):
 
 
 def repack(
-    cell: Cell, stored: str, wanted: str | None = None, group: int | None = None, layers: Layers | None = None
+    cell: Cell, stored_type: str, target_type: str | None = None, group: int | None = None, layers: Layers | None = None
 ) -> Repacking:
-    """The order of storage for weights of type `stored` that `cell`'s multiply takes, proven to be one to one.
+    """The order of storage for weights of type `stored_type` that `cell`'s multiply takes, proven to be one to one.
 
-    `wanted` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers` have
-    D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers, has another
-    type, or the types or the group do not do, with what does.
+    `target_type` is the type that they are converted to, which is the fragment's own; `group` as in Repacking; `layers`
+    have D's table, where that takes the scales in. UsageError where the fragment is not a factor in registers, has
+    another type, or the types or the group do not do, with what does.
     """
-    way = checked(cell, stored, wanted)
+    way = decoding_for(cell, stored_type, target_type)
     slots = slots_of(cell)
     if (slots.row == NOTHING).any():
         raise UsageError(f"{slots.name} leaves slots unused; only whole fragments are repacked.")
     depth, line = (slots.col, slots.row) if cell.fragment.depth == "col" else (slots.row, slots.col)
     filled, own = _registers(depth, line, cell.fragment.registers)
     owner, first = _places(depth[:, own], line[:, own])
-    sums = result(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
+    sums = sums_table(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
     weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums)
-    grouped(cell, weights.step_k, weights.k, group)
+    check_group(cell, weights.step_k, weights.k, group)
     _prove(weights)
     return weights
 
 
 def with_zeros(weights: Repacking) -> Repacking:
-    """The same with a zero point for each scale; UsageError where there are no scales, or zero points cannot be."""
+    """The same with a zero point for each scale; UsageError without scales, and for types that have no zero points."""
     check_zeros(weights.cell, weights.conversion, weights.group)
     return replace(weights, zeros=True)
 
@@ -256,17 +256,20 @@ def with_zeros(weights: Repacking) -> Repacking:
 def _registers(k_of: Ints, line_of: Ints, count: int) -> tuple[tuple[int, ...], Ints]:
     """Which stored register each register is, and the slots that are stored: a register that repeats one is not."""
     slots = np.arange(k_of.shape[1]).reshape(count, -1)
-    found: dict[bytes, int] = {}
-    filled = [found.setdefault(k_of[:, of].tobytes() + line_of[:, of].tobytes(), len(found)) for of in slots]
-    return tuple(filled), slots[[filled.index(number) for number in range(len(found))]].ravel()
+    numbers: dict[bytes, int] = {}
+    filled = [
+        numbers.setdefault(k_of[:, register_slots].tobytes() + line_of[:, register_slots].tobytes(), len(numbers))
+        for register_slots in slots
+    ]
+    return tuple(filled), slots[[filled.index(number) for number in range(len(numbers))]].ravel()
 
 
 def _places(k_of: Ints, line_of: Ints) -> tuple[Ints, list[int]]:
     """The place of each lane, and the first lane that has each."""
-    found: dict[bytes, int] = {}
-    held = (k.tobytes() + at.tobytes() for k, at in zip(k_of, line_of, strict=True))
-    owner = np.array([found.setdefault(one, len(found)) for one in held])
-    return owner, [int(np.flatnonzero(owner == place)[0]) for place in range(len(found))]
+    numbers: dict[bytes, int] = {}
+    contents = (k.tobytes() + line.tobytes() for k, line in zip(k_of, line_of, strict=True))
+    owner = np.array([numbers.setdefault(content, len(numbers)) for content in contents])
+    return owner, [int(np.flatnonzero(owner == place)[0]) for place in range(len(numbers))]
 
 
 def _prove(weights: Repacking) -> None:
@@ -279,7 +282,7 @@ def _prove(weights: Repacking) -> None:
         raise InternalError(f"the order of {weights.cell.fragment.id} is not proven: it is not one to one.")
 
 
-def numbered(values: Ints, what: str) -> str:
+def lane_formula(values: Ints, what: str) -> str:
     """The formula of numbers (issues, lanes) in `lane` and `issue`; UsageError where there is no closed form."""
     text = formula(values)
     if text is None:

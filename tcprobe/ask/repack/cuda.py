@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tcprobe import __version__
-from tcprobe.ask.repack import Repacking, numbered, sums
+from tcprobe.ask.repack import Repacking, lane_formula, sums
 from tcprobe.code.cuda import holder, of_holder, once
 from tcprobe.code.dequantize import FUNCTIONS, scaling
 from tcprobe.code.names import identifier
@@ -85,18 +85,18 @@ def _zeroing(weights: Repacking) -> list[str]:
 def _function(called: str) -> Iterator[str]:
     parameters, text, what = FUNCTIONS[called]
     words = [parameter.rpartition(" ") for parameter in parameters.split(", ")]
-    given = ", ".join(f'"{"h" if "short" in kind else "r"}"({variable})' for kind, _, variable in words)
+    inputs = ", ".join(f'"{"h" if "short" in kind else "r"}"({variable})' for kind, _, variable in words)
     yield from [f"/// {what}"] if what else []
     yield f"{HEAD} unsigned {called}({parameters}) {{"
     yield "  unsigned d;"
-    yield f'  asm("{text}" : "=r"(d) : {given});'
+    yield f'  asm("{text}" : "=r"(d) : {inputs});'
     yield "  return d;"
     yield "}"
 
 
 def _load(weights: Repacking) -> Iterator[str]:
     fragment = weights.cell.fragment
-    own = of_holder(numbered(weights.owner[None], f"the order of {fragment.id}"), fragment.threads)
+    own = of_holder(lane_formula(weights.owner[None], f"the order of {fragment.id}"), fragment.threads)
     axis, thread = _axis(weights), holder(fragment.threads)
     yield f"/// `weights`: as repacked, aligned to {BYTES} bytes; `block`: its number, (k / K) * (all {axis} / LINES)"
     yield f"/// + {axis} / LINES"
@@ -140,8 +140,9 @@ def _all_words(weights: Repacking, call: str) -> Iterator[str]:
     yield f"    {call};"
     yield "#pragma unroll"
     yield "    for (int j = 0; j < MADE; ++j) {"
-    for register, held in enumerate(weights.filled):
-        yield f"      if ((MADE * w + j) % {each} == {held}) registers[(MADE * w + j) / {each}][{register}] = to[j];"
+    for register, stored_register in enumerate(weights.filled):
+        condition = f"(MADE * w + j) % {each} == {stored_register}"
+        yield f"      if ({condition}) registers[(MADE * w + j) / {each}][{register}] = to[j];"
     yield "    }"
     yield "  }"
     yield "}"
@@ -156,7 +157,7 @@ def _scales(weights: Repacking) -> Iterator[str]:
     for number, (low, high) in enumerate(weights.distinct):
         yield f"    held[g][{number}] = {_halves(number, low == high)};"
     yield from ("  }", "}")
-    yield from _scaled(weights)
+    yield from _scale_lines(weights)
 
 
 def _zeros(weights: Repacking) -> Iterator[str]:
@@ -177,7 +178,7 @@ def _rows(weights: Repacking, called: str, source_: str, width: str, to: str) ->
     """The head of a function that loads what groups have for lines, of an unsigned `width`: `at(j)` is of slot j."""
     fragment = weights.cell.fragment
     lines = np.array([weights.line[:, slot] for pair in weights.distinct for slot in pair])[:, weights.owner]
-    at = of_holder(numbered(lines, f"the lines of {fragment.id}"), fragment.threads)
+    index_formula = of_holder(lane_formula(lines, f"the lines of {fragment.id}"), fragment.threads)
     yield f"{HEAD} void {called}("
     yield f"    const void* {source_}, long long all, long long k_block, long long line_block,"
     yield f"    unsigned {holder(fragment.threads)}, {to}) {{"
@@ -185,7 +186,7 @@ def _rows(weights: Repacking, called: str, source_: str, width: str, to: str) ->
     yield "  for (int g = 0; g < GROUPS; ++g) {"
     yield f"    const unsigned {width}* row ="
     yield f"        static_cast<const unsigned {width}*>({source_}) + ({_row(weights)}) * all + line_block * LINES;"
-    yield f"    const auto at = [=](unsigned issue) {{ return static_cast<unsigned>(row[{at}]); }};"
+    yield f"    const auto at = [=](unsigned issue) {{ return static_cast<unsigned>(row[{index_formula}]); }};"
 
 
 def _halves(number: int, alike: bool) -> str:
@@ -196,13 +197,13 @@ def _halves(number: int, alike: bool) -> str:
 def _convert_less_zeros(weights: Repacking) -> Iterator[str]:
     way, each = weights.conversion, len(set(weights.filled))
     which = [weights.distinct.index(pair) for pair in weights.pairs]
-    chosen = (
+    selection = (
         "0"
         if len(set(which)) == 1
         else "".join(f"r == {r} ? {j} : " for r, j in enumerate(which[:-1])) + str(which[-1])
     )
     yield "/// which register of scales a stored register of a step has"
-    yield f"{HEAD} constexpr int scale_of(int r) {{ return {chosen}; }}"
+    yield f"{HEAD} constexpr int scale_of(int r) {{ return {selection}; }}"
     yield f"/// the registers of word `number` of a block: those stored, {each} a step, less their zero points"
     yield f"{HEAD} void convert("
     yield "    unsigned word, int number, const unsigned (&zeros_of)[GROUPS][SCALES][ZEROS], unsigned (&to)[MADE]) {"
@@ -221,10 +222,10 @@ def _convert_less_zeros(weights: Repacking) -> Iterator[str]:
 
 
 def _sums(weights: Repacking, d: Cell) -> Iterator[str]:
-    at, which = sums.lines(weights.cell.fragment, d)
-    where = numbered(at, f"the lines of {d.fragment.id}")
-    slot = re.sub(r"\blane\b", "slot", numbered(which[None], f"the lines of {d.fragment.id}"))
-    yield from sums.code(d, _row(weights), _axis(weights), (where, slot), len(at))
+    line_numbers, which = sums.lines(weights.cell.fragment, d)
+    where = lane_formula(line_numbers, f"the lines of {d.fragment.id}")
+    slot = re.sub(r"\blane\b", "slot", lane_formula(which[None], f"the lines of {d.fragment.id}"))
+    yield from sums.code(d, _row(weights), _axis(weights), (where, slot), len(line_numbers))
 
 
 def _row(weights: Repacking) -> str:
@@ -233,7 +234,7 @@ def _row(weights: Repacking) -> str:
     return f"k_block / {blocks}" if blocks > 1 else f"k_block * {weights.groups} + g"
 
 
-def _scaled(weights: Repacking) -> Iterator[str]:
+def _scale_lines(weights: Repacking) -> Iterator[str]:
     yield "/// a register times one of scales, rounded to nearest even"
     yield f"{HEAD} unsigned scaled(unsigned x, unsigned y) {{ return {scaling(weights.conversion.target)}; }}"
     yield "/// all registers that were converted, step after step"
@@ -241,7 +242,7 @@ def _scaled(weights: Repacking) -> Iterator[str]:
     yield "    const unsigned (&held)[GROUPS][SCALES], unsigned (&registers)[STEPS][REGISTERS]) {"
     yield "#pragma unroll"
     yield "  for (int s = 0; s < STEPS; ++s) {"
-    for register, held in enumerate(weights.filled):
-        which = weights.distinct.index(weights.pairs[held])
+    for register, stored_register in enumerate(weights.filled):
+        which = weights.distinct.index(weights.pairs[stored_register])
         yield f"    registers[s][{register}] = scaled(registers[s][{register}], held[s * GROUPS / STEPS][{which}]);"
     yield from ("  }", "}")

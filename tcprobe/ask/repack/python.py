@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tcprobe import __version__
-from tcprobe.ask.repack import Repacking, numbered
+from tcprobe.ask.repack import Repacking, lane_formula
 from tcprobe.code.origin import origin
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
@@ -186,6 +186,6 @@ def _zeros(weights: Repacking, spelled: dict[str, str], axis: str) -> str:
 
 def _python(values: Ints, weights: Repacking) -> str:
     """A formula of (slots, places) in the module's names."""
-    text = numbered(values, f"the order of {weights.cell.fragment.id}").replace(" / ", " // ")
+    text = lane_formula(values, f"the order of {weights.cell.fragment.id}").replace(" / ", " // ")
     text = re.sub(r"\blane\b", "_lane", re.sub(r"\bissue\b", "_slot", text))
     return f"({text})"

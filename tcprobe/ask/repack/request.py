@@ -13,7 +13,7 @@ from tcprobe.store.cell import Cell
 from tcprobe.text import quoted
 
 
-def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
+def decoding_for(cell: Cell, stored_type: str, target_type: str | None) -> Decoding:
     """The conversion of a request; UsageError where there is none."""
     fragment = cell.fragment
     if fragment.role is not Role.FACTOR:
@@ -23,23 +23,25 @@ def checked(cell: Cell, stored: str, wanted: str | None) -> Decoding:
             f"{fragment.id} holds {fragment.products} products; weights need a fragment of one. "
             f"{_nearest(fragment, (fragment.type,), cell)}"
         )
-    if stored not in STORED:
-        raise UsageError(f"weights of type {quoted(stored)} are not known; known: {', '.join(STORED)}.")
-    if wanted not in (None, fragment.type):
-        raise UsageError(f"{fragment.id} takes {fragment.type}, not {wanted}. {_nearest(fragment, (wanted,), cell)}")
-    try:
-        found = conversion(stored, fragment.type, arch(cell.arch))
-    except UsageError as error:
-        raise UsageError(f"{error} {_nearest(fragment, tuple(targets(stored)), cell)}") from None
-    if stored == fragment.type and fragment.slot_bits != dtype(stored).bits:
+    if stored_type not in STORED:
+        raise UsageError(f"weights of type {quoted(stored_type)} are not known; known: {', '.join(STORED)}.")
+    if target_type not in (None, fragment.type):
         raise UsageError(
-            f"{fragment.id} holds {stored} in {fragment.slot_bits} bits: they cannot be packed closer. "
-            f"{_nearest(fragment, tuple(targets(stored)), cell)}"
+            f"{fragment.id} takes {fragment.type}, not {target_type}. {_nearest(fragment, (target_type,), cell)}"
         )
-    return found
+    try:
+        decoding = conversion(stored_type, fragment.type, arch(cell.arch))
+    except UsageError as error:
+        raise UsageError(f"{error} {_nearest(fragment, tuple(targets(stored_type)), cell)}") from None
+    if stored_type == fragment.type and fragment.slot_bits != dtype(stored_type).bits:
+        raise UsageError(
+            f"{fragment.id} holds {stored_type} in {fragment.slot_bits} bits: they cannot be packed closer. "
+            f"{_nearest(fragment, tuple(targets(stored_type)), cell)}"
+        )
+    return decoding
 
 
-def grouped(cell: Cell, step: int, block: int, group: int | None) -> None:
+def check_group(cell: Cell, step: int, block: int, group: int | None) -> None:
     """UsageError where a block of so much k, in steps, cannot have scales for groups of k."""
     if group is None:
         return

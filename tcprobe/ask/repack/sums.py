@@ -19,7 +19,7 @@ from tcprobe.store.choose import Layers, default
 HEAD = "__device__ __forceinline__ static"
 
 
-def result(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
+def sums_table(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
     """The table of D of the multiply that takes the weights; UsageError where several do, or D is packed."""
     multiplies = inventory.user_ids(factor.id)
     if len(multiplies) > 1:
@@ -32,17 +32,17 @@ def result(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
 
 def lines(factor: Fragment, d: Cell) -> tuple[Ints, Ints]:
     """The lines whose scales a thread needs, (lines, threads), and which of them each slot of D has."""
-    held = slots_of(d)
-    line = held.row if factor.operand == "a" else held.col
-    found: dict[bytes, int] = {}
-    which = np.array([found.setdefault(line[:, slot].tobytes(), len(found)) for slot in range(line.shape[1])])
-    first = [int(np.flatnonzero(which == number)[0]) for number in range(len(found))]
+    slots = slots_of(d)
+    line = slots.row if factor.operand == "a" else slots.col
+    numbers: dict[bytes, int] = {}
+    which = np.array([numbers.setdefault(line[:, slot].tobytes(), len(numbers)) for slot in range(line.shape[1])])
+    first = [int(np.flatnonzero(which == number)[0]) for number in range(len(numbers))]
     return line[:, first].T, which
 
 
 def code(sums: Cell, scale_row: str, axis: str, formulas: tuple[str, str], count: int) -> Iterator[str]:
     """load_scales and add; `scale_row`: which row of scales, `formulas` of lines and of which, `count` of lines."""
-    threads, kind, at = sums.fragment.threads, word(sums.fragment), formulas[0]
+    threads, kind, line_formula = sums.fragment.threads, word(sums.fragment), formulas[0]
     yield f"static constexpr int SCALES = {count}, SUMS = {sums.fragment.registers};  // of a {holder(threads)}"
     yield f"/// `scales`: f32, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
     yield f"{HEAD} void load_scales("
@@ -52,7 +52,7 @@ def code(sums: Cell, scale_row: str, axis: str, formulas: tuple[str, str], count
     yield "  for (int g = 0; g < GROUPS; ++g) {"
     yield f"    const float* row = static_cast<const float*>(scales) + ({scale_row}) * all + line_block * LINES;"
     yield "#pragma unroll"
-    yield f"    for (int issue = 0; issue < SCALES; ++issue) held[g][issue] = row[{of_holder(at, threads)}];"
+    yield f"    for (int issue = 0; issue < SCALES; ++issue) held[g][issue] = row[{of_holder(line_formula, threads)}];"
     yield from ("  }", "}")
     yield "/// the sums of a group, D of its multiplies, times its scales, to all sums in f32"
     yield f"{HEAD} void add(const float (&held)[SCALES], const {kind} (&d)[SUMS], float (&sums)[SUMS]) {{"

@@ -1,9 +1,10 @@
-"""What is said of repacked weights: the order, what it costs, and what it shares with Marlin's."""
+"""Repacked weights in words: the order, what it costs, and what it shares with Marlin's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tcprobe.ask.bank_collisions import range_text
 from tcprobe.ask.confidence import line
 from tcprobe.ask.repack import Repacking
 from tcprobe.ask.table_confidence import least
@@ -14,13 +15,13 @@ from tcprobe.text import columns, escaped
 
 def in_words(weights: Repacking) -> Iterator[str]:
     """Lines: as `described`, with the order of the codes after the block."""
-    head, *others = described(weights)
+    head, *others = summary_lines(weights)
     yield head
     yield from columns([("word", "registers, step.register", "bits, of the lowest code first"), *words_of(weights)], 3)
     yield from map(escaped, others)
 
 
-def described(weights: Repacking) -> list[str]:
+def summary_lines(weights: Repacking) -> list[str]:
     """Lines: the block, then what is done with it, counts, and evidence."""
     return [_head(weights), *_costs(weights), *_scales(weights), *_like(weights), *_proof(weights)]
 
@@ -28,29 +29,18 @@ def described(weights: Repacking) -> list[str]:
 def words_of(weights: Repacking) -> list[tuple[str, str, str]]:
     """Of each word the registers that it fills, as step.register, and the bits of their codes, lowest code first."""
     way, each = weights.conversion, len(set(weights.filled))
-    places = " ".join(_span(bits) for bits in way.places)
-    found = []
+    places = " ".join(range_text(bits) for bits in way.places)
+    rows = []
     for word in range(weights.words):
         numbers = range(word * way.registers, (word + 1) * way.registers)
         names = [
             f"{number // each}.{register}"
             for number in numbers
-            for register, held in enumerate(weights.filled)
-            if held == number % each
+            for register, stored_register in enumerate(weights.filled)
+            if stored_register == number % each
         ]
-        found.append((str(word), " ".join(names), places if not word else "likewise"))
-    return found
-
-
-def _span(ascending: tuple[int, ...]) -> str:
-    """Bits of a code: 0-3, or 7-13,15 where the highest is apart."""
-    runs: list[list[int]] = []
-    for bit in ascending:
-        if runs and bit == runs[-1][-1] + 1:
-            runs[-1].append(bit)
-        else:
-            runs.append([bit])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+        rows.append((str(word), " ".join(names), places if not word else "likewise"))
+    return rows
 
 
 def _head(weights: Repacking) -> str:
@@ -112,8 +102,8 @@ def _zeros(weights: Repacking, axis: str) -> Iterator[str]:
 
 
 def _like(weights: Repacking) -> Iterator[str]:
-    held = f"a lane's registers of {weights.steps} multiplies" if weights.steps > 1 else "a lane's registers"
-    shared = [f"a 16-byte load has {held}{', along k' * (weights.steps > 1)}"]
+    registers = f"a lane's registers of {weights.steps} multiplies" if weights.steps > 1 else "a lane's registers"
+    shared = [f"a 16-byte load has {registers}{', along k' * (weights.steps > 1)}"]
     if "interleaved" in weights.conversion.words:
         shared.append("nibbles are interleaved for the exponent trick")
     if weights.group:

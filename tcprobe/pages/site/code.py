@@ -9,7 +9,7 @@ from tcprobe.code.names import identifier
 from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
 from tcprobe.errors import UsageError, answered
 from tcprobe.fit import fitted
-from tcprobe.fit.inverse import inverted
+from tcprobe.fit.inverse import cached_inverse
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell
 
@@ -28,7 +28,7 @@ def tabs(cell: Cell) -> list[Tab]:
 def _cuda(cell: Cell) -> str:
     """Constexpr functions of the formulas, and of their inverse where it is linear."""
     forward = {name: formula for name, formula in fitted(cell.table).formulas.items() if formula}
-    back = inverted(cell.table) or {}
+    back = cached_inverse(cell.table) or {}
     lines = [
         f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}",
         f"namespace {identifier(cell.fragment.id)} {{",

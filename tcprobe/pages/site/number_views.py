@@ -60,7 +60,7 @@ def numbers(facts: Facts, instruction: Instruction) -> Json:
 
 def _costs(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in archs(facts.layers):
-        cost = costs_of.of(instruction.id, arch, facts.layers)
+        cost = costs_of.find_cost(instruction.id, arch, facts.layers)
         if cost:
             lines = [line.strip() for line in list(costs_of.words(cost))[1:]]
             by_n = _by_n(facts, instruction, arch) if instruction.threads == WARPGROUP else []
@@ -84,7 +84,7 @@ def _by_n(facts: Facts, instruction: Instruction, arch: str) -> list[list[str]]:
     """(N, interval with A shared, with A in registers) for every N that was timed."""
     lines = []
     for other in _every_n(instruction):
-        if cost := costs_of.of(other.id, arch, facts.layers):
+        if cost := costs_of.find_cost(other.id, arch, facts.layers):
             each = [number_of(cost.body, f"{place} interval") for place in PLACES]
             lines.append([str(other.shape.n), *("-" if interval is None else f"{interval:g}" for interval in each)])
     return lines

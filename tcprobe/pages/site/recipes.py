@@ -9,20 +9,20 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.convert import convert, held_as
+from tcprobe.ask.convert import convert, with_register_type
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import coded
+from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.convert.words import moves
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
 from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.mask import masked
+from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
 from tcprobe.ask.repack import repack
-from tcprobe.ask.repack.words import described
+from tcprobe.ask.repack.words import summary_lines
 from tcprobe.code.origin import origin
 from tcprobe.errors import DataError, UsageError
 from tcprobe.store.cell import Cell
@@ -79,7 +79,7 @@ def _cell(name: str, arch: str, layers: Layers) -> Cell:
 
 def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
     source, target = (_cell(name, arch, layers) for name in pair)
-    conversion = convert(held_as(source, None), target, permute_k=permuted)
+    conversion = convert(with_register_type(source, None), target, permute_k=permuted)
     tiles = conversion.tiling
     lines = [
         f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
@@ -99,12 +99,14 @@ def _reduction_answer(name: str, arch: str, op: str, layers: Layers) -> RecipeAn
 
 def _mask_answer(name: str, arch: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    masking = masked(cell, MASK, FILL, "mask")
+    masking = mask_fragment(cell, MASK, FILL, "mask")
     return RecipeAnswer([*masking.words(), *_origins(cell)], masking.code)
 
 
 def _store_answer(name: str, arch: str, kind: str, placed: str, layers: Layers) -> RecipeAnswer:
-    store = coded(held_as(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert")
+    store = plan_store_code(
+        with_register_type(_cell(name, arch, layers), None), StoreOptions("stmatrix", kind, "row", placed), "convert"
+    )
     tile = store.tile
     lines = [
         f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {store.shared}: "
@@ -118,7 +120,7 @@ def _store_answer(name: str, arch: str, kind: str, placed: str, layers: Layers) 
 def _weights_answer(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
     weights = repack(_cell(name, arch, layers), kind, None, None, layers)
     code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
-    return RecipeAnswer(described(weights), code)
+    return RecipeAnswer(summary_lines(weights), code)
 
 
 def _load_answer(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
@@ -141,9 +143,9 @@ def steps_of(plan: PathPlan) -> Iterator[str]:
     for step in plan.steps:
         counted = f"{step.wavefronts} wavefronts, at best {step.ideal}" if step.wavefronts is not None else ""
         head = [f"{step.kind}: {step.instruction}", f"{len(step.issues())} issues per warp", counted]
-        places = [f"{place} address {text}" for place, text in formulas(plan.asked, step).items() if text]
+        places = [f"{place} address {text}" for place, text in formulas(plan.request, step).items() if text]
         yield "; ".join(filter(None, [*head, *places]))
-    yield f"proven: all {plan.fragments * plan.asked.cell.table.points} slots' elements arrive at their places"
+    yield f"proven: all {plan.fragments * plan.request.cell.table.points} slots' elements arrive at their places"
 
 
 def _p_as_a() -> Iterator[RecipeCommand]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tcprobe.ask.bank_access import parse_access, slots_of, walk
 from tcprobe.ask.bank_collisions import Phase
 from tcprobe.ask.bank_rules import BankRules, rules_for
-from tcprobe.ask.tile import TMA, parse_shared, parse_tile, swizzled
+from tcprobe.ask.tile import TMA, parse_shared, parse_tile, swizzle_offset
 from tcprobe.ask.tile_cost import TileCost, cost
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts
@@ -104,7 +104,7 @@ def _links(drawn: list[View]) -> LinkList:
 def _swizzle(mode_name: str) -> View:
     b, m, s = TMA[mode_name]
     starts = range(0, LINE, PIECE)
-    offsets = [[int(swizzled(line * LINE + byte, TMA[mode_name])) for byte in starts] for line in range(LINES)]
+    offsets = [[int(swizzle_offset(line * LINE + byte, TMA[mode_name])) for byte in starts] for line in range(LINES)]
     passes = max(Counter(row[0] // PIECE % 8 for row in offsets).values())
     context = {
         "words": f"Where the 16-byte pieces of each 128-byte line are in shared memory, over {LINES} lines.",

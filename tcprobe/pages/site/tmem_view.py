@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory import InTensorMemory, MemoryOperand, Wanted, extent, operands, placed
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, extent, operands, placement
 from tcprobe.errors import answered
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
@@ -60,7 +60,7 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
     ctas = 1
     for operand in operands(instruction):
         scales = vector if operand.name.startswith("scale") else 0
-        placement = _place(operand, Wanted(m, n, 0, scales, layers=layers))
+        placement = _place(operand, OperandVariant(m, n, 0, scales, layers=layers))
         if placement is None:
             continue
         regions = list(_regions(placement))
@@ -86,20 +86,20 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
     }
 
 
-def _place(in_memory: MemoryOperand, wanted_sizes: Wanted) -> InTensorMemory | None:
+def _place(in_memory: MemoryOperand, wanted_sizes: OperandVariant) -> Placement | None:
     """Where an operand is; None where nobody states it for this M and N."""
     has = answered(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
-    return answered(lambda: placed(in_memory, wanted_sizes)) if has else None
+    return answered(lambda: placement(in_memory, wanted_sizes)) if has else None
 
 
-def _placement_text(placement: InTensorMemory) -> str:
+def _placement_text(placement: Placement) -> str:
     statement = placement.statement
-    times = f", each held {placement.held} times" if placement.held > 1 else ""
+    times = f", each held {placement.copies} times" if placement.copies > 1 else ""
     letter = f", layout {placement.letter}" if placement.letter and placement.operand.name == "d" else ""
     return f"{statement.rows} x {statement.cols} of {statement.bits} bits{letter}{times}; {statement.source}"
 
 
-def _regions(placement: InTensorMemory) -> Iterator[Region]:
+def _regions(placement: Placement) -> Iterator[Region]:
     """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
     statement, across = placement.statement, placement.operand.name == "scale_b"
     cells: dict[tuple[int, int], dict[int, int]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tcprobe.ask.descriptor import TYPES, cuda, explained, tile, to_json
+from tcprobe.ask.descriptor import TYPES, cuda, field_lines, tile, to_json
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
@@ -70,7 +70,7 @@ def _view(facts: Facts, by_type: dict[str, Instruction]) -> View:
             "widths": [width or "none" for width in sorted(SWIZZLES, reverse=True)],
             "descriptor": tile_json["descriptor"],
             "lines": lines,
-            "fields": explained(shared_tile.descriptor),
+            "fields": field_lines(shared_tile.descriptor),
             "cuda": cuda(shared_tile),
             "command": command,
             "page": f"{types[SHOWN[1]]['page']}?n={N}",

@@ -15,7 +15,8 @@ import numpy as np
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.layout import spelling
-from tcprobe.layout.address import MOST_CELLS, Integers, Pair
+from tcprobe.layout.address import MOST_CELLS, Pair
+from tcprobe.layout.arrays import Ints
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
 MOST_STRIDE = 1 << 20
@@ -28,7 +29,7 @@ class Tabulated(NamedTuple):
     """An address map by name: offsets[first, second] in `unit`, and the bits of an element, None if unknown."""
 
     unit: str
-    offsets: Integers
+    offsets: Ints
     bits: int | None
 
 
@@ -133,7 +134,7 @@ def _swizzle(name: str, extent: Pair, options: Options) -> Tabulated | None:
     return Tabulated(ELEMENTS, named.swizzle(offsets), options.bits)
 
 
-def _coordinates(extent: Pair) -> tuple[Integers, Integers]:
+def _coordinates(extent: Pair) -> tuple[Ints, Ints]:
     first, second = np.indices(extent)
     return first, second
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.layout.address import Integers
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
@@ -38,20 +38,20 @@ class SharedClaim(NamedTuple):
         return f"{'confirmed' if self.holds() else 'false'}: {self.because}"
 
 
-def _vectors(bits: int, factor: int, strided: int = 64) -> Integers:
+def _vectors(bits: int, factor: int, strided: int = 64) -> Ints:
     """Byte offsets of the vectors of TensorOpMultiplicand<bits, 1024 / bits / factor>, by [vector, strided index]."""
     crosswise = 1024 // bits // factor
     first, second = np.indices((8 // factor, strided))
-    offsets: Integers = cutlass.multiplicand(first * (128 // bits), second, crosswise, bits, crosswise)
+    offsets: Ints = cutlass.multiplicand(first * (128 // bits), second, crosswise, bits, crosswise)
     return offsets * bits // 8
 
 
-def _passes(offsets: Integers) -> int:
+def _passes(offsets: Ints) -> int:
     """Passes over the banks that vectors need: the most vectors that share four banks."""
     return max(Counter((offsets // VECTOR % 8).ravel().tolist()).values())
 
 
-def _phases(bits: int, factor: int) -> Iterator[Integers]:
+def _phases(bits: int, factor: int) -> Iterator[Ints]:
     """What 8 lanes of a phase access: 8 strided indices of one vector (ldmatrix), or those that stores write."""
     offsets = _vectors(bits, factor)
     yield from (column[start : start + 8] for column in offsets for start in range(0, 64, 8))

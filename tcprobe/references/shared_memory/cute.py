@@ -16,7 +16,8 @@ import re
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.layout.address import Integers, Pair
+from tcprobe.layout.address import Pair
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import Swizzle
 
 _NAME = re.compile(r"Layout_(MN|K)_(INTER|SW32|SW64|SW128|SW128_32B)_Atom(?:<([A-Za-z0-9_]+)>)?")
@@ -66,7 +67,7 @@ class CuteAtom(NamedTuple):
     shape: Pair
     major: int
 
-    def __call__(self, first: Integers, second: Integers, extent: Pair) -> Integers:
+    def __call__(self, first: Ints, second: Ints, extent: Pair) -> Ints:
         """Offsets, in elements, of a tile of `extent`; UsageError unless that is a whole number of atoms."""
         wide, high = self.shape
         if extent[0] % wide or extent[1] % high:
@@ -74,7 +75,7 @@ class CuteAtom(NamedTuple):
         block = first // wide + second // high * (extent[0] // wide)
         inside = (first % wide, second % high)
         run, line = inside[self.major], inside[1 - self.major]
-        offset: Integers = self.swizzle(block * wide * high + line * self.shape[self.major] + run)
+        offset: Ints = self.swizzle(block * wide * high + line * self.shape[self.major] + run)
         return offset
 
 

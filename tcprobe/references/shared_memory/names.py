@@ -10,7 +10,8 @@ import numpy as np
 
 from tcprobe.errors import answered
 from tcprobe.fit.swizzle import AFFINE, AddressFit
-from tcprobe.layout.address import AddressMap, Integers
+from tcprobe.layout.address import AddressMap
+from tcprobe.layout.arrays import Ints
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
 WIDTHS = (4, 8, 16, 32, 64)  # tried if the width is unknown
@@ -55,7 +56,7 @@ def _part(address: AddressMap) -> AddressMap:
     )
 
 
-def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Integers, Integers], Integers]) -> bool:
+def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Ints, Ints], Ints]) -> bool:
     """Whether a definition gives every cell's offset."""
     return all(np.array_equal(offsets(cells.first, cells.second), cells.offsets) for cells in (part, address))
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.layout import spelling
-from tcprobe.layout.address import Integers, Pair
+from tcprobe.layout.address import Pair
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import Swizzle
 
 LEAST_ARCH = 90
@@ -67,12 +68,12 @@ class Mode(NamedTuple):
         """Bytes within which addresses change; None without a swizzle."""
         return 16 << self.bits if self.bits else None
 
-    def __call__(self, inner: Integers, row: Integers, box: Box) -> Integers:
+    def __call__(self, inner: Ints, row: Ints, box: Box) -> Ints:
         """Byte addresses of elements; UsageError for a box that the driver refuses."""
         refused = self.why_not(box)
         if refused:
             raise UsageError(f"{self.name}: {refused}")
-        address: Integers = box.base + row * (self.span or box.inner) + inner * (box.bits // 8)
+        address: Ints = box.base + row * (self.span or box.inner) + inner * (box.bits // 8)
         for swizzle in self.atoms or (self.swizzle,):
             address = swizzle(address)
         return address

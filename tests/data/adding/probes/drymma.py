@@ -6,7 +6,7 @@ import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.layout.predicted import predicted
+from tcprobe.layout.predicted import predict_hash
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, OfInstruction
@@ -42,7 +42,7 @@ class DryExperiment(OfInstruction):
 
     def conclude(self, reading, context):
         tables = {f.operand: self._table(f, reading[f.operand]) for f in self.fragments}
-        return Conclusion(tables, "own rule: as each slot says", predicted(self.instruction, tables))
+        return Conclusion(tables, "own rule: as each slot says", predict_hash(self.instruction, tables))
 
     def _table(self, fragment, found):
         parts = np.split(found, max(1, len(fragment.selectors)), axis=1)
