@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from tcprobe.ask.cost_names import KIND, archs, subjects
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import search
 from tcprobe.references.cost import Row, rows_about
 from tcprobe.store.evidence import how, whence
 from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
@@ -82,7 +80,9 @@ class InstructionCost(Described):
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
-        partners = [name for name in self.body.overlap if partner == name or search.shortens(partner, name)]
+        from tcprobe.isa.names.search import shortens
+
+        partners = [name for name in self.body.overlap if partner == name or shortens(partner, name)]
         if len(partners) != 1:
             timed = ", ".join(self.body.overlap) or "nothing"
             raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {timed}.")
@@ -96,10 +96,13 @@ def overlap_json(partner: str, overlap: Overlap) -> Json:
 
 def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[InstructionCost]:
     """The costs that names, patterns or opcodes mean on an arch, by default the newest with any; UsageError if none."""
+    from tcprobe.ask.cost_names import KIND, archs, subjects
+    from tcprobe.isa.names.search import short as id_named
+
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, search.short(pattern)) for pattern in patterns]
+    exact = [layers.finding(KIND, place, id_named(pattern)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(sourced) for sourced in exact if sourced]
     saved = layers.findings(KIND, place)
@@ -111,6 +114,8 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
 
 def find_cost(id_: str, name: str, layers: Layers) -> InstructionCost | None:
     """The cost of one instruction, None where it is not measured."""
+    from tcprobe.ask.cost_names import KIND
+
     sourced = layers.finding(KIND, name, id_)
     return _cost(sourced) if sourced else None
 

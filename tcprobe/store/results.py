@@ -7,11 +7,9 @@
     results/runs/<run>/sm_90/live/...                              the same of another device, driver or compiler
     results/runs/<run>/run.json                                    which that is, and who contributed it
 
-So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the
-operand's layout, `layouts/<it>.json`. Files are whole or absent: they are written aside and renamed.
-A file is accepted only if all its bytes are those whose checksum it ends with, and it says what can be true
-(`store.acceptance`). Files of archs and experiments that this tcprobe does not know are left alone: a later one made
-them.
+So (arch, fragment) leads to its table: `<arch>/<method>/<fragment.experiment>.json`, "fragments", the layout.
+Files are whole or absent; one is accepted if its bytes have the checksum at its end and it says what can be true
+(`store.acceptance`). Files of archs and experiments that this tcprobe does not know are left alone.
 """
 
 from __future__ import annotations
@@ -81,17 +79,15 @@ class Results:
 
     def layout_path(self, layout: str) -> Path:
         """Where a layout is stored."""
-        from pathlib import Path
-
-        return Path(self._layout_place(layout))
+        return type(self.root)(self._layout_place(layout))
 
     def runs(self) -> list[Results]:
         """What other devices, drivers and compilers measured, a folder of its own each, sorted."""
         if self._runs is None:
-            names: list[str] = []
+            inside, names = os.path.join(self.folder, "runs"), list[str]()
             with suppress(OSError):
-                names = sorted(os.listdir(os.path.join(self.folder, "runs")))
-            runs = (os.path.join(self.folder, "runs", name) for name in names if re.fullmatch(_RUN, name))
+                names = sorted(os.listdir(inside))
+            runs = (os.path.join(inside, name) for name in names if re.fullmatch(_RUN, name))
             self._runs = [Results(run, self._shared) for run in runs if os.path.exists(os.path.join(run, "run.json"))]
         return self._runs
 
