@@ -5,6 +5,7 @@ import pytest
 
 from tcprobe.arithmetic.chain import _exact, fma
 from tcprobe.arithmetic.formats import FORMATS, bits_of, decode, values_of
+from tcprobe.isa.dtypes import DTYPES
 
 
 def test_fused_multiply_adds_are_exact():
@@ -31,3 +32,9 @@ def test_formats_decode_as_ml_dtypes_do(name):
     assert (np.isfinite(expected) == numbers).all()
     assert (ours[numbers] == expected[numbers]).all()
     assert (bits_of(form, expected[numbers]) == patterns[numbers]).all()
+
+
+@pytest.mark.parametrize("kind", DTYPES, ids=lambda kind: kind.name)
+def test_the_pattern_of_one_fits_its_type(kind):
+    assert 0 < kind.one < 1 << kind.bits
+    assert kind.bits <= 64
