@@ -46,10 +46,8 @@ _RUN = r"[a-z0-9][a-z0-9.-]{0,99}"
 
 
 class Results:
-    """The measurements under a folder. Reading caches; `write` is atomic.
-
-    Reading takes names of files as text: of thousands most are not there, and a Path takes longer than looking.
-    """
+    """The measurements under a folder. Reading caches; `write` is atomic. Reading takes names of files as text: of
+    thousands most are not there, and a Path takes longer than looking."""
 
     def __init__(self, folder: str | os.PathLike[str], shared: str = "") -> None:
         """`shared` is the folder that stores the layouts, where it is not `folder`."""
@@ -79,7 +77,9 @@ class Results:
 
     def layout_path(self, layout: str) -> Path:
         """Where a layout is stored."""
-        return type(self.root)(self._layout_place(layout))
+        from pathlib import Path
+
+        return Path(self._layout_place(layout))
 
     def runs(self) -> list[Results]:
         """What other devices, drivers and compilers measured, a folder of its own each, sorted."""
