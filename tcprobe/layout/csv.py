@@ -100,9 +100,11 @@ def _number_elements(path: Path, columns: Sequence[str], body_lines: Sequence[Li
 
 def _lines(path: Path) -> list[Line]:
     """The lines that are not blank."""
-    lines = ["" if line.lstrip().startswith("#") else line for line in files.read_text(path).split("\n")]
-    if len(lines) > MOST_LINES:
-        raise DataError(f"{path}: {WORDS['lines'].format(len(lines), MOST_LINES)}")
+    text = files.read_text(path)
+    count = text.count("\n") + 1  # before the text is split, which takes 60 bytes a line
+    if count > MOST_LINES:
+        raise DataError(f"{path}: {WORDS['lines'].format(count, MOST_LINES)}")
+    lines = ["" if line.lstrip().startswith("#") else line for line in text.split("\n")]
     reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=_delimiter(lines))
     try:
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
