@@ -125,7 +125,7 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError | UnknownNameError) -> list[str]:
+def _commands(names: Sequence[str], arch_option: Sequence[str], error: AmbiguousError | UnknownNameError) -> list[str]:
     """The command as it was typed, with each choice in the place of the name that means several things."""
     import shlex
 
@@ -135,7 +135,7 @@ def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError |
     lines = []
     for choice in error.choices:
         spelled = [choice if name == error.name else name for name in names]
-        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch]))
+        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch_option]))
     return lines
 
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tcprobe.isa.dtypes import ptx_name
+
 _TYPES = r"TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]"
 _ARGUMENTS = r"(?:<([^<>]*)>)?"
-_NAMES = {"float": "f32", "half_t": "f16"}
 _KINDS = {"f16bf16": "f16", "tf32": "tf32", "s8": "i8", "f8f6f4": "f8f6f4", "mxf8f6f4": "mxf8f6f4"}
 _LEFT = {"4": "b4x16_p64", "6": "b6x16_p32"}  # bits of an element, as PTX says that they are padded to bytes
 _MAJOR = r"(?:\w+::)*major::(k|mn)"
@@ -79,7 +80,7 @@ def _matrices(opcode: str, turned: str, count: str) -> list[str]:
 
 def _sm120(sparse: str, k: str, scaled: str, arguments: str) -> list[str]:
     """The template arguments are the types of A, B, C and, of a scaled one, of the scales, and VS."""
-    a, b, c, scale, size = [*(_type(argument) for argument in arguments.split(",") if argument), *[""] * 5][:5]
+    a, b, c, scale, size = [*(ptx_name(argument) for argument in arguments.split(",") if argument), *[""] * 5][:5]
     head = ["mma", "sp::ordered_metadata" if sparse else "", f"m16n8k{k}", "row", "col"]
     if not scaled:
         return [*head, "kind::f8f6f4", c, a, b, c, scale]
@@ -92,13 +93,6 @@ def _blocks(k: int, size: str) -> str:
     """How many blocks of VS elements there are along k; VS itself, which no form has, if they do not fill k."""
     whole = re.fullmatch("[1-9][0-9]{0,2}", size) and k % int(size) == 0
     return str(k // int(size)) if whole else size
-
-
-def _type(argument: str) -> str:
-    """PTX's name of a type: float_e4m3_t, half_t, float."""
-    bare = argument.strip().rpartition("::")[2]
-    narrow = re.fullmatch(r"float_(u?e\dm\d)_t", bare)
-    return narrow[1] if narrow else _NAMES.get(bare, bare)
 
 
 def _memory(op: str, lanes: str, bits: str) -> list[str]:
