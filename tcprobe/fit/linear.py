@@ -183,17 +183,17 @@ def pack_table(table: Table) -> list[int | None]:
     ]
 
 
-def pack(element: Mapping[str, int], outputs: tuple[str, ...]) -> int:
+def pack(element: Mapping[str, int], outputs: Sequence[str]) -> int:
     """An element as one number, FIELD bits for each output."""
     return sum(element[name] << FIELD * shift for shift, name in enumerate(outputs))
 
 
-def unpack(value: int, outputs: tuple[str, ...]) -> dict[str, int]:
+def unpack(value: int, outputs: Sequence[str]) -> dict[str, int]:
     """The inverse of `pack`."""
     return {name: value >> FIELD * shift & MASK for shift, name in enumerate(outputs)}
 
 
-def unpacked(values: Sequence[int], outputs: int) -> Iterator[list[int]]:
+def unpacked(values: Sequence[int], count: int) -> Iterator[list[int]]:
     """The numbers of each output, for many packed elements."""
-    for shift in range(outputs):
+    for shift in range(count):
         yield [value >> FIELD * shift & MASK for value in values]

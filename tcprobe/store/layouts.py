@@ -13,6 +13,7 @@ same however it is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tcprobe.errors import DataError
@@ -77,14 +78,14 @@ def _space(threads: object, elements: object) -> Space:
     return slots(threads, elements)
 
 
-def _images(bases: Any, axis: Axis, outputs: tuple[str, ...]) -> list[int]:
+def _images(bases: Any, axis: Axis, outputs: Sequence[str]) -> list[int]:
     of = bases[axis.name]
     if not isinstance(of, list) or len(of) != axis.bits or set(bases) != {"lane", "i"}:
         raise DataError(f"{axis.name} needs {axis.bits} bases, and there are those of lane and i.")
     return [_packed(base, outputs) for base in of]
 
 
-def _packed(values: Any, outputs: tuple[str, ...]) -> int:
+def _packed(values: Any, outputs: Sequence[str]) -> int:
     """One element as a number; DataError where it is none."""
     from tcprobe.fit.linear import pack
 
