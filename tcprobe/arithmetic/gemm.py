@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -46,7 +47,7 @@ def gemm(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bit
     return d
 
 
-def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
+def _tiles(shape: Sequence[int], depth: int) -> list[tuple[slice, slice]]:
     """Rows and columns of tiles that fit the CPU's cache."""
     cols = max(1, min(shape[1], CACHED // depth // 16))
     rows = max(1, CACHED // depth // cols)

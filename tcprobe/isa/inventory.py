@@ -62,8 +62,8 @@ def of_a_warp() -> MappingProxyType[str, Fragment]:
     return _together([forms for forms in instructions().parts if forms.threads == WARP])
 
 
-def _together(parts: Sequence[Forms]) -> MappingProxyType[str, Fragment]:
-    return MappingProxyType({id_: fragment for forms in parts for id_, fragment in forms.fragments.items()})
+def _together(groups: Sequence[Forms]) -> MappingProxyType[str, Fragment]:
+    return MappingProxyType({id_: fragment for forms in groups for id_, fragment in forms.fragments.items()})
 
 
 def fragment(id_: str) -> Fragment:

@@ -132,7 +132,7 @@ def _same_shape(id_: str, opcode: str) -> bool:
     return row is not None and "".join(map(str, row.shape)) == shape.replace("x", "")
 
 
-def _on(candidates: list[T], arch_name: str | None) -> list[T]:
+def _on(candidates: Sequence[T], arch_name: str | None) -> Sequence[T]:
     """Those that the arch has, where one is named; all if it has none of them."""
     if arch_name in (None, "all"):
         return candidates
