@@ -302,6 +302,6 @@ def ranges(numbers: Sequence[int]) -> str:
 Slot = TypeVar("Slot")  # what is said of a slot
 
 
-def by_lane(table: Table, slots: list[Slot]) -> list[list[Slot]]:
+def by_lane(table: Table, by_slot: list[Slot]) -> list[list[Slot]]:
     """Values by slot as one list a lane."""
-    return [slots[s : s + table.elements] for s in range(0, table.points, table.elements)]
+    return [by_slot[s : s + table.elements] for s in range(0, table.points, table.elements)]

@@ -90,8 +90,8 @@ def whole(values: Array, float_type: Any = np.float32) -> Floats:
     return doubles
 
 
-def _f32(source: Input) -> Floats:
-    return whole(np.ascontiguousarray(source.read()).view(np.float32))
+def _f32(float_input: Input) -> Floats:
+    return whole(np.ascontiguousarray(float_input.read()).view(np.float32))
 
 
 def _f32_bits(floats: Floats) -> U32:
