@@ -114,7 +114,7 @@ def fit_layout(table: Table) -> "Layout | NotLinear":
     return because(table, expected, len(wrong))
 
 
-def _through(table: Table, values: list[int | None]) -> Layout:
+def _through(table: Table, values: Sequence[int | None]) -> Layout:
     """The affine map through a maximal set of independent points; those at powers of two come first."""
     bits, vectors = sum(axis.bits for axis in table.space.axes), _vectors(table.space)
     points: list[tuple[int, int]] = []

@@ -212,7 +212,7 @@ def _joined(name: str, by_lane: object, elements: int) -> list[object]:
     return [value for lane in by_lane for value in lane]
 
 
-def _column(name: str, values: object) -> tuple[int | None, ...]:
-    if not isinstance(values, list) or not all(value is None or type(value) is int for value in values):
+def _column(name: str, by_slot: object) -> tuple[int | None, ...]:
+    if not isinstance(by_slot, list) or not all(value is None or type(value) is int for value in by_slot):
         raise DataError(f"{name} holds something that is neither a number nor null.")
-    return tuple(values)
+    return tuple(by_slot)

@@ -85,11 +85,11 @@ def _images(bases: Any, axis: Axis, outputs: Sequence[str]) -> list[int]:
     return [_packed(base, outputs) for base in of]
 
 
-def _packed(values: Any, outputs: Sequence[str]) -> int:
+def _packed(image: Any, outputs: Sequence[str]) -> int:
     """One element as a number; DataError where it is none."""
     from tcprobe.fit.linear import pack
 
-    fits = isinstance(values, list) and len(values) == len(outputs)
-    if not fits or not all(type(v) is int and 0 <= v < MOST_VALUE for v in values):
+    fits = isinstance(image, list) and len(image) == len(outputs)
+    if not fits or not all(type(v) is int and 0 <= v < MOST_VALUE for v in image):
         raise DataError(f"a base needs {', '.join(outputs)}, each a number below {MOST_VALUE}.")
-    return pack(dict(zip(outputs, values, strict=True)), outputs)
+    return pack(dict(zip(outputs, image, strict=True)), outputs)
