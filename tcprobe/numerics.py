@@ -124,18 +124,18 @@ def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
 
 
-def bits_in(kinds: ElementTypes, operand: str, values: Array) -> Array:
+def bits_in(kinds: ElementTypes, operand: str, numbers: Array) -> Array:
     """Values of an operand as bits; UsageError where its type does not have them."""
     kind = getattr(kinds, operand)
     if kind in FORMATS:
-        return bits_of(FORMATS[kind], values)
-    check_numbers(kind, values)
+        return bits_of(FORMATS[kind], numbers)
+    check_numbers(kind, numbers)
     width, signed = dtype(kind).bits, kind.startswith("s")
     least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
-    wrong = (values < least) | (values > most) | (values != np.floor(values))
+    wrong = (numbers < least) | (numbers > most) | (numbers != np.floor(numbers))
     if wrong.any():
-        raise UsageError(f"{values[wrong].flat[0]} is not a number of type {kind}.")
-    return values.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
+        raise UsageError(f"{numbers[wrong].flat[0]} is not a number of type {kind}.")
+    return numbers.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
 
 
 def values_of_d(kinds: ElementTypes, bits: Array) -> Array:

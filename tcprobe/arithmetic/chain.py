@@ -84,11 +84,11 @@ def _fma(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats]:
     return np.where(zero, a * b + c, nearest), np.where(zero, a * b + c, _odd(*_sum(top, small)))
 
 
-def _odd(value: Floats, rest: Floats) -> Floats:
-    """value + rest, rounded to odd."""
-    even = value.view(np.int64) & 1 == 0
-    outward = (rest > 0) == (value > 0)
-    return np.where((rest != 0) & even, np.nextafter(value, np.where(outward, value * 2, 0.0)), value)
+def _odd(total: Floats, rest: Floats) -> Floats:
+    """total + rest, rounded to odd."""
+    even = total.view(np.int64) & 1 == 0
+    outward = (rest > 0) == (total > 0)
+    return np.where((rest != 0) & even, np.nextafter(total, np.where(outward, total * 2, 0.0)), total)
 
 
 def _sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:

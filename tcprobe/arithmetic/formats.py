@@ -118,9 +118,9 @@ def check_numbers(kind: str, array: Array) -> None:
         raise UsageError(f"numbers of type {kind} are needed, not NumPy's {array.dtype}.")
 
 
-def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
+def bits_of(kind: FloatFormat, numbers: ArrayLike) -> Array:
     """The bits of numbers that the type holds exactly; UsageError with the first that it does not."""
-    array = np.asarray(values)
+    array = np.asarray(numbers)
     if array.dtype == kind.numpy and kind.name != "tf32":
         return array.view(kind.word)
     check_numbers(kind.name, array)

@@ -61,11 +61,11 @@ def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
     return number._replace(significand=np.where(small, 0, number.significand))
 
 
-def dot(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+def dot(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
     """D's bits of dot products; A and B are (..., products), C is (...), all as bits."""
-    a, b, c = operands
+    a, b, c = abc
     if arithmetic.fraction_bits is None:
-        return separate(types, arithmetic, operands)
+        return separate(types, arithmetic, abc)
     rows, results = max(1, CACHED // arithmetic.products), np.empty(c.size, FORMATS[types.d].word)
     lines = a.reshape(c.size, -1), b.reshape(c.size, -1), c.reshape(-1)
     for part in (slice(at, at + rows) for at in range(0, c.size, rows)):
@@ -74,12 +74,12 @@ def dot(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits,
     return results.reshape(c.shape)
 
 
-def separate(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+def separate(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
     """As `dot`, if every product is added separately; operands are broadcast against each other."""
     if arithmetic.c != BEFORE:
-        return fused(arithmetic, *operands)
+        return fused(arithmetic, *abc)
     d = FORMATS[types.d]
-    sums = partial_sums(types, arithmetic, operands)
+    sums = partial_sums(types, arithmetic, abc)
     return narrowed(d, arithmetic, sums).astype(d.word) if arithmetic.through_f32 else sums
 
 
@@ -192,10 +192,10 @@ def _rounded_off(arithmetic: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
     return kept
 
 
-def _specials(d: FloatFormat, arithmetic: Arithmetic, numbers: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
+def _specials(d: FloatFormat, arithmetic: Arithmetic, abc: tuple[Decoded, Decoded, Decoded], bits: Bits) -> Bits:
     """The bits, corrected where A, B or C has NaN or infinities."""
-    a, b, c = numbers
-    if not any(part.kind.any() for part in numbers):
+    a, b, c = abc
+    if not any(part.kind.any() for part in abc):
         return bits
     infinite = (a.kind == INFINITE) | (b.kind == INFINITE)
     zero = ((a.kind == FINITE) & (a.significand == 0)) | ((b.kind == FINITE) & (b.significand == 0))

@@ -76,7 +76,7 @@ def holes(stated: Table, measured: Table) -> list[str]:
     return [WORDS["holes"].format(holders, spans(lanes)) + which for which, lanes in lanes_of.items()]
 
 
-def spans(numbers: list[int]) -> str:
+def spans(numbers: Sequence[int]) -> str:
     """Ascending numbers with what follows on each other joined: 0..3, 7."""
     return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges(numbers))
 

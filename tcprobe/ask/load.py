@@ -233,13 +233,13 @@ def _run(order: Sequence[int]) -> int:
     return run
 
 
-def _prove(plan: StraightLoad, slots: Slots) -> None:
+def _prove(loads: StraightLoad, slots: Slots) -> None:
     """InternalError unless the loads of every warp bring the elements of its slots."""
     for first in range(0, len(slots.row), WARP):
         warp = slice(first, first + WARP)
-        memory = Memory(plan.tile, plan.ld_bytes, 1, 1, slots.row.shape[1])
-        for move in plan.moves:
-            units = memory.read_global(plan.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
+        memory = Memory(loads.tile, loads.ld_bytes, 1, 1, slots.row.shape[1])
+        for move in loads.moves:
+            units = memory.read_global(loads.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
             for number, i in enumerate(move.order):
                 memory.write_registers((np.array(0), np.array(i)), units[:, number])
         expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)

@@ -252,7 +252,7 @@ def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int
     return a, b, split
 
 
-def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, ...]) -> Bits:
+def _random(form: FloatFormat, rng: np.random.Generator, shape: Sequence[int]) -> Bits:
     values = rng.normal(size=shape)
     if form.name == "tf32":
         return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tcprobe.errors import TcprobeError
@@ -102,5 +102,5 @@ def _shape(affine: Affine) -> str:
     return f"({','.join(_tuple(m.sizes) for m in both)}):({','.join(_tuple(m.strides) for m in both)})"
 
 
-def _tuple(values: tuple[int, ...]) -> str:
+def _tuple(values: Sequence[int]) -> str:
     return str(values[0]) if len(values) == 1 else f"({','.join(map(str, values))})"

@@ -265,8 +265,8 @@ def _sizes(cell: Cell) -> dict[str, int]:
     return sizes | ({} if cell.selector is None else {"selector": cell.selector})
 
 
-def _constants(values: Mapping[str, int]) -> Iterator[str]:
-    yield from (f"  static constexpr int {name} = {value};" for name, value in values.items())
+def _constants(constants: Mapping[str, int]) -> Iterator[str]:
+    yield from (f"  static constexpr int {name} = {value};" for name, value in constants.items())
 
 
 def _number(cell: Cell) -> int:

@@ -6,6 +6,7 @@ cancel beside small ones at every depth; subnormals and zeros; products below th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ def _shapes(mnk: MultiplySize) -> list[tuple[int, ...]]:
     return [(products, m, k), (products, n, k), (products, m, n)]
 
 
-def _numbers(floats: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Array) -> Bits:
+def _numbers(floats: FloatFormat, shape: Sequence[int], rng: Random, exponents: Array) -> Bits:
     """Finite numbers with random signs and fractions; biased exponents are clipped to the format."""
     top = (1 << floats.bits - 1 - floats.fraction) - 1 - (floats.special == "ieee")
     fraction = rng.integers(0, 1 << floats.fraction, shape)

@@ -162,8 +162,8 @@ def ones_by_k(instruction: Instruction) -> Bytes:
 
 
 @cache
-def _ones_by_k(size: tuple[int, int, int], one_bits: int, k_of_lines: tuple[int, ...]) -> Bytes:
-    (lines, k), (bits, cols, _) = places(*size), size
+def _ones_by_k(packed: tuple[int, int, int], one_bits: int, k_of_lines: tuple[int, ...]) -> Bytes:
+    (lines, k), (bits, cols, _) = places(*packed), packed
     shifts = np.arange(-(-len(k_of_lines) // cols))[:, None]
     k_of_column = np.array(k_of_lines)[(lines + shifts * cols) % len(k_of_lines)]
     return pack(np.where(k == k_of_column, one_bits, 0).astype(np.uint64), bits)

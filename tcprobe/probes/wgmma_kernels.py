@@ -187,14 +187,14 @@ def _clear() -> list[str]:
     ]
 
 
-def _each(slots: str, label: str, body: list[str]) -> list[str]:
+def _each(count: str, label: str, body: list[str]) -> list[str]:
     """`body` for every slot of the thread; %at is the address of its answers."""
     return [
         f"{label}:",
         *body,
         f"add.u32 %at, %at, {ANSWER_BYTES};",
         "add.u32 %s, %s, 1;",
-        f"setp.lt.u32 %p, %s, {slots};",
+        f"setp.lt.u32 %p, %s, {count};",
         f"@%p bra {label};",
     ]
 

@@ -9,7 +9,7 @@ arithmetic was measured, D must have exactly the model's bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,10 +24,10 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
-from tcprobe.run.verify_case import Operands, VerifyCase, cases
+from tcprobe.run.verify_case import VerifyCase, cases
 from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, model_of
 from tcprobe.run.verify_source import WRONG, name, source, variant
-from tcprobe.store.cell import sources
+from tcprobe.store.cell import Cell, sources
 from tcprobe.store.choose import Layers
 
 CHUNK = 16  # multiplies that are compiled together
@@ -104,13 +104,16 @@ class CudaRunner(Protocol):
         """Compile functions; `target` is the PTX target, if it must be a particular one."""
 
     def call(
-        self, name: str, blocks: int, inputs: Sequence[Array], output: Array, each: tuple[int, int] = (32, 0)
+        self, name: str, blocks: int, inputs: Sequence[Array], destination: Array, each: tuple[int, int] = (32, 0)
     ) -> None:
         """Run a function; `each` has a block's threads and bytes of dynamic shared memory."""
 
 
 def verify(
-    gpu: CudaRunner, multiplies: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
+    gpu: CudaRunner,
+    multiplies: Sequence[tuple[Instruction, Mapping[str, Cell]]],
+    seed: int,
+    layers: Layers | None = None,
 ) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in all their cases, in order.
 

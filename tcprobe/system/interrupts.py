@@ -73,9 +73,9 @@ def _open_closed() -> None:
         sys.stderr = _text(_null(os.O_WRONLY))
 
 
-def _null(mode: int) -> int:
+def _null(flags: int) -> int:
     """The null device, for children too."""
-    number = os.open(os.devnull, mode)
+    number = os.open(os.devnull, flags)
     os.set_inheritable(number, True)
     return number
 

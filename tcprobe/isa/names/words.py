@@ -112,9 +112,9 @@ class Reading:
             and _each(self.plain, [*parts, *(part for part in more if part not in parts)])
         )
 
-    def written_as(self, parts: Callable[[], Sequence[str]]) -> bool:
+    def written_as(self, make_parts: Callable[[], Sequence[str]]) -> bool:
         """Whether the parts that every form has are in the same places as in a PTX name."""
-        return self.dotted == self.bare or all(_ordered(run, parts()) for run in self.dotted)
+        return self.dotted == self.bare or all(_ordered(run, make_parts()) for run in self.dotted)
 
     def in_order(self, parts: Iterable[str]) -> bool:
         """Whether all words mean parts in the very order of these."""

@@ -56,9 +56,9 @@ def _part(address: AddressMap) -> AddressMap:
     )
 
 
-def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Ints, Ints], Ints]) -> bool:
+def _same(address: AddressMap, part: AddressMap, definition: Callable[[Ints, Ints], Ints]) -> bool:
     """Whether a definition gives every cell's offset."""
-    return all(np.array_equal(offsets(cells.first, cells.second), cells.offsets) for cells in (part, address))
+    return all(np.array_equal(definition(cells.first, cells.second), cells.offsets) for cells in (part, address))
 
 
 def _candidates(fitted: AddressFit, bits: int | None) -> Iterator[str]:
