@@ -121,3 +121,33 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
         parameters = {p.name: p.default for p in signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY}
         parameters.pop("arch", None)
         assert parameters == options._field_defaults
+
+
+def test_what_options_say_parameters_say():
+    """A descriptor's instruction and tcgen05, a store by stmatrix, a path behind a descriptor, a reduced tile."""
+    b_smem = "wgmma.mma_async.m64n64k16.f32.bf16.bf16.b_smem"
+    assert tcprobe.descriptor(tile=(64, 64), instruction=b_smem).type == "bf16"
+    with pytest.raises(UsageError, match="takes bf16, not f16"):
+        tcprobe.descriptor(tile=(64, 64), instruction=b_smem, kind="f16")
+    tile = tcprobe.descriptor(tile="128x64", kind="bf16", tcgen05=True)
+    assert f"{tile.value:#018x}" == "0x4000404000010000"
+    assert str(tile).splitlines()[1].startswith("0x4000404000010000 with start address 0, for tcgen05")
+    assert tcprobe.descriptor(tile.value).fields["version"] == 1
+    assert tcprobe.descriptor(0x4000004000010000).sbo == 1024
+    with pytest.raises(UsageError, match="more than 64 bits"):
+        tcprobe.descriptor(1 << 64)
+    store = tcprobe.convert(D, "stmatrix", kind=np.float16, placed=128, function="to_shared")
+    assert store.ptx.startswith("stmatrix.sync.aligned.m8n8.x2")
+    assert "to_shared(" in store.code
+    with pytest.raises(UsageError, match="stmatrix"):
+        tcprobe.convert(D, A, placed=128)
+    with pytest.raises(UsageError, match="do not apply"):
+        tcprobe.convert(D, "stmatrix", transpose=True)
+    assert [step.instruction for step in tcprobe.path(b_smem, "64x64", placed=128).steps][-1].startswith("wgmma")
+    assert tcprobe.reduce(D, over="row", op="max", tile="64x64", function="row_max").code.count("row_max") >= 1
+    assert tcprobe.banks(lane_addresses="16 * lane", source_addresses="16 * lane", access="cp.async.16").wavefronts == 4
+    facts = tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32")
+    assert facts.steps(",".join(["1"] * 16), ",".join(["2"] * 16), "3")[-1] == "D = 0x420c0000 = 35.0"
+    assert facts.bound(64)["length"] == 64
+    ways = tcprobe.kernel("sm_80", "f16").explain(200, 150, 77)
+    assert [way["element"] for way in ways] == ["A(200, 77)", "B(77, 150)", "D(200, 150)"]

@@ -19,9 +19,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from tcprobe.api.arguments import ArchName, Sizes, arch_name, element_type, sizes, whole
+from tcprobe.api.arguments import ArchName, Placed, Sizes, arch_name, element_type, place, sizes, whole
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.store import names
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tcprobe.ask.against import Against
     from tcprobe.ask.compare import Verdict
     from tcprobe.ask.convert import Conversion
+    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.cost import InstructionCost
     from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.reduce import Reduction
@@ -75,13 +76,38 @@ def convert(
     *,
     transpose: bool = False,
     permute_k: bool = False,
+    register_type: str | None = None,
+    kind: str | None = None,
+    contiguous: str | None = None,
+    placed: Placed | None = None,
+    function: str = "convert",
     arch: ArchName | None = None,
-) -> Conversion:
-    """How to turn fragments `from_` into fragments `into` that hold the same matrix: moves, cost, code."""
-    from tcprobe.ask.convert import convert as converted
+) -> Conversion | StorePlan:
+    """How to turn fragments `from_` into fragments `into` that hold the same matrix: moves, cost, code.
 
-    first = cell_of(from_, arch)
-    return converted(first, cell_of(into, first.arch), transpose, permute_k)
+    `register_type` is the type of what tcgen05.ld gave, such as f32. `into` may be stmatrix, stmatrix.x4 or
+    stmatrix.x2.trans, which store into shared memory: elements of type `kind`, `contiguous` row or col, lines `placed`
+    as for `banks`. `function` names the code's.
+    """
+    from tcprobe.ask.convert import convert as converted
+    from tcprobe.ask.convert import with_register_type
+    from tcprobe.ask.convert.stmatrix import StoreOptions, is_store
+    from tcprobe.ask.convert.store_code import plan_store_code
+    from tcprobe.code.names import FUNCTION, require_legal
+
+    require_legal(function, FUNCTION)
+    first = with_register_type(cell_of(from_, arch), None if register_type is None else element_type(register_type))
+    stored = (kind, contiguous, placed) != (None, None, None)
+    if isinstance(into, str) and is_store(into):
+        if transpose or permute_k:
+            raise UsageError("`transpose` and `permute_k` do not apply to stmatrix; choose `contiguous`.")
+        check_choice("contiguous", contiguous or "row", ("row", "col"))
+        in_memory = None if kind is None else element_type(kind)
+        options = StoreOptions(into, in_memory, contiguous or "row", place("plain" if placed is None else placed))
+        return plan_store_code(first, options, function)
+    if stored:
+        raise UsageError("`kind`, `contiguous` and `placed` are of stmatrix, which stores into shared memory.")
+    return converted(first, cell_of(into, first.arch), transpose, permute_k, function)
 
 
 def reduce(
@@ -89,11 +115,15 @@ def reduce(
     over: str | None = None,
     op: str = "sum",
     *,
+    tile: Sizes | None = None,
     mask: str | None = None,
     fill: str | None = None,
+    function: str | None = None,
     arch: ArchName | None = None,
 ) -> Reduction | Masked:
     """Combine each row or column of a fragment; or with `mask` and `fill` change its elements by row and col: the code.
+
+    `tile` (rows, columns) is reduced as several fragments; `function` names the code's function or struct.
 
     >>> import tcprobe
     >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
@@ -105,14 +135,21 @@ def reduce(
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 
-        return mask_fragment(cell, mask, fill, "fill" if mask is None else "mask")
+        if tile is not None:
+            raise UsageError("`tile` needs `over`.")
+        return mask_fragment(cell, mask, fill, function or ("fill" if mask is None else "mask"))
     from tcprobe.ask.reduce import reduce as reduced
 
-    return reduced(cell, over, op)
+    size = None if tile is None else "x".join(map(str, sizes("tile", tile, 2)))
+    return reduced(cell, over, op, function or ("softmax" if op == "softmax" else "reduce"), size)
 
 
-def compare(name: str | Cell, table: Path | None = None, arch: ArchName | None = None) -> list[Verdict] | Against:
+def compare(
+    name: str | Cell, table: Path | None = None, arch: ArchName | None = None, selector: int | None = None
+) -> list[Verdict] | Against:
     """What others state of a fragment, a verdict each; or how a CSV file of lane,i,row,col compares with it.
+
+    Of metadata a file is the table of one `selector`.
 
     >>> import tcprobe
     >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
@@ -124,7 +161,9 @@ def compare(name: str | Cell, table: Path | None = None, arch: ArchName | None =
 
     cell = cell_of(name, arch)
     if table is not None:
-        return against(read_csv(table), cell.fragment, cell.table, cell.layers)
+        return against(read_csv(Path(table)), cell.fragment, selection(cell, selector).table, cell.layers)
+    if selector is not None:
+        raise UsageError("`selector` needs `table`; without a file, all selectors are compared.")
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
 
 

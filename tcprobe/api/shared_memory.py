@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
     from tcprobe.ask.descriptor import SharedTile
     from tcprobe.ask.path import PathPlan
+    from tcprobe.ask.path.operand import OperandPlan
     from tcprobe.ask.swizzle import Answer
+    from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile
     from tcprobe.ask.tensor_map import MapPlan
     from tcprobe.ask.tile_answer import TileAnswer
+    from tcprobe.isa.bit_fields import DecodedWord
     from tcprobe.layout.banks import Cost
     from tcprobe.layout.descriptor import Descriptor
     from tcprobe.layout.swizzle import Swizzle
@@ -37,6 +40,7 @@ def banks(
     tile: Sizes | None = None,
     access: str | Sequence[str] = (),
     lane_addresses: str | Sequence[SupportsIndex | None] | None = None,
+    source_addresses: str | Sequence[SupportsIndex | None] | None = None,
     kind: str | None = None,
     contiguous: str = "row",
     placed: Placed = "plain",
@@ -48,6 +52,7 @@ def banks(
     `name` is the fragment whose slots the accesses walk, `kind` the element type where there is none; `placed` is
     plain, pad:16, 128B or sw:3,4,3. With `propose` the answer has the smallest swizzle and padding without conflicts.
     `lane_addresses` are an expression in lane, or 32 byte addresses (None: an idle lane); the answer has wavefronts.
+    `source_addresses` say likewise where cp.async reads global memory.
     """
     from tcprobe.ask.bank_rules import rules_for
 
@@ -59,9 +64,14 @@ def banks(
 
         if lane_addresses is None or len(accesses) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
-        lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else addresses(lane_addresses)
-        [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes)], lambda _: rules)
+        lanes, sources = (
+            lanes_of(of_lanes) if isinstance(of_lanes, str) else None if of_lanes is None else addresses(of_lanes)
+            for of_lanes in (lane_addresses, source_addresses)
+        )
+        [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes, sources)], lambda _: rules)
         return cost
+    if (lane_addresses, source_addresses) != (None, None):
+        raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
     if not accesses:
         raise UsageError("no accesses are given: access=['cp.async.16', 'ldmatrix.x4'].")
     from tcprobe.ask.bank_access import parse_access, slots_of, walk
@@ -86,26 +96,41 @@ def path(
     access: str | None = None,
     ld: int | None = None,
     fill: str | None = None,
+    kind: str | None = None,
     arch: ArchName | None = None,
-) -> PathPlan:
-    """The proven way of a `tile` (rows, columns) from global through shared memory into a fragment, or back."""
+) -> PathPlan | OperandPlan:
+    """The proven way of a `tile` (rows, columns) from global through shared memory into a fragment, or back.
+
+    Of an operand behind a descriptor, a_smem or b_smem of a wgmma, into shared memory. `kind` is the elements' type in
+    memory, where it is not the fragment's.
+    """
     from tcprobe.ask.path import PathOptions, request
     from tcprobe.ask.path import path as planned
+    from tcprobe.isa.names import resolve
 
-    return planned(
-        request(cell_of(name, arch), PathOptions(_by("tile", tile), contiguous, place(placed), access, ld, fill))
-    )
+    in_memory = None if kind is None else element_type(kind)
+    options = PathOptions(_by("tile", tile), contiguous, place(placed), access, ld, fill, in_memory)
+    if isinstance(name, str) and (meaning := resolve(name)).shared:
+        from tcprobe.ask.path.operand import operand_path
+
+        return operand_path(meaning.shared_operand, layers(None), options, arch_name(arch))
+    return planned(request(cell_of(name, arch), options))
 
 
 def descriptor(
     value: int | None = None,
     *,
     tile: Sizes | None = None,
-    kind: str = "bf16",
+    kind: str | None = None,
     major: str = "k",
     swizzle: Placed = "128",
-) -> SharedTile | Descriptor:
-    """The shared memory descriptor of a `tile` of (lines, k) elements for wgmma; of a `value` of 64 bits its fields.
+    instruction: str | None = None,
+    tcgen05: bool = False,
+) -> SharedTile | Tcgen05Tile | Descriptor | DecodedWord:
+    """The shared memory descriptor of a `tile` of (lines, k) elements for wgmma, or tcgen05; of 64 bits the fields.
+
+    The type is `kind`, or that of a wgmma or its operand, `instruction`; bf16 without both. What a `value` of 64 bits
+    is for, its version bits say.
 
     >>> import tcprobe
     >>> hex(tcprobe.descriptor(tile=(128, 64), kind="bf16").descriptor.encode())
@@ -115,15 +140,25 @@ def descriptor(
     """
     from tcprobe.ask import descriptor as ask
     from tcprobe.layout import spelling
+    from tcprobe.layout import tcgen05_descriptor as tcgen05_word
     from tcprobe.layout.descriptor import decode
 
     if value is not None:
-        return decode(whole("value", value))
+        bits = whole("value", value)
+        return tcgen05_word.read(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
     sides = sizes("tile", tile, 2) if tile is not None else ()
     if len(sides) != 2:
         raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
     lines, k = sides
-    return ask.tile((lines, k), element_type(kind), major, spelling.swizzle(place(swizzle)).span, (min(64, lines), 32))
+    of_type, span = None if kind is None else element_type(kind), spelling.swizzle(place(swizzle)).span
+    if tcgen05:
+        from tcprobe.ask import tcgen05_descriptor
+
+        if instruction is not None:
+            raise UsageError("`instruction` is for wgmma: give `kind` with `tcgen05`.")
+        return tcgen05_descriptor.Tcgen05Tile(tcgen05_descriptor.tile((lines, k), of_type or "bf16", major, span))
+    block = ask.block_of(instruction, of_type) if instruction else (of_type or "bf16", min(64, lines), 32)
+    return ask.tile((lines, k), block[0], major, span, block[1:])
 
 
 def tensormap(

@@ -152,6 +152,24 @@ def tile(
     return lay_tile(size, kind, major, swizzle, multiply_size)
 
 
+def block_of(name: str, kind: str | None = None) -> tuple[str, int, int]:
+    """The type of the operand that a wgmma or an operand's name means, and the lines and bytes of k of one wgmma.
+
+    UsageError where it is behind no descriptor, or of another type than `kind`.
+    """
+    from tcprobe.isa.names import resolve
+
+    operand = resolve(name).shared_operand if resolve(name).says_shared else None
+    row = operand.instruction if operand else resolve(name).instruction
+    if not row.described:
+        raise UsageError(f"{row.id} has no operand behind a descriptor; wgmma instructions have.")
+    matrix = (operand or row.described[-1]).held
+    if kind not in (None, matrix.type):
+        raise UsageError(f"{row.id} takes {matrix.type}, not {kind}.")
+    lines, k = (matrix.rows, matrix.cols) if matrix.name == "a_smem" else (matrix.cols, matrix.rows)
+    return matrix.type, lines, k * matrix.slot_bits // 8
+
+
 def lay_tile(size: tuple[int, int], kind: str, major: str, swizzle: int, multiply_size: tuple[int, int]) -> SharedTile:
     """A tile of a type and major that the multiplies take; UsageError as `tile`."""
     (lines, k), (block, k_bytes) = size, multiply_size

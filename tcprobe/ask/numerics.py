@@ -98,6 +98,18 @@ class FormNumerics(Described):
             **tail,
         }
 
+    def steps(self, a: str, b: str, c: str = "0") -> list[str]:
+        """One dot product, every step: `a` and `b` are k numbers, or bits such as 0x3c00, with commas between."""
+        from tcprobe.ask.numeric_steps import parse_case, steps
+
+        return list(steps(self.form, numerics.model(self.form, self.arch), parse_case(self.form, a, b, c)))
+
+    def bound(self, length: int, parts: int = 1) -> Json:
+        """How far a dot product of `length` products, k cut into `parts`, can be from the exact one."""
+        from tcprobe.ask.numeric_steps import bound_error
+
+        return bound_error(self.form, numerics.model(self.form, self.arch), length, parts)
+
     @property
     def in_words(self) -> Iterator[str]:
         """The form, what it computes, what others say of it, and what that rests on."""

@@ -66,6 +66,12 @@ class GemmKernel(Described):
         """The whole file, as `source`."""
         return self.source
 
+    def explain(self, row: int, col: int, k: int) -> list[Json]:
+        """How A(row, k), B(k, col) and D(row, col) go through the kernel: {"element", "steps"} of each."""
+        from tcprobe.kernel.explain import explain
+
+        return [dict(way) for way in explain(self, (row, col, k))]
+
     @property
     def block(self) -> tuple[int, int, int]:
         """Threads."""
