@@ -93,7 +93,7 @@ class StarvedError(TcprobeError):
 
     exit_code = 3
 
-    def __init__(self, _: str = "") -> None:
+    def __init__(self, _message: str = "") -> None:
         limit = _address_space()
         bound = f" (the address space is limited to {limit >> 20} MiB by `ulimit -v`)" if limit else ""
         super().__init__(f"the system has no more memory, threads or processes{bound}: {ADVICE}")

@@ -55,7 +55,7 @@ def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
     return []
 
 
-def _as_they_are(contents: Contents, truth: Contents, _: Table) -> tuple[Order, Order] | None:
+def _as_they_are(contents: Contents, truth: Contents, _measured: Table) -> tuple[Order, Order] | None:
     same = {lane: lane for lane, _ in contents}, {i: i for _, i in contents}
     return same if _fits(contents, truth, same) else None
 

@@ -250,7 +250,7 @@ def window_of(images_read: Sequence[Bytes]) -> int:
     return int(images_read[0][:HEADER].view(np.uint32)[1])
 
 
-def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _: int) -> Ints | str:
+def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _window: int) -> Ints | str:
     came, window = (int(word) for word in images_read[0][:HEADER].view(np.uint32)[:2])
     if not came:
         return "the box never came"

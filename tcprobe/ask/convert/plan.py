@@ -54,11 +54,11 @@ class Select:
     yes: int
     no: int
 
-    def cost(self, _: Cast) -> Mapping[str, int]:
+    def cost(self, _cast: Cast) -> Mapping[str, int]:
         """One select."""
         return {"select": 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         for lane, words in enumerate(lane_words):
             words[self.word] = words[self.yes if self.mask >> lane & 1 else self.no]
@@ -76,7 +76,7 @@ class Shuffle:
         """One shuffle, two of 64 bits."""
         return {"shuffle": 2 if kind.bits == 64 else 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for words, lane in zip(lane_words, self.lanes, strict=True):
@@ -90,11 +90,11 @@ class Movmatrix:
     word: int
     sent: int
 
-    def cost(self, _: Cast) -> Mapping[str, int]:
+    def cost(self, _cast: Cast) -> Mapping[str, int]:
         """One movmatrix."""
         return {"movmatrix": 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for lane, words in enumerate(lane_words):
@@ -110,11 +110,11 @@ class Permute:
     high: int
     selectors: tuple[tuple[int, ...], ...]
 
-    def cost(self, _: Cast) -> Mapping[str, int]:
+    def cost(self, _cast: Cast) -> Mapping[str, int]:
         """One prmt, and a select for every further selector."""
         return {"prmt": 1, "select": len(set(self.selectors)) - 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         for words, selector in zip(lane_words, self.selectors, strict=True):
             both = (*words[self.low], *words[self.high])
