@@ -105,16 +105,16 @@ class _Emulated:
             k_met = self._k_of_stored(self._read_elements("e", tensor_words, share, sized.chunk[3]))
         return a, k_met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
 
-    def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
+    def _product(self, b_elements: Ints, a_elements: Array, met_k: Ints, *scales: Array) -> Array:
         """D: (M, N)."""
         sized = self.sized
         dense = np.zeros((sized.m, sized.k), np.float32)
         if (met_k == met_k[0]).all():
-            dense[:, met_k[0]] = a
+            dense[:, met_k[0]] = a_elements
         else:
             for column in range(sized.stored):
-                dense[np.arange(sized.m), met_k[:, column]] += a[:, column]
-        weighed = b.T.astype(np.float32)
+                dense[np.arange(sized.m), met_k[:, column]] += a_elements[:, column]
+        weighed = b_elements.T.astype(np.float32)
         if scales:
             block = np.arange(sized.k) * sized.vector // sized.k
             dense, weighed = dense * scales[0][:, block], weighed * scales[1][block]

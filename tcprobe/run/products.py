@@ -15,7 +15,7 @@ import numpy as np
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Array, Bits, Ints
 from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
@@ -75,7 +75,7 @@ class ProductRun:
 class Lines:
     """A matrix on the GPU, its lines a multiple of 16 bytes apart; `bit_patterns` are its bits, as unsigned numbers."""
 
-    def __init__(self, cupy: Any, bit_patterns: Array, gap: int = 16) -> None:
+    def __init__(self, cupy: Any, bit_patterns: Bits, gap: int = 16) -> None:
         self.lines, self.length, self.size = *bit_patterns.shape, bit_patterns.itemsize
         self.ld = -(-self.length * self.size // 16) * 16 + gap
         whole = np.full((self.lines, self.ld), UNWRITTEN, np.uint8)

@@ -101,9 +101,9 @@ def _type(argument: str) -> str:
     return narrow[1] if narrow else _NAMES.get(bare, bare)
 
 
-def _memory(op: str, lanes: str, bits: str) -> list[str]:
+def _memory(op: str, lanes: str, width: str) -> list[str]:
     """A load of tensor memory; 16 lanes of 32 bits are two halves."""
-    window = "16x32bx2" if (lanes, bits) == ("16", "32") else f"{lanes}x{bits}b"
+    window = "16x32bx2" if (lanes, width) == ("16", "32") else f"{lanes}x{width}b"
     return ["tcgen05", "ld" if op == "load" else "st", window]
 
 
