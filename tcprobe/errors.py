@@ -179,11 +179,11 @@ def _address_space() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def _refused(error: OSError) -> str:
+def _refused(failure: OSError) -> str:
     """What the system refused. Files are opened by name; what fails without one is written, to standard output."""
-    if error.filename is not None:
-        return f"{error.filename}: "
-    writing = error.errno in (errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC)
+    if failure.filename is not None:
+        return f"{failure.filename}: "
+    writing = failure.errno in (errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC)
     return "the output cannot be written: " if writing else ""
 
 

@@ -115,14 +115,14 @@ def _explain(value: str, as_json: bool) -> None:
         wrapping.line(f"  {line}")
 
 
-def _kind(descriptor_request: TileDescriptorRequest, lines: int) -> tuple[str, int, int]:
+def _kind(descriptor_request: TileDescriptorRequest, line_count: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.isa.names import resolve
 
     if descriptor_request["instruction"] is None:
         if descriptor_request["kind"] is None:
             raise UsageError("the tile's element type is missing: give --type or --instruction.")
-        return descriptor_request["kind"], min(64, lines), 32
+        return descriptor_request["kind"], min(64, line_count), 32
     meaning = resolve(descriptor_request["instruction"])
     operand = meaning.shared_operand if in_shared_memory(descriptor_request["instruction"]) else None
     row = operand.instruction if operand else meaning.instruction

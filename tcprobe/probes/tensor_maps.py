@@ -91,12 +91,12 @@ def _case(name: str) -> list[str]:
     ]
 
 
-def _each(label: str, count: int, body: Sequence[str]) -> list[str]:
-    """`body` for every word number %at below `count`; threads share the work."""
+def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
+    """`ptx_lines` for every word number %at below `count`; threads share the work."""
     return [
         "mov.u32 %at, %lane;",
         f"{label}:",
-        *body,
+        *ptx_lines,
         f"add.u32 %at, %at, {THREADS};",
         f"setp.lt.u32 %more, %at, {count};",
         f"@%more bra {label};",

@@ -66,11 +66,11 @@ class _Emulated:
             for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
         }
 
-    def _matrices(self, raw: Bytes, name: str, lines: int) -> Ints:
+    def _matrices(self, raw: Bytes, name: str, line_count: int) -> Ints:
         """Zeros and ones by image: (count, lines, k)."""
         sized, k = self.sized, self.sized.stored if name == "a" else self.sized.k
-        patterns = unpack(raw, sized.bits)[:, numbers(sized.bits, lines // sized.ctas, k)]
-        matrices: Ints = (patterns == sized.one).astype(np.int64).reshape(-1, lines, k)
+        patterns = unpack(raw, sized.bits)[:, numbers(sized.bits, line_count // sized.ctas, k)]
+        matrices: Ints = (patterns == sized.one).astype(np.int64).reshape(-1, line_count, k)
         return matrices
 
     def write(self, lane_words: Array, plan_words: Array) -> None:

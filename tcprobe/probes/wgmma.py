@@ -140,9 +140,9 @@ def coded_images(operand: Operand, image_bytes: int | None = None) -> Bytes:
 
 
 @cache
-def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
+def places(bits: int, line_count: int, k: int) -> tuple[Ints, Ints]:
     """(line, k) of every element number of a packed matrix."""
-    line_and_k = np.indices((lines, k)).reshape(2, -1)
+    line_and_k = np.indices((line_count, k)).reshape(2, -1)
     bit = (
         offsets(packed_descriptor(k * bits // 8), "k", line_and_k[0], line_and_k[1], bits) * 8
         + line_and_k[1] * bits % 8

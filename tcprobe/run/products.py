@@ -193,12 +193,12 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
     return launch
 
 
-def _map(tma_box: Json, lines: Lines) -> Any:
+def _map(tma_box: Json, gpu_matrix: Lines) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
-    gapless = packed_map(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)
-    tensor_map = gapless._replace(strides=(lines.ld,))
-    code, raw = driver.encode_map(tensor_map, lines.address)
+    gapless = packed_map(kind, (gpu_matrix.length, gpu_matrix.lines), tuple(tma_box["box"]), mode)
+    tensor_map = gapless._replace(strides=(gpu_matrix.ld,))
+    code, raw = driver.encode_map(tensor_map, gpu_matrix.address)
     if code:
         raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {tensor_map}.")
     return (ctypes.c_byte * len(raw)).from_buffer_copy(raw)

@@ -172,13 +172,13 @@ class Machine:
         old, written = self._predicates.get(place, (~self._all, ~self._all))
         self._predicates[place] = np.where(self.active, value, old), written | self.active
 
-    def pair(self, first: Argument, second: Argument, count: U64) -> None:
+    def pair(self, first_carry: Argument, second: Argument, count: U64) -> None:
         """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
-        if self.active is not self._all or first == second:
+        if self.active is not self._all or first_carry == second:
             raise UnreadError("two carries out under a guard, or into one predicate, are not modelled")
-        for number, operand in enumerate((first, second), 1):
+        for number, operand in enumerate((first_carry, second), 1):
             self.decide(operand, count >= number)
-        places = (first.kind, first.index), (second.kind, second.index)
+        places = (first_carry.kind, first_carry.index), (second.kind, second.index)
         self._pairs |= {places[0]: places[1], places[1]: places[0]}
 
     # constants and memory

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.layout.address import Pair
+from tcprobe.layout.arrays import Ints
 
 Number = Any  # an integer from 0 on, or a NumPy array of them
 ACCESS, LINE = 128, 1024  # bits of one vector access, and of a line of shared memory: every bank once
@@ -191,18 +192,18 @@ class CutlassLayout(NamedTuple):
 
     def packed(self, extent: Pair) -> int:
         """The stride that CUTLASS gives a packed tile."""
-        pitch: int = self._ordered(*extent)[self.definition.packed]
+        pitch: int = self._ordered(extent)[self.definition.packed]
         return pitch * prod(self.arguments) if self.definition.times else pitch
 
-    def __call__(self, first: Number, second: Number, stride: int) -> Number:
+    def __call__(self, first: Ints, second: Ints, stride: int) -> Number:
         """Offsets in elements."""
         block = self.definition.formula is block_linear and self.view == "RowMajor"
         arguments = self.arguments[::-1] if block else self.arguments
-        return self.definition.formula(*self._ordered(first, second), stride, *arguments)
+        return self.definition.formula(*self._ordered((first, second)), stride, *arguments)
 
-    def _ordered(self, first: Number, second: Number) -> tuple[Number, Number]:
+    def _ordered(self, row_and_column: tuple[Number, Number]) -> tuple[Number, Number]:
         """(contiguous, strided)."""
-        return (second, first) if self.view == "RowMajor" else (first, second)
+        return row_and_column[::-1] if self.view == "RowMajor" else row_and_column
 
 
 def resolve(name: str) -> CutlassLayout | None:
