@@ -24,7 +24,7 @@ from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Bits
 from tcprobe.store.choose import Layers, default
 from tcprobe.store.finding import Sourced
 
@@ -112,12 +112,12 @@ def check_length(instruction: Instruction, *lengths: int) -> None:
             raise UsageError(f"{instruction.id} takes {instruction.stored}{stored} values of A and of B, not {length}.")
 
 
-def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[Array, ...]) -> Array:
+def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits_of_operands: tuple[Array, ...]) -> Array:
     """D's bits of dot products."""
-    a, b, c = bits
+    a, b, c = bits_of_operands
     if isinstance(arithmetic, Arithmetic):
         return dot_of_bits(kinds, arithmetic, (a, b, c))
-    numbers = [integers.numbers(kind, part) for kind, part in zip((kinds.a, kinds.b, kinds.c), bits, strict=True)]
+    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip("abc", bits_of_operands, strict=True)]
     d = integers.multiplied(
         kinds, arithmetic, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
     )
@@ -138,9 +138,11 @@ def bits_in(kinds: ElementTypes, operand: str, numbers: Array) -> Array:
     return numbers.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
 
 
-def values_of_d(kinds: ElementTypes, bits: Array) -> Array:
+def values_of_d(kinds: ElementTypes, bit_patterns: Bits) -> Array:
     """D's bits as NumPy's numbers."""
-    return values_of(FORMATS[kinds.d], bits) if kinds.is_float else np.ascontiguousarray(bits, np.uint32).view(np.int32)
+    if kinds.is_float:
+        return values_of(FORMATS[kinds.d], bit_patterns)
+    return np.ascontiguousarray(bit_patterns, np.uint32).view(np.int32)
 
 
 def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, Array]) -> Array:

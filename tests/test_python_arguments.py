@@ -113,14 +113,16 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
     """With the same defaults, so that a new option is a new parameter."""
     from inspect import signature
 
-    from tcprobe.api import functions, shared_memory
+    from tcprobe.api import shared_memory
+    from tcprobe.api.functions import KernelOptions
     from tcprobe.ask.tensor_map import MapOptions
     from tcprobe.kernel.gemm import GemmOptions
 
-    for function, options in ((functions.kernel, GemmOptions), (shared_memory.tensormap, MapOptions)):
-        parameters = {p.name: p.default for p in signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY}
-        parameters.pop("arch", None)
-        assert parameters == options._field_defaults
+    assert set(KernelOptions.__annotations__) == set(GemmOptions._field_defaults)
+    named = {p.name: p.default for p in signature(shared_memory.tensormap).parameters.values() if p.default != p.empty}
+    assert named == {**MapOptions._field_defaults, "arch": None}
+    with pytest.raises(UsageError, match="`tiles` is not an option of a kernel"):
+        tcprobe.kernel("sm_80", "f16", tiles=(128, 128, 64))
 
 
 def test_what_options_say_parameters_say():
@@ -147,7 +149,9 @@ def test_what_options_say_parameters_say():
     assert tcprobe.reduce(D, over="row", op="max", tile="64x64", function="row_max").code.count("row_max") >= 1
     assert tcprobe.banks(lane_addresses="16 * lane", source_addresses="16 * lane", access="cp.async.16").wavefronts == 4
     facts = tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32")
-    assert facts.steps(",".join(["1"] * 16), ",".join(["2"] * 16), "3")[-1] == "D = 0x420c0000 = 35.0"
+    in_words = facts.steps(",".join(["1"] * 16), ",".join(["0x4000"] * 16), "3")
+    assert in_words == facts.steps([1.0] * 16, np.full(16, 2), 3)
+    assert in_words[-1] == "D = 0x420c0000 = 35.0"
     assert facts.bound(64)["length"] == 64
     ways = tcprobe.kernel("sm_80", "f16").explain(200, 150, 77)
     assert [way["element"] for way in ways] == ["A(200, 77)", "B(77, 150)", "D(200, 150)"]

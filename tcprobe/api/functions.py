@@ -17,7 +17,7 @@ over the published tables, with `only` alone.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tcprobe.api.arguments import ArchName, Placed, Sizes, arch_name, element_type, place, sizes, whole
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
@@ -187,25 +187,29 @@ def numerics(name: str, arch: ArchName | None = None) -> FormNumerics:
     return answer(names.resolve(name, folders).instruction, arch_name(arch), folders)
 
 
-def kernel(
-    arch: ArchName,
-    kind: str,
-    *,
-    tile: Sizes | None = None,
-    warps: Sizes | None = None,
-    stages: int | None = None,
-    a: str = "row",
-    b: str = "col",
-    out: str | None = None,
-    name: str | None = None,
-    multiply: str | None = None,
-    cluster: int = 1,
-) -> GemmKernel:
-    """A whole GEMM, D (m x n) = A (m x k) B (k x n), in one file of CUDA.
+class KernelOptions(TypedDict, total=False):
+    """`tile` is a block's m, n and k, `warps` its warps along m and n, `stages` the tiles in shared memory.
 
-    `tile` is a block's m, n and k, `warps` its warps along m and n, `stages` the tiles in shared memory; `a` and `b`
-    say what is contiguous, row or col; `out` is D's type. None: what fits the arch and the type. `multiply` "mma" takes
+    `a` and `b` say what is contiguous, row or col; `out` is D's type, `name` the kernel's. `multiply` "mma" takes
     mma.sync where the arch has wgmma; `cluster`, 1 or 2 blocks, is for wgmma.
+    """
+
+    tile: Sizes | None
+    warps: Sizes | None
+    stages: int | None
+    a: str
+    b: str
+    out: str | None
+    name: str | None
+    multiply: str | None
+    cluster: int
+
+
+def kernel(arch: ArchName, kind: str, **options: Unpack[KernelOptions]) -> GemmKernel:
+    """A whole GEMM, D (m x n) = A (m x k) B (k x n), in one file of CUDA; what no option says fits the arch and type.
+
+    Options are `tile` (m, n, k), `warps` (m, n), `stages`, `a` and `b` (row or col), `out`, `name`, `multiply` and
+    `cluster`, as `tcprobe kernel gemm` has them.
 
     >>> import tcprobe
     >>> made = tcprobe.kernel("sm_80", "f16", tile=(128, 128, 64))
@@ -214,20 +218,16 @@ def kernel(
     """
     from tcprobe.kernel.gemm import GemmOptions, gemm
 
-    options = GemmOptions(  # gemm checks how many sides there are
-        named(arch_name(arch) or "").name,
-        element_type(kind),
-        cast("tuple[int, int, int] | None", None if tile is None else sizes("tile", tile, 3)),
-        cast("tuple[int, int] | None", None if warps is None else sizes("warps", warps, 2)),
-        None if stages is None else whole("stages", stages),
-        a,
-        b,
-        None if out is None else element_type(out),
-        name,
-        multiply,
-        whole("cluster", cluster),
-    )
-    return gemm(options, layers(None))
+    plain: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if unknown := plain.keys() - KernelOptions.__annotations__.keys():
+        raise UsageError(
+            f"`{min(unknown)}` is not an option of a kernel; there are {', '.join(KernelOptions.__annotations__)}."
+        )
+    plain |= {name: sizes(name, plain[name], count) for name, count in (("tile", 3), ("warps", 2)) if name in plain}
+    plain |= {name: whole(name, plain[name]) for name in ("stages", "cluster") if name in plain}
+    if "out" in plain:
+        plain["out"] = element_type(plain["out"])
+    return gemm(GemmOptions(named(arch_name(arch) or "").name, element_type(kind), **plain), layers(None))
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:

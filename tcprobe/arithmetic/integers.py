@@ -6,15 +6,15 @@ import numpy as np
 
 from tcprobe.arithmetic.parameters import ElementTypes, Integers
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Bits, Ints
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
-def numbers(kind: str, bits: Array) -> Ints:
+def numbers(kind: str, bit_patterns: Bits) -> Ints:
     """Bits as integers."""
     width = dtype(kind).bits
-    whole = bits.astype(np.int64) & (1 << width) - 1
+    whole = bit_patterns.astype(np.int64) & (1 << width) - 1
     return whole - ((whole >> width - 1) << width) if kind.startswith("s") else whole
 
 

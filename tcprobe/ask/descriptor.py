@@ -225,15 +225,15 @@ def _fitting(inner: int) -> str:
     return " or ".join(str(w) if w else "none" for w in sorted(SWIZZLES) if inner % (w or UNIT) == 0) or "none"
 
 
-def _k(lines: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
+def _k(line_count: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
-        return Descriptor(16 * lines, 128), {
-            "lbo": f"from one 16 bytes of k to the next: all {lines} lines of 16 bytes are between them",
+        return Descriptor(16 * line_count, 128), {
+            "lbo": f"from one 16 bytes of k to the next: all {line_count} lines of 16 bytes are between them",
             "sbo": "from 8 lines to the next 8: a core matrix of 8 x 16 bytes",
         }
     if k_bytes > swizzle:
-        return Descriptor(swizzle * lines, 8 * swizzle, swizzle), {
-            "lbo": f"from {swizzle} bytes of k to the next: all {lines} lines of {swizzle} bytes are between them",
+        return Descriptor(swizzle * line_count, 8 * swizzle, swizzle), {
+            "lbo": f"from {swizzle} bytes of k to the next: all {line_count} lines of {swizzle} bytes are between them",
             "sbo": f"from 8 lines to the next 8: 8 rows of {swizzle} bytes",
         }
     return Descriptor(UNIT, 8 * swizzle, swizzle), {

@@ -28,15 +28,15 @@ class Answer(Described):
         return words(self)
 
 
-def layout_of(address: AddressMap, bits: int | None) -> Answer:
+def layout_of(address_map: AddressMap, bits: int | None) -> Answer:
     """The layout of a map that may lack elements; TcprobeError if it is none of the four kinds."""
-    fit = fit_address(address)
+    fit = fit_address(address_map)
     if fit is None:
         raise TcprobeError(
-            f"{address.cells} elements, but no layout: neither shape:stride, nor a swizzle of one, nor a coordinate "
-            "swizzle, nor several swizzles."
+            f"{address_map.cells} elements, but no layout: neither shape:stride, nor a swizzle of one, nor a "
+            "coordinate swizzle, nor several swizzles."
         )
-    return Answer(address, fit, names_of(address, fit, bits), bits)
+    return Answer(address_map, fit, names_of(address_map, fit, bits), bits)
 
 
 def as_json(answer: Answer) -> dict[str, object]:

@@ -115,7 +115,7 @@ def _explain(value: str, as_json: bool) -> None:
         wrapping.line(f"  {line}")
 
 
-def _kind(descriptor_request: TileDescriptorRequest, lines: int) -> tuple[str, int, int]:
+def _kind(descriptor_request: TileDescriptorRequest, line_count: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
     from tcprobe.ask.descriptor import block_of
 
@@ -123,7 +123,7 @@ def _kind(descriptor_request: TileDescriptorRequest, lines: int) -> tuple[str, i
         return block_of(descriptor_request["instruction"], descriptor_request["kind"])
     if descriptor_request["kind"] is None:
         raise UsageError("the tile's element type is missing: give --type or --instruction.")
-    return descriptor_request["kind"], min(64, lines), 32
+    return descriptor_request["kind"], min(64, line_count), 32
 
 
 COMMANDS = (descriptor,)

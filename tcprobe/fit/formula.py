@@ -147,9 +147,9 @@ class Formula:
         """C (and Python) syntax; masks that the variables' ranges imply are left out."""
         return self.text(self.bits)
 
-    def text(self, bits: Mapping[str, int]) -> str:
+    def text(self, widths: Mapping[str, int]) -> str:
         """C syntax; masks without effect on variables of so many bits are left out."""
-        parts = [t.text(bits.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
+        parts = [t.text(widths.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
         parts += [str(self.constant)] if self.constant or not self.terms else []
         if len(parts) == 1:
             return _bare(parts[0])

@@ -13,7 +13,7 @@ formats) and 9.7.14.2; for narrow types in an 8-bit container 9.7.14.5.10: e2m1 
 e3m2 and e2m3 bits 0 to 5.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, SupportsInt
 
 from tcprobe.errors import RowError
 
@@ -94,6 +94,10 @@ class DType(NamedTuple):
         bits = (exponent + bias << mantissa) + (fraction - (1 << mantissa))
         sign = 1 << self.bits - 1 if value < 0 else 0
         return (sign | bits) << (self.container_shift if slot_bits > self.bits else 0)
+
+    def hexadecimal(self, bits: SupportsInt) -> str:
+        """A bit pattern, with as many digits as the type has."""
+        return f"0x{int(bits):0{-(-self.bits // 4)}x}"
 
     @property
     def has_nan(self) -> bool:

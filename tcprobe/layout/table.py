@@ -29,6 +29,7 @@ MOST_VALUE = 1 << 20
 MOST_SLOTS = 1 << 16
 SLOT_OUTPUTS = ("row", "col", "product")  # possible outputs of a fragment's table
 Values = tuple[int, ...]
+Element = tuple[int, ...]  # its coordinates: (row, col), with the product where there are several
 
 
 @dataclass(frozen=True, repr=False)

@@ -155,15 +155,17 @@ def _cancelling(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bit
     return [_finite(FORMATS[types.a], a), b, c]
 
 
-def _finite(floats: FloatFormat, bits: Bits) -> Bits:
+def _finite(floats: FloatFormat, bit_patterns: Bits) -> Bits:
     """The bits, with infinities and NaN made finite."""
-    top = (bits.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
+    top = (bit_patterns.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
     full = top == (1 << floats.bits - 1 - floats.fraction) - 1
     if floats.special == "none" or (floats.special == "nan" and floats.fraction == 0):
-        return bits
-    last = (bits & ((1 << floats.fraction) - 1)) == (1 << floats.fraction) - 1
+        return bit_patterns
+    last = (bit_patterns & ((1 << floats.fraction) - 1)) == (1 << floats.fraction) - 1
     wrong = full if floats.special == "ieee" else full & last
-    return np.where(wrong, bits ^ (1 << floats.fraction if floats.special == "ieee" else 1), bits).astype(bits.dtype)
+    return np.where(
+        wrong, bit_patterns ^ (1 << floats.fraction if floats.special == "ieee" else 1), bit_patterns
+    ).astype(bit_patterns.dtype)
 
 
 def _beside(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
@@ -218,9 +220,9 @@ def _low_products(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[B
     return [*factors, own]
 
 
-def _power(floats: FloatFormat, bits: Bits) -> Bits:
+def _power(floats: FloatFormat, bit_patterns: Bits) -> Bits:
     """The numbers with their fractions cleared."""
-    whole: Bits = bits & ~floats.word((1 << floats.fraction) - 1)
+    whole: Bits = bit_patterns & ~floats.word((1 << floats.fraction) - 1)
     return whole
 
 

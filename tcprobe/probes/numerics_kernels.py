@@ -175,15 +175,15 @@ class TabledForm:
         lines = self._matrices(of_a.operand, inputs[-2]), self._matrices(of_b.operand, inputs[-1]).swapaxes(2, 3)
         return BlockScales(*lines, of_a.type)
 
-    def _spread(self, b: Bits, metadata: Bytes | None) -> Bits:
+    def _spread(self, b_bits: Bits, metadata: Bytes | None) -> Bits:
         """B with its lines where the metadata picks them, and zeros in between."""
         if not self.row.metadata:
-            return b
-        whole = np.zeros((*b.shape[:-1], self.row.shape.k), b.dtype)
-        nibbles = np.full(len(b), LEGAL) if metadata is None else metadata
+            return b_bits
+        whole = np.zeros((*b_bits.shape[:-1], self.row.shape.k), b_bits.dtype)
+        nibbles = np.full(len(b_bits), LEGAL) if metadata is None else metadata
         for nibble in np.unique(nibbles):
             selected = np.flatnonzero(nibbles == nibble)
-            whole[selected[:, None], ..., self._stored_k(int(nibble))] = b[selected].transpose(0, 3, 1, 2)
+            whole[selected[:, None], ..., self._stored_k(int(nibble))] = b_bits[selected].transpose(0, 3, 1, 2)
         return whole
 
     def _stored_k(self, nibble: int) -> Ints:

@@ -22,7 +22,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Array, Bits, Ints
 from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
 from tcprobe.run.verify_case import VerifyCase, cases
 from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, model_of
@@ -175,14 +175,14 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
     )
 
 
-def _difference(case: VerifyCase, swizzle: int, bits: Array, expected: Array) -> str:
+def _difference(case: VerifyCase, swizzle: int, bit_patterns: Bits, expected: Array) -> str:
     """How many elements differ and the first of them, in words; "" if none does."""
-    differs = np.argwhere(bits != expected)
+    differs = np.argwhere(bit_patterns != expected)
     if not len(differs):
         return ""
     place = tuple(differs[0].tolist())
     where = f"swizzle {swizzle or 'none'}: " if case.shared else ""
-    first = f"first D{list(place[1:])}: {bits[place]}, NumPy {expected[place]}"
+    first = f"first D{list(place[1:])}: {bit_patterns[place]}, NumPy {expected[place]}"
     return f"{where}{len(differs)} of {expected.size} elements, {first}"
 
 

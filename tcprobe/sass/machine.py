@@ -172,13 +172,13 @@ class Machine:
         old, written = self._predicates.get(place, (~self._all, ~self._all))
         self._predicates[place] = np.where(self.active, truths, old), written | self.active
 
-    def pair(self, first: Argument, other: Argument, count: U64) -> None:
+    def pair(self, first_carry: Argument, other: Argument, count: U64) -> None:
         """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
-        if self.active is not self._all or first == other:
+        if self.active is not self._all or first_carry == other:
             raise UnreadError("two carries out under a guard, or into one predicate, are not modelled")
-        for number, operand in enumerate((first, other), 1):
+        for number, operand in enumerate((first_carry, other), 1):
             self.decide(operand, count >= number)
-        places = (first.kind, first.index), (other.kind, other.index)
+        places = (first_carry.kind, first_carry.index), (other.kind, other.index)
         self._pairs |= {places[0]: places[1], places[1]: places[0]}
 
     # constants and memory

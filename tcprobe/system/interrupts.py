@@ -53,7 +53,7 @@ class _Stop:
 
     asked = False
 
-    def __call__(self, number: int, _: FrameType | None) -> None:
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
         if _Stop.asked:
             os._exit(128 + number)  # what was started ends all the same: see `children`
         _Stop.asked = True

@@ -95,9 +95,9 @@ def _blocks(k: int, size: str) -> str:
     return str(k // int(size)) if whole else size
 
 
-def _memory(op: str, lanes: str, bits: str) -> list[str]:
+def _memory(op: str, lanes: str, width: str) -> list[str]:
     """A load of tensor memory; 16 lanes of 32 bits are two halves."""
-    window = "16x32bx2" if (lanes, bits) == ("16", "32") else f"{lanes}x{bits}b"
+    window = "16x32bx2" if (lanes, width) == ("16", "32") else f"{lanes}x{width}b"
     return ["tcgen05", "ld" if op == "load" else "st", window]
 
 
