@@ -87,6 +87,9 @@ FORMATS = MappingProxyType(
 )
 
 
+OperandBits = tuple[Bits, Bits, Bits]  # of A, B and C
+
+
 class Decoded(NamedTuple):
     """Signed `significand`, `exponent`, whether `negative` (also for zeros), and `kind`: FINITE, INFINITE or NAN."""
 
@@ -100,6 +103,9 @@ class Decoded(NamedTuple):
         """The same part of each array."""
         significand, exponent, negative, kind, fraction = self
         return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
+
+
+DecodedOperands = tuple[Decoded, Decoded, Decoded]
 
 
 _SMALL = {row.numpy for row in FORMATS.values()}  # of ml_dtypes, whose kind is void

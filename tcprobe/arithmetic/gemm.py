@@ -16,14 +16,14 @@ from itertools import product
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.formats import FORMATS, OperandBits
 from tcprobe.arithmetic.model import CACHED, factor, multiplied, separate
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Bits
 
 
-def gemm(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
+def gemm(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """D's bits; A is m x k, B k x n, C m x n, as bits; k must be a multiple of the instruction's.
 
     D of one multiply is C of the next, as in a kernel without split k.
@@ -55,7 +55,7 @@ def _tiles(shape: Sequence[int], depth: int) -> list[tuple[slice, slice]]:
     return [(slice(row, row + rows), slice(col, col + cols)) for row, col in starts]
 
 
-def _separate(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
+def _separate(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     a, b, c = abc
     made = np.empty(c.shape, FORMATS[types.d].word)
     for rows, cols in _tiles(c.shape, 1):

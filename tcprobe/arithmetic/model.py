@@ -19,7 +19,18 @@ import msgspec
 import numpy as np
 
 from tcprobe.arithmetic.chain import fused
-from tcprobe.arithmetic.formats import FINITE, FORMATS, INFINITE, NAN, Decoded, FloatFormat, decode, values_of
+from tcprobe.arithmetic.formats import (
+    FINITE,
+    FORMATS,
+    INFINITE,
+    NAN,
+    Decoded,
+    DecodedOperands,
+    FloatFormat,
+    OperandBits,
+    decode,
+    values_of,
+)
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
 from tcprobe.arithmetic.partial import partial_sums
 from tcprobe.layout.arrays import Bits, Ints
@@ -61,7 +72,7 @@ def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
     return number._replace(significand=np.where(small, 0, number.significand))
 
 
-def dot(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
+def dot(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """D's bits of dot products; A and B are (..., products), C is (...), all as bits."""
     a, b, c = abc
     if arithmetic.fraction_bits is None:
@@ -74,7 +85,7 @@ def dot(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits
     return results.reshape(c.shape)
 
 
-def separate(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
+def separate(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """As `dot`, if every product is added separately; operands are broadcast against each other."""
     if arithmetic.c != BEFORE:
         return fused(arithmetic, *abc)
@@ -192,9 +203,7 @@ def _rounded_off(arithmetic: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
     return kept
 
 
-def _specials(
-    d_format: FloatFormat, arithmetic: Arithmetic, abc: tuple[Decoded, Decoded, Decoded], bit_patterns: Bits
-) -> Bits:
+def _specials(d_format: FloatFormat, arithmetic: Arithmetic, abc: DecodedOperands, bit_patterns: Bits) -> Bits:
     """The bits, corrected where A, B or C has NaN or infinities."""
     a, b, c = abc
     if not any(part.kind.any() for part in abc):

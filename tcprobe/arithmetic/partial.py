@@ -10,14 +10,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.formats import FORMATS, values_of
+from tcprobe.arithmetic.formats import FORMATS, OperandBits, values_of
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.layout.arrays import Bits
 
 Floats = NDArray[np.float32]
 
 
-def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: tuple[Bits, Bits, Bits]) -> Bits:
+def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """C plus the groups' sums, each from zero, as bits of f32; A and B are (..., products)."""
     kinds = (types.a, types.b, types.c)
     with np.errstate(all="ignore"):

@@ -153,10 +153,7 @@ def tile(
 
 
 def block_of(name: str, kind: str | None = None) -> tuple[str, int, int]:
-    """The type of the operand that a wgmma or an operand's name means, and the lines and bytes of k of one wgmma.
-
-    UsageError where it is behind no descriptor, or of another type than `kind`.
-    """
+    """The type of a wgmma's operand, and the lines and bytes of k of one wgmma; UsageError without one."""
     from tcprobe.isa.names import resolve
 
     operand = resolve(name).shared_operand if resolve(name).says_shared else None
