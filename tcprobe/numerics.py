@@ -24,6 +24,7 @@ from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bits
 from tcprobe.store.choose import Layers, default
 from tcprobe.store.finding import Sourced
@@ -85,7 +86,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
     if row.metadata:
         raise UsageError(f"{row.id} is sparse, so every row meets other lines of B: use `numerics.dot`.")
     rule, kinds = model(row, arch), types(row)
-    given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
+    given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
     if any(array.ndim != 2 for array in given.values()):
         raise UsageError("A, B and C are matrices.")
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
@@ -98,7 +99,7 @@ def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = 
     """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
     row = names.resolve(form).instruction
     rule, kinds = model(row, arch), types(row)
-    given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
+    given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
     check_length(row, given["a"].shape[-1], given["b"].shape[-1])
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
     return values_of_d(kinds, of_bits(kinds, rule, bits))
@@ -117,7 +118,7 @@ def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits_of_oper
     a, b, c = bits_of_operands
     if isinstance(arithmetic, Arithmetic):
         return dot_of_bits(kinds, arithmetic, (a, b, c))
-    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip("abc", bits_of_operands, strict=True)]
+    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip(INPUTS, bits_of_operands, strict=True)]
     d = integers.multiplied(
         kinds, arithmetic, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
     )

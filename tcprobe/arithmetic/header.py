@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.model import in_f32, nan_bits
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
+from tcprobe.isa.operand import INPUTS, MATRICES
 
 SPECIAL = {"none": 0, "nan": 1, "ieee": 2}
 NO_FLOOR = -(1 << 20)
@@ -64,8 +65,8 @@ def _struct(entry: Entry) -> str:
         "c_last": rule.c == AFTER,
         "negative_zero": bool(rule.negative_zero),
         "largest": rule.overflow == "largest",
-        **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in "abcd"},
-        **{f"normalized_{name}": name in rule.normalized for name in "abc"},
+        **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in MATRICES},
+        **{f"normalized_{name}": name in rule.normalized for name in INPUTS},
     }
     lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
     lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCDS", [*forms, sums], strict=True)]

@@ -16,7 +16,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.measurement import Measurement
@@ -154,7 +154,7 @@ def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) ->
 def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verdict:
     fragment, measured, device = subject
     instruction = inventory.instructions()[fragment.experiment]
-    compared = "cd" if fragment.operand == "c" else "abd" if instruction.multiplies else "ad"
+    compared = ACCUMULATORS if fragment.operand == "c" else MULTIPLIED if instruction.multiplies else OF_WARPGROUP
     claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
@@ -172,7 +172,7 @@ def _agreement(
     instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
 ) -> tuple[int, int, tuple[str, ...]]:
     """(matched triples, predicted triples, the first that disagree)."""
-    if all(stated[operand] == measured[operand] for operand in "abd"):
+    if all(stated[operand] == measured[operand] for operand in MULTIPLIED):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
         return count, count, ()  # the same layouts predict the same structure tensor
     from tcprobe.layout.structure import agreement, predict

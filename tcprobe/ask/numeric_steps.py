@@ -21,6 +21,7 @@ from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementType
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Bits
 from tcprobe.values import Json
 
@@ -41,7 +42,7 @@ def parse_case(instruction: Instruction, a_text: str, b_text: str, c_text: str) 
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(instruction)
     first, second, own = (
-        _parse_numbers(kinds, name, text) for name, text in zip("abc", (a_text, b_text, c_text), strict=True)
+        _parse_numbers(kinds, name, text) for name, text in zip(INPUTS, (a_text, b_text, c_text), strict=True)
     )
     numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:

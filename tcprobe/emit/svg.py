@@ -14,6 +14,7 @@ from tcprobe.emit.svg_drawing import Drawing, Label
 from tcprobe.errors import answered
 from tcprobe.fit import fitted
 from tcprobe.fit.manual import manual_names
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.grid import WIDE, blocks
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -64,8 +65,8 @@ def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
         on_arch = [cell for cell in cells if cell.arch == arch]
         for row, operands in answered(lambda: list(instructions(on_arch))) or ():  # noqa: B023 - asked at once
             if row.multiplies and {"a", "b", "d"} <= set(operands):
-                parts = {name: blocks(operands[name].table, operands[name].fragment) for name in "abd"}
-                fragments = {name: operands[name].fragment for name in "abd"}
+                parts = {name: blocks(operands[name].table, operands[name].fragment) for name in MULTIPLIED}
+                fragments = {name: operands[name].fragment for name in MULTIPLIED}
                 for number in range(row.products):
                     yield drawing.heading([f"{row.id} on {arch}" + (f", product {number}" if row.products > 1 else "")])
                     yield drawing.composite(

@@ -15,6 +15,7 @@ from tcprobe.emit.common import heading, layout, multiplies
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
@@ -29,7 +30,7 @@ def emit(cells: Sequence[Cell]) -> str:
     for instruction, operands in multiplies(cells):
         opts, swizzle = rows(instruction, operands)
         m, n, k = instruction.shape
-        elements = tuple(operands[o].table.elements for o in "abd")
+        elements = tuple(operands[o].table.elements for o in MULTIPLIED)
         lines += [
             "",
             f"{identifier(instruction.id)} = dict(",
@@ -47,7 +48,7 @@ def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[
     """(opts, swizzle of A and B); UsageError if some bit of lane or i is not one bit of a matrix."""
     if instruction.metadata:
         raise UsageError(f"{instruction.id} is sparse; tinygrad cannot express metadata.")
-    bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
+    bits = {operand: _bits(instruction, operands[operand]) for operand in MULTIPLIED}
     lane, i = bits["d"]
     names = {bit: f"l{j}" for j, bit in enumerate(lane)} | {bit: f"u{j}" for j, bit in enumerate(i)}
     opts = _opts(names, instruction)

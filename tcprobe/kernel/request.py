@@ -20,6 +20,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.copies import Copies, copies
 from tcprobe.kernel.quadrants import shape
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
@@ -150,7 +151,7 @@ class Gemm(StagedGemm):
     def registers(self) -> dict[str, int]:
         """Of a thread: accumulators, and fragments of two k steps."""
         (down, across), row = self.fragments, self.instruction
-        d, a, b = (row.fragment(name).registers for name in "dab")
+        a, b, d = (row.fragment(name).registers for name in MULTIPLIED)
         return {"accumulators": down * across * d, "fragments": 2 * (down * a + across * b)}
 
 

@@ -15,6 +15,7 @@ from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import FACTORS
 from tcprobe.kernel import pieces
 from tcprobe.kernel.warpgroups import REGISTERS, WarpgroupGemm
 from tcprobe.store.cell import Cell
@@ -274,7 +275,7 @@ def _loads(gemm: WarpgroupGemm) -> str:
 def _steps(gemm: WarpgroupGemm) -> str:
     """The multiplies of a tile, each k step as far on as the descriptor's answer says."""
     count = gemm.tile[2] // gemm.instruction.shape.k
-    starts = {name: _starts(gemm.tiles[name], count) for name in "ab"}
+    starts = {name: _starts(gemm.tiles[name], count) for name in FACTORS}
     more = ["tile", *["1"] * (count - 1)]
     return "\n".join(
         f"      multiply(d[0], a + {starts['a'][s] // 16}, b + {starts['b'][s] // 16}, {more[s]});"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import OF_WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.structure import Triples, elements, predict
@@ -81,7 +82,7 @@ def picked_k(instruction: Instruction, value: int = NIBBLE) -> Ints:
 
 def behind_descriptors(instruction: Instruction, tables: Tables) -> StructureHash:
     """The triples that tables of registers predict, with A behind `picked` metadata."""
-    values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
+    values = tuple(tables[operand].values[name] for operand in OF_WARPGROUP for name in ("row", "col"))
     return StructureHash(
         instruction.triples, _of_registers(values, instruction.shape.n, tuple(picked_k(instruction).tolist()))
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
@@ -101,7 +102,7 @@ def _layouts(results: Results) -> Iterator[str]:
 
 def _operands(layout_ids: Mapping[str, str]) -> dict[str, str]:
     """Layouts by operand, C with D where it has the same."""
-    by_operand = {name.upper(): layout_ids[name] for name in "abd"}
+    by_operand = {name.upper(): layout_ids[name] for name in MULTIPLIED}
     if layout_ids.get("c", layout_ids["d"]) == layout_ids["d"]:
         return by_operand
     return {**by_operand, "C": layout_ids["c"]}

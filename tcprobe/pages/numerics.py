@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.arithmetic.forms import subject
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
 from tcprobe.isa import inventory
+from tcprobe.isa.operand import MATRICES
 from tcprobe.pages.tables import MADE, code
 from tcprobe.references.numerics import published_row
 from tcprobe.store.choose import alone
@@ -76,7 +77,7 @@ def _ends(findings: Sequence[Finding]) -> Iterator[str]:
 
 def _subnormals(arithmetic: Arithmetic) -> str:
     """The operands whose subnormals count, and those whose do not."""
-    handling = {name: getattr(arithmetic.subnormals, name) for name in "abcd"}
+    handling = {name: getattr(arithmetic.subnormals, name) for name in MATRICES}
     count, lost = ("".join(name for name, value in handling.items() if value is kept) for kept in (True, False))
     return " ".join(filter(None, (count.upper(), f"not {lost.upper()}" if lost else "")))
 

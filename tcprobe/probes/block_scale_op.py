@@ -9,6 +9,7 @@ import numpy as np
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
@@ -36,7 +37,7 @@ class Scaled:
         row, d = self.instruction, self.instruction.fragment("d")
         names = [f.operand for f in row.given if f.operand != "c"]
         raw = dict(zip(names, launch.inputs, strict=True))
-        a, b = (matrices(row.fragment(o), raw[o], tables) for o in "ab")
+        a, b = (matrices(row.fragment(o), raw[o], tables) for o in FACTORS)
         k = (
             columns(row.metadata, tables.table(row.metadata).selection(0), raw["e"])
             if row.metadata

@@ -22,6 +22,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS, MATRICES, MULTIPLIED
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import Triples
 from tcprobe.layout.table import Table
@@ -59,7 +60,7 @@ class Multiply:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Multiplies zeros and ones; probes send nothing else."""
         row = self.instruction
-        fragments = (row.fragment(o) for o in "abc")
+        fragments = (row.fragment(o) for o in INPUTS)
         a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(fragments, launch.inputs, strict=True))
         product = np.einsum("xpmk,ypkn->yxpmn", a, b, optimize=True)
         if row.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
@@ -106,7 +107,7 @@ class MultiplyExperiment(OfInstruction):
 
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables that predict the structure tensor."""
-        triples = Triples(*(reading[operand].astype(np.int64) for operand in "abd"))
+        triples = Triples(*(reading[operand].astype(np.int64) for operand in MULTIPLIED))
         return number_by_anchor_or_reference(
             self.instruction, Meetings(triples, reading["c"].astype(np.int64)), context
         )
@@ -141,7 +142,7 @@ def kernel(instruction: Instruction) -> Kernel:
         *ptx.store("d", "d", fragments["d"]),
     ]
     name = ptx.identifier(instruction.id)
-    text = ptx.entry(name, list("abcd"), [ptx.declare(p, f) for p, f in fragments.items()], body)
+    text = ptx.entry(name, list(MATRICES), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 

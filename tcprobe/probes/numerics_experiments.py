@@ -28,6 +28,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bits, Bools, Ints
@@ -330,7 +331,7 @@ def _wrong(kinds: ElementTypes, batch: Images, compared: tuple[Bits, Bits], plac
 def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
     """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
     row = form.row
-    a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")
+    a, b = (np.zeros((1, row.stored), np.uint8) for _ in FACTORS)
     a[0, 0], b[0, 0] = 1, types(row).bit_op != "xor"  # whose AND or XOR counts as 1
     answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
     outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}

@@ -25,6 +25,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
@@ -99,20 +100,20 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block x: D of image x of A, B, C and metadata, stored raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
-        *(line for o in "abce" for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *(line for o in SPARSE_INPUTS for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         *ptx.set_to_one(instruction.scales),
         ptx.instruction_text(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
-    text = ptx.entry(name, list("abced"), [ptx.declare(p, f) for p, f in fragments.items()], body)
+    text = ptx.entry(name, [*SPARSE_INPUTS, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def launches(instruction: Instruction) -> list[Launch]:
     """For each selector, A slots x metadata images; then one C slot at a time, by the first kernel."""
-    a, b, c, e = (instruction.fragment(operand) for operand in "abce")
+    a, b, c, e = (instruction.fragment(operand) for operand in SPARSE_INPUTS)
     a_images, c_images = (one_hot(f.slots, f.slot_bits, f.one) for f in (a, c))
     coded, metadata = codes(b.slots, b.slot_bits, b.one), pack(metadata_images(sparsity(e)), 4)
     kernels = [kernel(instruction, selector) for selector in e.selectors]

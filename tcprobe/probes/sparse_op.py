@@ -9,6 +9,7 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
@@ -28,7 +29,7 @@ class Packed:
     def emulate(self, launch: Launch, tables: Tables) -> Bytes:
         """Multiplies zeros and ones."""
         row = self.instruction
-        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
         k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
         index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
@@ -53,7 +54,7 @@ class Product:
         """Multiplies zeros and ones."""
         row = self.instruction
         d = row.fragment("d")
-        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
         k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
         index, used = elements(tables.table(d), d)

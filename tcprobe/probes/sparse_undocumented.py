@@ -15,6 +15,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED, SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints, Words
@@ -44,7 +45,7 @@ def undocumented_selectors(instruction: Instruction) -> list[int]:
 
 def nibble_launch(instruction: Instruction) -> Launch:
     """Every A slot alone under each of the 16 values of four bits, the same everywhere; selector 0."""
-    a, b, c, e = (instruction.fragment(operand) for operand in "abce")
+    a, b, c, e = (instruction.fragment(operand) for operand in SPARSE_INPUTS)
     inputs = (
         one_hot(a.slots, a.slot_bits, a.one),
         codes(b.slots, b.slot_bits, b.one),
@@ -105,7 +106,7 @@ def _positions(instruction: Instruction, tables: Mapping[str, Table], words: Wor
     An answer encodes one slot of B. If an A slot meets several, D is not one, and the sign bit is set.
     """
     rule, images = sparsity(instruction.fragment("e")), b_images(instruction)
-    (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")
+    (row, stored, _), (k, n, _), (of_d, col, _) = (elements(tables[operand]) for operand in MULTIPLIED)
     slots = np.arange(len(of_d))
     shift = (images * (slots % 4 // 2)).astype(np.uint32)
     answers = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)

@@ -13,6 +13,7 @@ import numpy as np
 from tcprobe.isa import instruction_descriptor
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Launch, Tables
@@ -63,7 +64,7 @@ class _Emulated:
         lines = (sized.m, sized.n)
         self.shared = {
             name: self._matrices(raw, name, count)
-            for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
+            for name, raw, count in zip(FACTORS, launch.inputs[1:3], lines, strict=True)
         }
 
     def _matrices(self, raw: Bytes, name: str, line_count: int) -> Ints:

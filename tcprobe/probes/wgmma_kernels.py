@@ -21,6 +21,7 @@ from functools import lru_cache
 
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.descriptor import PERIOD
 from tcprobe.probes import ptx
 from tcprobe.probes import wgmma_input_kernels as inputs
@@ -52,7 +53,7 @@ def kernel(
     instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
 ) -> Kernel:
     """`coded` is the operand that is coded, "b_smem" or "a_smem"; `majors` are those of A and B."""
-    major_suffix = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
+    major_suffix = "".join(f".{name}.mn" for name, major in zip(FACTORS, majors, strict=True) if major == "mn")
     selector_suffix = f".selector{selector}" if instruction.metadata else ""
     name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{major_suffix}{selector_suffix}")
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"

@@ -18,6 +18,7 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.operand import OF_WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.predicted import WholeProduct
@@ -125,7 +126,9 @@ class SparseWarpgroupExperiment(OfInstruction):
     def conclude(self, reading: Reading, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
         row = self.instruction
-        tables = {o: element_table(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
+        tables = {
+            o: element_table(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in OF_WARPGROUP
+        }
         e = selected([self._metadata_table(reading["a"], field) for field in reading["e"]])
         hashed = StructureHash(row.triples, reading["sha256"].tobytes().hex())
         return Conclusion({**tables, "e": e}, ADDRESSES, hashed)

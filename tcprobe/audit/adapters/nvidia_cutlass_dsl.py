@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.isa.operand import MULTIPLIED, OF_WARPGROUP
 
 PACKAGE = "nvidia-cutlass-dsl"
 REPORTED: Mapping[str, str] = {}
@@ -121,7 +122,7 @@ def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[S
     mma_atom = cute.make_mma_atom(operation)
     m, n, k = dsl_atom.shape
     sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
-    for operand in "ad" if m == 64 else "abd":
+    for operand in OF_WARPGROUP if m == 64 else MULTIPLIED:
         layout = getattr(mma_atom, NAMES[operand])
         threads = 128 if m == 64 else 32
         rows, cols = sizes[operand]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.isa.operand import FACTORS, MULTIPLIED
 
 PACKAGE = "tinygrad"
 REPORTED: Mapping[str, str] = {}
@@ -28,7 +29,7 @@ def statements() -> Iterator[Statement]:
         n, m, k = core.dims
         into, out = TYPES[core.dtype_in.name], {"half": "f16"}.get(core.dtype_out.name, "f32")
         form = f"mma.m{m}n{n}k{k}.row.col.{out}.{into}.{into}.{out}"
-        for number, operand in enumerate("abd"):
+        for number, operand in enumerate(MULTIPLIED):
             place = place_of_slot(core, operand)
             yield statement(
                 f"{core}.{operand}",
@@ -47,7 +48,7 @@ def place_of_slot(core: Any, operand: str) -> Callable[[int, int], Place]:
         lane = [f"l{j}" for j in range(core.opts.count("l0") + core.opts.count("l1"))]
         i = [f"u{j}" for j in range(core.opts.count("u0") + core.opts.count("u1"))]
     else:
-        lane, upcast, reduce = core.swizzle["ab".index(operand)]
+        lane, upcast, reduce = core.swizzle[FACTORS.index(operand)]
         own = "mk" if operand == "a" else "kn"
         names_of_bits = [*upcast, *reduce]
         positions = [*(f"u{j}" for j in range(len(upcast))), *(f"r{j}" for j in range(len(reduce)))]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.isa.operand import MULTIPLIED, OF_WARPGROUP
 
 PACKAGE = "triton"
 REPORTED: Mapping[str, str] = {}
@@ -43,7 +44,7 @@ def statements() -> Iterator[Statement]:
     for multiply in (*WARP, *GROUP):
         m, n, k = multiply.shape
         sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
-        for operand in "abd" if multiply.version == 2 else "ad":
+        for operand in MULTIPLIED if multiply.version == 2 else OF_WARPGROUP:
             code = _code(multiply, operand)
             bases = _bases(_layout(multiply, operand), sizes[operand])
             threads, elements = 1 << len(bases[1]), 1 << len(bases[0])

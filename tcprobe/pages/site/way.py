@@ -16,6 +16,7 @@ from operator import xor
 from typing import TYPE_CHECKING
 
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.explain import RowColK, explain
 from tcprobe.values import Json
 
@@ -39,7 +40,7 @@ def ways(kernel: GemmKernel) -> Json:
         "stages": gemm.stages,
         "ways": {
             operand: {"bytes": bits[operand] // 8, "lines": lines[operand], "steps": _steps(kernel, number, gemm.tile)}
-            for number, operand in enumerate("abd")
+            for number, operand in enumerate(MULTIPLIED)
         },
     }
 
@@ -50,7 +51,7 @@ def _steps(kernel: GemmKernel, number: int, corner: RowColK) -> list[list[Part]]
     def step_texts(row_col_k: RowColK) -> list[str]:
         return list(explain(kernel, row_col_k)[number]["steps"])
 
-    axes = AXES["abd"[number]]
+    axes = AXES[MULTIPLIED[number]]
     sides = [side if axis in axes else 1 for axis, side in zip("rck", corner, strict=True)]
     points = sorted({(row % sides[0], col % sides[1], k % sides[2]) for row, col, k in _sample()})
     return [_step(partial(_nth, step_texts, step), sides, points) for step in range(len(step_texts((0, 0, 0))))]
