@@ -7,7 +7,7 @@ are a convention, so only which slots meet can be confirmed; of movmatrix only w
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tcprobe.ask.diagnosis import FIRST, WORDS
@@ -17,7 +17,7 @@ from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.measurement import Measurement
 
@@ -168,9 +168,7 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
     return _judge(reference, claim, f"structure tensor, {matched} of {needed} triples agree", list(wrong))
 
 
-def _agreement(
-    instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
-) -> tuple[int, int, tuple[str, ...]]:
+def _agreement(instruction: Instruction, stated: Tables, measured: Tables) -> tuple[int, int, tuple[str, ...]]:
     """(matched triples, predicted triples, the first that disagree)."""
     if all(stated[operand] == measured[operand] for operand in MULTIPLIED):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
@@ -182,7 +180,7 @@ def _agreement(
     return counts.matched, counts.needed, counts.first or (() if counts.total else missing)
 
 
-def _misfits(source: str, stated: Mapping[str, Table], measured: Mapping[str, Table]) -> list[str]:
+def _misfits(source: str, stated: Tables, measured: Tables) -> list[str]:
     """The first slots of an operand whose element D does not hold where it is stated."""
     wrong: list[str] = []
     if all(stated[operand] == measured[operand] for operand in (source, "d")):

@@ -151,14 +151,14 @@ def _print_instruction(plain: Json) -> None:
         click.echo(f"  CUDA: {plain['cuda']}")
 
 
-def _reading(reading: Json) -> None:
-    fields = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
-    wrapping.line(f"  kind::{reading['kind']}: {fields}")
-    _undocumented(reading["undocumented"])
-    for reason in reading["refused"]:
+def _reading(plain: Json) -> None:
+    fields = ", ".join(f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
+    wrapping.line(f"  kind::{plain['kind']}: {fields}")
+    _undocumented(plain["undocumented"])
+    for reason in plain["refused"]:
         wrapping.line(f"    refused: {reason}")
-    if reading["forms"]:
-        wrapping.line(f"    accepted by {', '.join(reading['forms'])}")
+    if plain["forms"]:
+        wrapping.line(f"    accepted by {', '.join(plain['forms'])}")
 
 
 def _undocumented(runs: list[Json]) -> None:

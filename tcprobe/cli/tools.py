@@ -153,8 +153,7 @@ def pages(folder: Path, check: bool) -> None:
     if not results.archs():
         merged = " apart from merged runs, for which `tcprobe site` makes pages" if results.runs() else ""
         raise UsageError(f"no measurements in {folder}{merged}. `tcprobe run --results {folder}` makes them.")
-    rendered = render(results)
-    changed = stale(results, rendered)
+    changed = stale(results, rendered := render(results))
     if not check:
         write(results, rendered)
     for path in changed:

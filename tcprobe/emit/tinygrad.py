@@ -20,7 +20,7 @@ from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
 Bit = tuple[str, int]  # ("m", "n" or "k", number of the bit)
-Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+TinygradSwizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
 
 
@@ -44,7 +44,9 @@ def emit(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
+def rows(
+    instruction: Instruction, operands: Mapping[str, Cell]
+) -> tuple[tuple[str, ...], tuple[TinygradSwizzle, TinygradSwizzle]]:
     """(opts, swizzle of A and B); UsageError if some bit of lane or i is not one bit of a matrix."""
     if instruction.metadata:
         raise UsageError(f"{instruction.id} is sparse; tinygrad cannot express metadata.")
@@ -99,7 +101,7 @@ def _opts(bit_names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, 
     return tuple(opts)
 
 
-def _swizzle(operand_bits: tuple[list[Bit], list[Bit]], bit_names: Mapping[Bit, str], upcasts: int) -> Swizzle:
+def _swizzle(operand_bits: tuple[list[Bit], list[Bit]], bit_names: Mapping[Bit, str], upcasts: int) -> TinygradSwizzle:
     lane, i = ([bit_names[bit] for bit in part] for part in operand_bits)
     depth = sum(axis == "k" for axis, _ in bit_names)
     positions = [f"u{j}" for j in reversed(range(upcasts))] + [f"r{j}" for j in reversed(range(depth))]

@@ -8,7 +8,7 @@ the numbers of rows and columns if addresses give them (wgmma).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -21,9 +21,8 @@ from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.structure import Triples, elements, predict
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 
-Tables = Mapping[str, Table]
 NIBBLE = 0x4  # four bits of metadata; a sparse structure tensor is taken with all metadata like this
 CHUNK = 512  # A slots that are hashed at a time
 

@@ -8,7 +8,7 @@ choose numbers by a stated rule.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Table, Tables, slot_table
 
-Tables = Mapping[str, Table]
 _ELEMENTS: dict[str, Ints] = {}  # by layout id: many fragments share few layouts
 
 

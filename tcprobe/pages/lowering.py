@@ -14,7 +14,9 @@ from tcprobe.text import markdown
 from tcprobe.values import Json
 
 LAYOUTS = "Layouts of machine instructions"
-Lines = dict[tuple[tuple[str, str], ...], list[str]]  # (archs, words) of all archs, and the forms that become that
+IdsByLowering = dict[
+    tuple[tuple[str, str], ...], list[str]
+]  # (archs, words) of all archs, and the forms that become that
 
 
 def there(results: Results) -> bool:
@@ -47,8 +49,8 @@ def _compilers(saved: Mapping[str, Json]) -> Iterator[str]:
     yield from (f"- {spans(names)}: {markdown(compiler)}" for compiler, names in archs.items())
 
 
-def _families(saved: Mapping[str, Json]) -> dict[str, Lines]:
-    families: dict[str, Lines] = {}
+def _families(saved: Mapping[str, Json]) -> dict[str, IdsByLowering]:
+    families: dict[str, IdsByLowering] = {}
     for row in inventory.instructions().values():
         bodies = {name: body["instructions"].get(row.id) for name, body in saved.items()}
         key = _archs({name: _words(body, row) for name, body in bodies.items() if body and not body["refused"]})
@@ -71,8 +73,8 @@ def _words(lowering_json: Json, instruction: Instruction) -> str:
     return text if lowering.native(instruction) else f"*emulated*: {text or NOTHING[instruction.multiplies]}"
 
 
-def _rows(lines: Lines) -> Iterator[list[str]]:
-    for words_by_archs, ids in lines.items():
+def _rows(by_lowering: IdsByLowering) -> Iterator[list[str]]:
+    for words_by_archs, ids in by_lowering.items():
         names = fitting(code(ids))
         yield from ([names if number == 0 else "", *pair] for number, pair in enumerate(words_by_archs))
 

@@ -13,7 +13,7 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
-from tcprobe.probes.ptx import Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Launch
 from tcprobe.probes.slots import unpack
 from tcprobe.probes.sparse_op import columns, matrices
 
@@ -32,7 +32,7 @@ class Scaled:
     choices: tuple[Mapping[str, int], ...]
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies ones, scaled by powers of two."""
         row, d = self.instruction, self.instruction.fragment("d")
         names = [f.operand for f in row.given if f.operand != "c"]

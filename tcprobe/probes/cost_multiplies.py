@@ -25,7 +25,7 @@ from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.operand import ACCUMULATORS, FACTORS, Role
 from tcprobe.probes import cost_overlap, ptx
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.proof import MOVES, Counts, Seen
 from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
 from tcprobe.store.kinds.cost import Body, Point
@@ -225,7 +225,7 @@ class MultiplyCosts(OfRow, Costs):
         pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
         return {chained.variant: Run(chained.loop().kernel(), chained.blocks()) for chained in loops(self.row)} | pairs
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop's machine code is as expected."""
         plain = body(self.row, ProvedNumbers(reading), changed=False)
         if not may_be_emulated(self.row) or not plain.emulated:

@@ -32,7 +32,7 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bits, Bools, Ints
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers, scales
 from tcprobe.probes.numerics_directed import parameters
 from tcprobe.probes.numerics_dots import Directed, Dots
@@ -150,7 +150,7 @@ class NumericsExperiment(Dialogue):
         kinds = types(self.first)
         return not kinds.is_float and kinds.a != "b1"
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "body": the Body as JSON, since the proof needs all cases."""
         form = _tabled(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
@@ -158,7 +158,7 @@ class NumericsExperiment(Dialogue):
         body = self._floats(bench, form, batch) if form.types.is_float else self._integers(bench, form, batch)
         return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The parameters, and the cases that they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 

@@ -19,10 +19,10 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Bits
 from tcprobe.probes.numerics_dots import Directed, Power, largest, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, overflow, subnormals
+from tcprobe.probes.numerics_partial import Groups
 
 WIDE = 28  # the products of e4m3 span so many exponents: enough to show what a sum keeps
 MOST_KEPT = 60
-Groups = tuple[tuple[int, ...], ...]
 
 
 def is_narrow(directed: Directed) -> bool:

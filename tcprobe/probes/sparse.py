@@ -29,7 +29,7 @@ from tcprobe.isa.operand import SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse_decode import decode
@@ -46,12 +46,12 @@ class SparseExperiment(OfInstruction):
         """One launch for each selector, and the C launch."""
         return launches(self.instruction)
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """ "d", "b": what each A slot meets, by index; "field": by selector, what it obeys; "c": D slots by C slot."""
         sparse = decode(self.instruction, outputs)
         return {"d": sparse.d, "b": sparse.b, "field": sparse.field, "c": sparse.c}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables that predict the structure tensor under any legal metadata."""
         return numbered(self.instruction, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context)
 

@@ -14,7 +14,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.ptx import Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Launch
 from tcprobe.probes.slots import pack, unpack
 
 
@@ -26,7 +26,7 @@ class Packed:
     selector: int
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
         row = self.instruction
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
@@ -50,7 +50,7 @@ class Product:
     selector: int
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
         row = self.instruction
         d = row.fragment("d")
@@ -65,7 +65,7 @@ class Product:
         return pack(slots.view(RAW[d.type]), d.slot_bits).reshape(-1)
 
 
-def matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
+def matrices(fragment: Fragment, raw: Bytes, tables: EmulatedCore) -> Ints:
     """Slots as matrices of zeros and ones: (images, rows, cols)."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
     index, used = elements(tables.table(fragment), fragment)

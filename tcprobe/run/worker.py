@@ -36,7 +36,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import Table
 from tcprobe.probes import experiments
-from tcprobe.probes.experiment import Reading, TimedCode
+from tcprobe.probes.experiment import Readout, TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.run.plans import Planned, chunks, kernels, names, plan_of
@@ -237,7 +237,7 @@ def _plan(method: str, begun: threading.Event) -> None:
                 plan_of(TABLE, id_).prepare()
 
 
-def _decode(planned: Planned, decode: Callable[[], Reading]) -> Message:
+def _decode(planned: Planned, decode: Callable[[], Readout]) -> Message:
     try:
         return {"event": "reading", **planned.about}, decode()
     except ProbeError as error:

@@ -7,7 +7,7 @@ and references contradict each other. Code that is not followed exactly shows no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MATRICES
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import holder
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Tables
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
@@ -25,7 +25,6 @@ from tcprobe.sass.product_run import Trials, misfit, predicted_d, run, trials
 from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
 from tcprobe.values import Json
 
-Tables = Mapping[str, Table]
 ARITHMETIC = "by the code's own arithmetic"
 _TRIPLES: dict[tuple[str, ...], Ints] = {}
 

@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.space import slots as lanes_and_slots
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
@@ -172,7 +172,7 @@ def opcodes(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler is not a text.")
 
 
-def product(opcode: str, tables: Mapping[str, Table]) -> None:
+def product(opcode: str, tables: Tables) -> None:
     """DataError unless the tables of a, b, d and (where it is there) c can be those of one multiply without copies."""
     a, b, d = (tables[operand].extent for operand in MULTIPLIED)
     counts = {operand: table.extent.get("product", 1) for operand, table in tables.items()}

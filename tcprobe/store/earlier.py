@@ -19,7 +19,7 @@ from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 
-Parts = Iterator[tuple[str, Json]]  # subject and body
+SubjectBodies = Iterator[tuple[str, Json]]  # subject and body
 
 
 class Earlier(NamedTuple):
@@ -28,7 +28,7 @@ class Earlier(NamedTuple):
     name: str
     kind: str
     keys: set[str]
-    parts: Callable[[Json], Parts]
+    parts: Callable[[Json], SubjectBodies]
 
 
 def findings(results: Results, kind: str, arch: str) -> dict[Key, Finding]:
@@ -58,25 +58,25 @@ def _findings(kind: str, arch: str, earlier: Earlier, body: Json) -> Iterator[Fi
         yield finding
 
 
-def _banks(body: Json) -> Parts:
+def _banks(body: Json) -> SubjectBodies:
     return iter(body["accesses"].items())
 
 
-def _undocumented(body: Json) -> Parts:
+def _undocumented(body: Json) -> SubjectBodies:
     for id_, form in body["forms"].items():
         yield id_, {"nibbles": form["nibbles"]}
         for number, outcome in form["selectors"].items():
             yield f"{id_}{undocumented.SELECTOR}{number}", {"selector": outcome}
 
 
-def _descriptors(body: Json) -> Parts:
+def _descriptors(body: Json) -> SubjectBodies:
     for case in body["cases"]:
         subject = f"{case['instruction']}.{case['operand']}.{case['major']}.{case['swizzle']}"
         yield subject, {"case": case}
     yield f"{descriptors.ALL}{descriptors.PRODUCTS}", {"products": body["products"]}
 
 
-def _tensor_maps(body: Json) -> Parts:
+def _tensor_maps(body: Json) -> SubjectBodies:
     for name, mode in body["modes"].items():
         lost = [one for one in body["lost"] if one["swizzle"] == name]
         yield name, {"mode": mode | ({"lost": lost} if lost else {})}

@@ -26,7 +26,7 @@ MOST = 400  # candidates that are compared
 MOST_CHOICES = 6
 OPCODE = r"(?i)\b[HIBDQO]MMA(?:\.S[PF])*\.[0-9][\w.]*"
 T = TypeVar("T", Fragment, Instruction)
-Operands = dict[str, Cell]
+OperandCells = dict[str, Cell]
 
 
 class Meant(NamedTuple):
@@ -64,7 +64,7 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     raise no_table(candidates[0], arch_name, layers)
 
 
-def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, Operands, str | None]:
+def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, OperandCells, str | None]:
     """The multiply that `name` means, its tables, and a note where several multiplies share all of them."""
     rows = _on(resolve(name, layers).some_multiplies, arch_name)
     tables = _tables(name, rows, lambda row: find_operands(row, arch_name, layers)) if len(rows) > 1 else {}
@@ -140,7 +140,7 @@ def _on(candidates: Sequence[T], arch_name: str | None) -> Sequence[T]:
     return [row for row in candidates if row.target.on(device)] or candidates
 
 
-def _tables(name: str, candidates: Sequence[T], of: Callable[[T], Operands | None]) -> dict[str, Operands]:
+def _tables(name: str, candidates: Sequence[T], of: Callable[[T], OperandCells | None]) -> dict[str, OperandCells]:
     """The tables of each candidate that has some, by id; AmbiguousError where there are too many candidates."""
     if len(candidates) > MOST:
         ids = [row.id for row in candidates]
@@ -149,7 +149,7 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], Operands | Non
     return {row.id: tables for row in candidates if (tables := of(row))}
 
 
-def _agreed(name: str, kind: str, by_id: dict[str, Operands]) -> str:
+def _agreed(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
     """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():
@@ -169,7 +169,7 @@ def _map(cell: Cell) -> tuple[object, ...]:
     return cell.table.id, cell.fragment.slot_bits, cell.fragment.register_bits
 
 
-def _note(name: str, kind: str, by_id: dict[str, Operands]) -> str:
+def _note(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
     ids, archs = list(by_id), dict.fromkeys(c.arch for cells in by_id.values() for c in cells.values())
     where = f" on {', '.join(archs)}" if len(archs) < 3 else ""
     return f"{name!r} matches {len(ids)} {kind}, all with this table{where}: {lookup.some(ids, 4)}"

@@ -25,7 +25,7 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.store import acceptance, documents, layouts
 from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
@@ -38,7 +38,7 @@ from tcprobe.values import Json
 if TYPE_CHECKING:
     from pathlib import Path
 
-Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
+AnchoredTables = tuple[Tables, str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
 _NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
 _LAYOUT_FILE = r"[0-9a-f]{12}\.json"
@@ -267,9 +267,7 @@ class Results:
                 acceptance.product(opcode, tables)
         return saved
 
-    def write_opcodes(
-        self, arch: str, compiler: str, opcodes: Mapping[str, tuple[Mapping[str, Table], str]]
-    ) -> list[str]:
+    def write_opcodes(self, arch: str, compiler: str, opcodes: Mapping[str, tuple[Tables, str]]) -> list[str]:
         """Save the layouts of tensor-core opcodes; others that are saved stay.
 
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
@@ -283,7 +281,7 @@ class Results:
             _save(self.opcodes_path(arch), "opcodes", {"opcodes": saved})
         return complaints
 
-    def _write_layouts(self, tables: Mapping[str, Table]) -> None:
+    def _write_layouts(self, tables: Tables) -> None:
         for table in tables.values():
             if table.id not in self._layouts:
                 _save(self.layout_path(table.id), "layout", {"layout": layouts.written(table)})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement
 from tcprobe.isa.operand import MULTIPLIED, OF_WARPGROUP
 
 PACKAGE = "nvidia-cutlass-dsl"
@@ -144,8 +144,8 @@ def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[S
         )
 
 
-def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
-    def place(thread: int, i: int) -> Place:
+def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], StatedPlace]:
+    def place(thread: int, i: int) -> StatedPlace:
         element = int(their_layout((thread, i)))
         return divmod(element, cols) if operand == "b" else (element % rows, element // rows)
 

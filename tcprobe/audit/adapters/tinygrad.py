@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement
+from tcprobe.emit.tinygrad import Bit
 from tcprobe.isa.operand import FACTORS, MULTIPLIED
 
 PACKAGE = "tinygrad"
@@ -18,7 +19,6 @@ TYPES = {
     "float8_e4m3": "e4m3",
     "float8_e5m2": "e5m2",
 }
-Bit = tuple[str, int]  # n, m or k, and which bit of it
 
 
 def statements() -> Iterator[Statement]:
@@ -41,7 +41,7 @@ def statements() -> Iterator[Statement]:
             )
 
 
-def place_of_slot(core: Any, operand: str) -> Callable[[int, int], Place]:
+def place_of_slot(core: Any, operand: str) -> Callable[[int, int], StatedPlace]:
     """Where a slot lies: opts name the bits of D, a swizzle those of A or B, i from the highest down."""
     names = _names(core)
     if operand == "d":
@@ -74,7 +74,7 @@ def _names(core: Any) -> dict[str, Bit]:
     return names
 
 
-def _place(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> Place:
+def _place(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> StatedPlace:
     first, second = (
         sum(value << number for (axis, number), value in bit_values if axis == matrix_axis) for matrix_axis in axes
     )

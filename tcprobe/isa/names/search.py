@@ -23,7 +23,7 @@ from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
 from tcprobe.isa.names import words
 from tcprobe.isa.names.words import Reading
 
-Row = Fragment | Instruction | SharedOperand
+Candidate = Fragment | Instruction | SharedOperand
 T = TypeVar("T", Fragment, Instruction, SharedOperand)
 _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 _UNORDERED = re.compile(r"\baligned\b.*\b(?:sync|aligned)\b|\bsync\.(?!aligned\b).*\b(?:sync|aligned)\b")
@@ -115,7 +115,7 @@ def _search(reading: Reading, candidates: Iterable[T]) -> list[T]:
     return _closest(reading, fitting) if reading.words and len(reading.plain) > 1 else fitting
 
 
-def _fits(reading: Reading, candidate: Row) -> bool:
+def _fits(reading: Reading, candidate: Candidate) -> bool:
     parts = _parts(candidate.id)
     if isinstance(candidate, Fragment) and candidate.shared and not {"load", "store"}.isdisjoint(reading.plain):
         parts = _parts(id_of(candidate.instruction))
@@ -123,7 +123,7 @@ def _fits(reading: Reading, candidate: Row) -> bool:
     return reading.fits(parts, more) and reading.written_as(partial(_written, candidate))
 
 
-def _more(candidate: Row) -> tuple[str, ...]:
+def _more(candidate: Candidate) -> tuple[str, ...]:
     if isinstance(candidate, Fragment):
         return (candidate.type,) if candidate.shared else ()
     if isinstance(candidate, SharedOperand):
@@ -133,7 +133,7 @@ def _more(candidate: Row) -> tuple[str, ...]:
     return (*(operand.type for operand in candidate.operands), *scales)
 
 
-def _written(candidate: Row) -> list[str]:
+def _written(candidate: Candidate) -> list[str]:
     """The parts of PTX's name of a row, the operand last."""
     if isinstance(candidate, Instruction):
         return re.split(r"[.{}|]+", candidate.name.lower())

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Definition, Instruction
-from tcprobe.isa.multiply import MultiplyRow, Types
+from tcprobe.isa.multiply import MultiplyRow, OperandTypes
 from tcprobe.isa.operand import WRITTEN
 from tcprobe.isa.target import target
 
@@ -53,7 +53,7 @@ class _Form(NamedTuple):
     row: WmmaRow
     shape: Shape
     layouts: tuple[str, str]
-    types: Types
+    types: OperandTypes
 
     @property
     def name(self) -> str:

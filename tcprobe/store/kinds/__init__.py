@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 from tcprobe.values import Json
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
 NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
 
