@@ -42,7 +42,7 @@ def measured(instruction: Instruction, arch: str, layers: Layers | None = None) 
 
 def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
     """The parameters of a form; UsageError where it has no model that gives every bit."""
-    rule = _modelled(instruction, arch, layers)
+    rule = _rule_for(instruction, arch, layers)
     if isinstance(rule, UsageError):
         raise rule
     return rule
@@ -50,11 +50,11 @@ def model(instruction: Instruction, arch: str | None = None, layers: Layers | No
 
 def find_model(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | Integers | None:
     """As `model`, None where it has none."""
-    rule = _modelled(instruction, arch, layers)
+    rule = _rule_for(instruction, arch, layers)
     return None if isinstance(rule, UsageError) else rule
 
 
-def _modelled(instruction: Instruction, arch: str | None, layers: Layers | None) -> Arithmetic | Integers | UsageError:
+def _rule_for(instruction: Instruction, arch: str | None, layers: Layers | None) -> Arithmetic | Integers | UsageError:
     """The parameters, or why there are none."""
     name = arch_row(arch or MEASURED).name
     sourced = measured(instruction, name, layers)

@@ -72,11 +72,11 @@ def _struct(entry: Entry) -> str:
     lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCDS", [*forms, sums], strict=True)]
     lines += [f"  static constexpr {name} = {value};" for name, value in constants.items()]
     lines += [f"  static constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
-    lines += [_listed("product", order), _listed("end", ends), "};", ""]
+    lines += [_initializer("product", order), _initializer("end", ends), "};", ""]
     return "\n".join(lines)
 
 
-def _listed(name: str, values: Sequence[int]) -> str:
+def _initializer(name: str, values: Sequence[int]) -> str:
     return (
         f"  TCPROBE_HD static constexpr int {name}(int i) {{\n"
         f"    const short at[] = {{{', '.join(map(str, values))}}};\n    return at[i];\n  }}"

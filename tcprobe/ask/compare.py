@@ -91,16 +91,16 @@ def _verdict(reference: Reference, subject: _Subject) -> Verdict:
     claim = claim_of(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
-    if numbered(fragment) or fragment.role is Role.SCALE:
+    if has_fixed_k(fragment) or fragment.role is Role.SCALE:
         return _by_number(reference, claim, measured.tables[fragment.operand])
     if conventional(fragment):
         return _by_structure(reference, claim, subject)
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(claim.printed, table)
-    return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_unstated(claim.printed, table)])
+    return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_more_slots(claim.printed, table)])
 
 
-def _unstated(stated: Table, measured: Table) -> list[str]:
+def _more_slots(stated: Table, measured: Table) -> list[str]:
     """The first slots that the source leaves unused, and the measurement does not: lanes whose address counts."""
     pairs = enumerate(zip(stated.cells, measured.cells, strict=True))
     extra = ((slot, ours) for slot, (theirs, ours) in pairs if theirs is None and ours is not None)
@@ -114,7 +114,7 @@ def _slot(table: Table, lane: int, i: int) -> str:
     return f"{holder_name(lane, table.threads)} i {i}"
 
 
-def numbered(fragment: Fragment) -> bool:
+def has_fixed_k(fragment: Fragment) -> bool:
     """Whether it belongs to a sparse multiply: index fields fix k, so its numbers are not a convention."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.metadata is not None

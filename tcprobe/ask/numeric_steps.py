@@ -16,7 +16,17 @@ from tcprobe.arithmetic.bound import bound
 from tcprobe.arithmetic.formats import FINITE, FORMATS, NAN, Decoded, FloatFormat, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
-from tcprobe.arithmetic.model import NOTHING, Factors, Terms, aligned, factor, in_f32, picked, separate, summed
+from tcprobe.arithmetic.model import (
+    NOTHING,
+    Factors,
+    Terms,
+    align_terms,
+    factor,
+    in_f32,
+    index_of_group,
+    separate,
+    summed,
+)
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
@@ -158,8 +168,8 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Itera
     own = np.asarray(dot.c)[None]
     c = decode(d, np.zeros(1, d.word)) if arithmetic.c == AFTER else factor("c", kinds.c, arithmetic, own)
     for number, group in enumerate(arithmetic.groups, 1):
-        part = factors[0].at(picked(group)), factors[1].at(picked(group))
-        terms, top = aligned(arithmetic, part, c), int(aligned(arithmetic, part, c).top[0])
+        part = factors[0].at(index_of_group(group)), factors[1].at(index_of_group(group))
+        terms, top = align_terms(arithmetic, part, c), int(align_terms(arithmetic, part, c).top[0])
         result_ = summed(d, arithmetic, part, c)
         beyond = _not_finite(group, part, c)
         if beyond:

@@ -32,7 +32,7 @@ def emit(cells: Sequence[Cell]) -> str:
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
     for cell in cells:
         shape, stride = thread_value(cell)
-        lines += [f"// {nested(shape)}:{nested(stride)}", layout_code(cell), ""]
+        lines += [f"// {mode_text(shape)}:{mode_text(stride)}", layout_code(cell), ""]
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
@@ -80,7 +80,7 @@ def _merge(strides: list[int], count: int) -> tuple[tuple[int, ...], tuple[int, 
     return tuple(size for size, _ in modes), tuple(stride for _, stride in modes)
 
 
-def nested(modes: CuteModes) -> str:
+def mode_text(modes: CuteModes) -> str:
     """Modes as CuTe prints them: ((4, 8), 2)."""
     return "(" + ", ".join(str(mode[0] if len(mode) == 1 else mode) for mode in modes) + ")"
 

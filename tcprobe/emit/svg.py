@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.emit import svg_drawing as drawing
 from tcprobe.emit.common import about, instructions
 from tcprobe.emit.svg_drawing import Drawing, Label
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.manual import manual_names
 from tcprobe.isa.operand import MULTIPLIED
@@ -63,7 +63,7 @@ def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
     """A, B and D of each multiply that has all of them, by arch and product."""
     for arch in dict.fromkeys(cell.arch for cell in cells):
         on_arch = [cell for cell in cells if cell.arch == arch]
-        for row, operands in answered(lambda: list(instructions(on_arch))) or ():  # noqa: B023 - asked at once
+        for row, operands in answer_or_none(lambda: list(instructions(on_arch))) or ():  # noqa: B023 - asked at once
             if row.multiplies and {"a", "b", "d"} <= set(operands):
                 parts = {name: blocks(operands[name].table, operands[name].fragment) for name in MULTIPLIED}
                 fragments = {name: operands[name].fragment for name in MULTIPLIED}

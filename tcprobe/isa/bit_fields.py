@@ -40,7 +40,7 @@ class Field(NamedTuple):
     def encode(self, meaning: FieldCode) -> int:
         """The bits of a value; UsageError where it has no code."""
         if meaning is None or meaning not in self.values:
-            raise UsageError(f"{self.name} {meaning}: expected {_listed(self.documented)}.")
+            raise UsageError(f"{self.name} {meaning}: expected {_list_words(self.documented)}.")
         return self.values.index(meaning) << self.low
 
     def decode(self, bits: int) -> FieldCode:
@@ -85,7 +85,7 @@ def _gaps(word: Sequence[Field], width: int) -> Iterator[tuple[int, int]]:
         yield end, width - end
 
 
-def _listed(meanings: Sequence[FieldCode]) -> str:
+def _list_words(meanings: Sequence[FieldCode]) -> str:
     if len(meanings) > 8:
         return f"{meanings[0]}, {meanings[1]}, ... {meanings[-1]}"
     return " or ".join(map(str, meanings))

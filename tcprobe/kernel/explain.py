@@ -50,7 +50,7 @@ def explain(kernel: GemmKernel, row_col_k: RowColK) -> list[Way]:
     if isinstance(gemm, Gemm):
         factors, result = [_factor(gemm, name, product_place) for name in FACTORS], _result(gemm, product_place)
     else:
-        factors, result = [_boxed(gemm, name, product_place) for name in FACTORS], _from_group(gemm, product_place)
+        factors, result = [_in_boxes(gemm, name, product_place) for name in FACTORS], _from_group(gemm, product_place)
     steps = dict(zip(MULTIPLIED, (*factors, result), strict=True))
     return [{"element": product_place.label(name), "steps": lines} for name, lines in steps.items()]
 
@@ -124,7 +124,7 @@ def _result(gemm: Gemm, product_place: ProductPlace) -> list[str]:
     ]
 
 
-def _boxed(gemm: WarpgroupGemm, operand: str, product_place: ProductPlace) -> list[str]:
+def _in_boxes(gemm: WarpgroupGemm, operand: str, product_place: ProductPlace) -> list[str]:
     """Global -> shared, read by the multiply behind a descriptor."""
     tile, along_rows = gemm.tiles[operand], (gemm.a if operand == "a" else gemm.b) == "row"
     outer, whole = (product_place.row, gemm.tile[0]) if operand == "a" else (product_place.col, gemm.tile[1])

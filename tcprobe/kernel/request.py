@@ -14,7 +14,7 @@ from functools import cached_property
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, prove, request
 from tcprobe.ask.path.progress import advance
-from tcprobe.errors import UsageError, answered
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Shape
@@ -209,7 +209,7 @@ def _check_registers(gemm: Gemm) -> None:
     if need > MOST_REGISTERS:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
         need_text = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
-        near = answered(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
+        near = answer_or_none(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
         raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {need_text}: {near}.")
 
 

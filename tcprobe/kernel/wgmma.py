@@ -202,7 +202,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         b_bytes=tiles["b"].bytes,
         instruction=row.id,
         multiply=multiply.described_function(row, (gemm.a == "col", gemm.b == "row")),
-        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
+        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _store_function(d, tiles["d"]) if boxed else ""),
         raster=pieces.RASTER.substitute(cluster=gemm.cluster),
         map_d=MAP_D if boxed else "",
         alignment=gemm.alignment,
@@ -222,7 +222,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     )
 
 
-def _stored(d: Cell, shared_tile: SharedTile) -> str:
+def _store_function(d: Cell, shared_tile: SharedTile) -> str:
     """`store` of a warpgroup's D into its boxes in shared memory."""
     placed = f"boxes:{shared_tile.width}" if shared_tile.descriptor.swizzle else "plain"
     code = plan_store_code(d, StoreOptions("stmatrix", shared_tile.type, "row", placed), "store_boxed").conversion.code

@@ -49,7 +49,7 @@ def _table(findings: Sequence[Finding]) -> Iterator[str]:
                 *code([finding.subject]),
                 *parameters(finding.body.floats),
                 f"{finding.body.wrong} of {finding.body.random}",
-                _published(finding),
+                _published_words(finding),
             ]
         )
 
@@ -111,7 +111,7 @@ def parameters(arithmetic: Arithmetic) -> list[str]:
     return [groups, "" if exact else str(arithmetic.fraction_bits), result, arithmetic.c]
 
 
-def _published(finding: Finding) -> str:
+def _published_words(finding: Finding) -> str:
     """What others say of the chip: products and F, where they speak of such an instruction."""
     row = inventory.instructions()[finding.subject]
     published = published_row(row, finding.arch)

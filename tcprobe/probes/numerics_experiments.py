@@ -152,7 +152,7 @@ class NumericsExperiment(Dialogue):
 
     def measure(self, bench: Bench) -> Readout:
         """ "body": the Body as JSON, since the proof needs all cases."""
-        form = _tabled(self.first, bench)
+        form = _tabled_form(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
         batch = draw_images(self.first, count, seed=len(self.id))
         body = self._floats(bench, form, batch) if form.types.is_float else self._integers(bench, form, batch)
@@ -208,7 +208,7 @@ class NumericsExperiment(Dialogue):
             for from_memory in (False, True) if row.threads > WARP else (False,):
                 if row == self.first and not from_memory:
                     continue
-                compared += _compare_form(bench, _tabled(row, bench), (form, batch, got), from_memory)
+                compared += _compare_form(bench, _tabled_form(row, bench), (form, batch, got), from_memory)
         return compared
 
 
@@ -235,7 +235,7 @@ def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Image
     return int(got.size)
 
 
-def _tabled(instruction: Instruction, bench: Bench) -> TabledForm:
+def _tabled_form(instruction: Instruction, bench: Bench) -> TabledForm:
     tables = {fragment.operand: bench.known_table(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise ProbeError(

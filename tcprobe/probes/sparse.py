@@ -34,7 +34,7 @@ from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse_decode import decode
 from tcprobe.probes.sparse_images import b_images, metadata_images
-from tcprobe.probes.sparse_numbering import Sparse, numbered
+from tcprobe.probes.sparse_numbering import Sparse, number_tables
 from tcprobe.probes.sparse_op import Packed, Product
 
 
@@ -53,7 +53,9 @@ class SparseExperiment(OfInstruction):
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables that predict the structure tensor under any legal metadata."""
-        return numbered(self.instruction, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context)
+        return number_tables(
+            self.instruction, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context
+        )
 
 
 def experiments() -> list[SparseExperiment]:

@@ -41,7 +41,7 @@ class Sparse(NamedTuple):
     c: Ints
 
 
-def numbered(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
+def number_tables(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
     """Tables that predict every measured answer; ProbeError if there are none."""
     tables, numbering = _by_reference(instruction, sparse, context.device) or _by_rule(instruction, sparse)
     return Conclusion(tables, numbering, structure(instruction, sparse))

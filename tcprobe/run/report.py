@@ -49,7 +49,7 @@ def text(reported: Sequence[AnySaved]) -> str:
 def _document(path: Path) -> Any:
     raw = files.read(path)
     assert raw is not None
-    return documents.parsed(raw)
+    return documents.parse(raw)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _lay_out(body: Json, folder: Path) -> None:
             raise DataError(f"{name}: not the document of a finding.")
         inner = {key: value for key, value in document.items() if key not in ("kind", "schema", "sha256")}
         sealed = documents.seal(document["kind"], inner, document["schema"])
-        if documents.parsed(sealed.encode()) != document:
+        if documents.parse(sealed.encode()) != document:
             raise DataError(f"{name}: its content does not match its checksum; it was damaged or edited.")
         files.write(folder / name, sealed.encode(), parents=True)
 

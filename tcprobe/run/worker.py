@@ -198,11 +198,11 @@ def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], met
     except BrokenPipeError:
         raise
     except Exception as error:
-        reported = _reported(error)
+        reported = _error_to_report(error)
         send(sink, {"event": "unfit", "words": str(reported), "error": type(reported).__name__})
 
 
-def _reported(error: Exception) -> TcprobeError:
+def _error_to_report(error: Exception) -> TcprobeError:
     """The error to report for an exception; raises unexpected ones again while debugging."""
     reported = understood(error)
     if debugging() and isinstance(reported, InternalError):
@@ -212,7 +212,7 @@ def _reported(error: Exception) -> TcprobeError:
 
 def _fault(error: Exception) -> TcprobeError:
     """As `_reported`, for an error of an experiment; raises StarvedError, for which no experiment is to blame."""
-    reported = _reported(error)
+    reported = _error_to_report(error)
     if isinstance(reported, StarvedError):
         raise reported
     return reported

@@ -53,7 +53,7 @@ def _findings(kind: str, arch: str, earlier: Earlier, body: Json) -> Iterator[Fi
     if set(provenance) != set(PROVENANCE) or not all(isinstance(text, str) for text in provenance.values()):
         raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
     for subject, part in earlier.parts(body):
-        finding = Finding(kind, subject, arch, "live", "measured", provenance, kinds.shaped(kind, part))
+        finding = Finding(kind, subject, arch, "live", "measured", provenance, kinds.to_body(kind, part))
         kinds.check(finding)
         yield finding
 
@@ -62,7 +62,7 @@ def _banks(body: Json) -> SubjectBodies:
     return iter(body["accesses"].items())
 
 
-def _undocumented(body: Json) -> SubjectBodies:
+def _undocumented_bodies(body: Json) -> SubjectBodies:
     for id_, form in body["forms"].items():
         yield id_, {"nibbles": form["nibbles"]}
         for number, outcome in form["selectors"].items():
@@ -87,7 +87,7 @@ def _tensor_maps(body: Json) -> SubjectBodies:
 
 DOCUMENTS = {
     "banks": Earlier("banks", "banks", {"accesses"}, _banks),
-    "undocumented": Earlier("undocumented", "undocumented", {"forms"}, _undocumented),
+    "undocumented": Earlier("undocumented", "undocumented", {"forms"}, _undocumented_bodies),
     "descriptors": Earlier("descriptors", "descriptors", {"cases", "products"}, _descriptors),
     "tensor_maps": Earlier("tma", "tensor maps", {"modes", "encodings", "maps", "lost", "faults"}, _tensor_maps),
 }

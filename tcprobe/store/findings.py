@@ -179,7 +179,7 @@ def _from_json(kind: str, content: dict[str, object]) -> Finding:
     body = content.pop("body")
     if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
         raise DataError(f"status {content['status']} contradicts body and words.")
-    shaped = None if body is None else kinds.shaped(kind, body)  # type: ignore[arg-type]
+    shaped = None if body is None else kinds.to_body(kind, body)  # type: ignore[arg-type]
     finding = Finding(kind, body=shaped, **content)  # type: ignore[arg-type]
     kinds.check(finding)
     return finding

@@ -60,7 +60,7 @@ def read(body: Json, tables: Tables) -> Measurement:
     return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
 
 
-def written(measurement: Measurement) -> Json:
+def to_json(measurement: Measurement) -> Json:
     """Plain data, in which layouts are named by their ids."""
     structure = measurement.structure
     return {

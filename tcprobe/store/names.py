@@ -58,7 +58,7 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
-        first = _agreed(name, "fragments", tables)
+        first = _common_candidate(name, "fragments", tables)
         note = _note(name, "fragments", tables) if len(candidates) > 1 else None
         return Meant(next(iter(tables[first].values())), note)
     raise no_table(candidates[0], arch_name, layers)
@@ -70,7 +70,7 @@ def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruct
     tables = _tables(name, rows, lambda row: find_operands(row, arch_name, layers)) if len(rows) > 1 else {}
     if not tables:
         return rows[0], operands(rows[0], arch_name, layers), None
-    first = _agreed(name, "multiplies", tables)
+    first = _common_candidate(name, "multiplies", tables)
     return inventory.instructions()[first], tables[first], _note(name, "multiplies", tables)
 
 
@@ -79,11 +79,11 @@ def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tu
     notes on the names.
     """
     at = None if arch_name == "all" else arch_name
-    answers = [_chosen(pattern, at, layers) for pattern in patterns]
+    answers = [_choose(pattern, at, layers) for pattern in patterns]
     return list(dict.fromkeys(row for rows, _ in answers for row in rows)), [note for _, note in answers if note]
 
 
-def _chosen(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
+def _choose(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
     meaning = resolve(name, layers)
     candidates = meaning.some_fragments
     if len(candidates) == 1 or any(c in name for c in "*?[") or len(meaning.instructions) == 1:
@@ -149,7 +149,7 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], OperandCells |
     return {row.id: tables for row in candidates if (tables := of(row))}
 
 
-def _agreed(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
+def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
     """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():

@@ -144,7 +144,7 @@ class Results:
     def named_layouts(self, arch: str, method: str, experiment: str) -> dict[str, str]:
         """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
         raw = self._raw((arch, method, experiment))
-        match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
+        match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.has_checksum(raw) else None
         return dict(_NAMED_LAYOUT.findall(match[1])) if match else {}
 
     def mentions(self, layout: str, arch: str, method: str, experiment: str) -> bool:
@@ -191,7 +191,7 @@ class Results:
             self.set_aside(measurement)
             return
         self._write_layouts(measurement.tables)
-        _save(self.path(*key), "measurement", measurements.written(measurement))
+        _save(self.path(*key), "measurement", measurements.to_json(measurement))
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
         self.beside(*key).unlink(missing_ok=True)
@@ -199,7 +199,7 @@ class Results:
     def set_aside(self, measurement: Measurement) -> None:
         """Record a refusal or failure beside the tables that were measured before."""
         path = self.beside(measurement.arch, measurement.method, measurement.experiment)
-        _save(path, "measurement", measurements.written(measurement))
+        _save(path, "measurement", measurements.to_json(measurement))
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
@@ -240,7 +240,7 @@ class Results:
         """
         compiler, nothing = one_line(compiler), {"compiler": None}
         with files.locked(self.root / arch):
-            before, complaints = _trusted(lambda: self._lowering(arch) or nothing, nothing)
+            before, complaints = _read_trusted(lambda: self._lowering(arch) or nothing, nothing)
             kept = before["instructions"] if before["compiler"] == compiler else {}
             body = {"compiler": compiler, "instructions": {**kept, **instructions}}
             _save(self.lowering_path(arch), "lowering", body)
@@ -273,7 +273,7 @@ class Results:
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
         """
         with files.locked(self.root / arch):
-            saved, complaints = _trusted(lambda: self.opcodes(arch), {})
+            saved, complaints = _read_trusted(lambda: self.opcodes(arch), {})
             for opcode, (tables, source) in opcodes.items():
                 self._write_layouts(tables)
                 layouts = {operand: table.id for operand, table in tables.items()}
@@ -284,7 +284,7 @@ class Results:
     def _write_layouts(self, tables: Tables) -> None:
         for table in tables.values():
             if table.id not in self._layouts:
-                _save(self.layout_path(table.id), "layout", {"layout": layouts.written(table)})
+                _save(self.layout_path(table.id), "layout", {"layout": layouts.to_json(table)})
                 self._layouts[table.id] = table
 
     def sweep(self) -> None:
@@ -334,7 +334,7 @@ def published() -> Results:
     return Results(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "results"))
 
 
-def _trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
+def _read_trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
     """What is read, or `nothing` and a complaint where it cannot be trusted."""
     try:
         return read(), []

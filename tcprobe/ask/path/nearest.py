@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from tcprobe.ask.path.request import FILLS, PathRequest
 from tcprobe.ask.tile import Shared, box_placement
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.isa.tensor_map import SPANS
 
 OptionChange = tuple[str, dict[str, object]]  # as an option, and as a change of the request
@@ -34,7 +34,7 @@ def hint(near: list[str]) -> str:
 
 
 def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
-    changed = answered(lambda: request.having(**changes))  # type: ignore[arg-type]
+    changed = answer_or_none(lambda: request.having(**changes))  # type: ignore[arg-type]
     return changed is not None and exists(changed)
 
 
@@ -81,5 +81,5 @@ def _fills(request: PathRequest) -> Iterator[OptionChange]:
 def _majors(request: PathRequest) -> Iterator[OptionChange]:
     """The same matrix stored the other way, without gaps between lines."""
     other = "col" if request.tile.contiguous == "row" else "row"
-    if tile := answered(lambda: replace(request.tile, contiguous=other)):
+    if tile := answer_or_none(lambda: replace(request.tile, contiguous=other)):
         yield f"`contiguous` {other}", {"tile": tile, "ld": tile.length}

@@ -26,7 +26,7 @@ NEEDS = ("METHODS", "Body", "check", "essence", "words")
 @cache
 def names() -> tuple[str, ...]:
     """All kinds but tables, sorted."""
-    return plugins.found(__name__)
+    return plugins.module_names(__name__)
 
 
 @cache
@@ -37,7 +37,7 @@ def kind(name: str) -> ModuleType:
     return plugins.load(__name__, name, NEEDS)
 
 
-def shaped(name: str, body: Json) -> Any:
+def to_body(name: str, body: Json) -> Any:
     """Plain data as the kind's Body; DataError where it does not have that shape."""
     try:
         return msgspec.convert(body, kind(name).Body)
