@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import click
@@ -97,12 +96,7 @@ def _explain(value: str, as_json: bool) -> None:
     from tcprobe.layout.descriptor import decode
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
-    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(
-            f"{value[:40]!r} is not a 64-bit number such as 0x4000004000010000; a tile needs --tile LINESxK "
-            "and --type or --instruction."
-        )
-    bits = int(value, 0) if value[:2].lower() == "0x" else int(value)
+    bits = tcgen05.hexadecimal(value, 64, "; a tile needs --tile LINESxK and --type or --instruction")
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)
         return

@@ -88,11 +88,12 @@ def reduce(
         answer = reduced(
             cell, over, request["op"], request["called"] or WORDS.get(request["op"], "reduce"), request["size"]
         )
+    code = in_namespace(answer.code, request["namespace"])
     if request["as_json"]:
-        click.echo(json.dumps(answer.to_json()))
+        click.echo(json.dumps({**answer.to_json(), "code": code}))
         return
     wrapping.lines(answer.in_words, answer.cell.fragment.id, redirected())
-    click.echo(in_namespace(answer.code, request["namespace"]))
+    click.echo(code)
 
 
 COMMANDS = (reduce,)
