@@ -96,12 +96,16 @@ def banks(
 
     rules = rules_for(arch, layers(None))
     accesses = [access] if isinstance(access, str) else list(access)
+    if tile is not None and lane_addresses is not None:
+        raise UsageError("give a tile, or lane_addresses.")
     if tile is None:
         from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
         from tcprobe.isa.shared_memory import access as access_row
 
         if lane_addresses is None or len(accesses) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
+        if name is not None or kind is not None or (contiguous, placed, propose) != ("row", "plain", False):
+            raise UsageError("name, kind, contiguous, placed and propose are for a tile, not for lane_addresses.")
         lanes = lanes_of(lane_addresses) if isinstance(lane_addresses, str) else list(lane_addresses)
         [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes)], lambda _: rules)
         return cost
@@ -158,6 +162,10 @@ def descriptor(
     from tcprobe.layout.descriptor import decode
 
     if value is not None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise UsageError(f"a descriptor is a number of 64 bits, not {type(value).__name__}.")
+        if tile is not None or (kind, major, swizzle) != ("bf16", "k", "128"):
+            raise UsageError("a descriptor's value holds every field: give the value alone, or a tile.")
         return decode(value)
     if tile is None or len(tile) != 2:
         raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
@@ -194,6 +202,8 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
     from tcprobe.layout import spelling
 
     if isinstance(what, str):
+        if bits is not None:
+            raise UsageError("bits are those of the elements of an array; a swizzle by name maps any offsets.")
         return spelling.swizzle(what).swizzle
     import numpy as np
 
@@ -239,6 +249,10 @@ def reduce(
     ((0, 1), (2, 3))
     """
     cell = _cell(name, arch)
+    if over is not None and (mask, fill) != (None, None):
+        raise UsageError("give `over`, or `mask` and `fill`, not both.")
+    if over is None and op != "sum":
+        raise UsageError("`op` needs `over`.")
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 
@@ -299,6 +313,8 @@ def kernel(arch: str, kind: str, **options: Any) -> GemmKernel:
 
 
 def _cell(name: str | Cell, arch: str | None) -> Cell:
+    if isinstance(name, Cell) and arch is not None and named(arch).name != name.arch:
+        raise UsageError(f"the table is that of {name.arch}, not of {arch}: give the arch once.")
     return name if isinstance(name, Cell) else fragment(name, arch)
 
 

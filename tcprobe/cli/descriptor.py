@@ -6,11 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from tcprobe.cli import tcgen05_descriptor as tcgen05
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Given
+from tcprobe.cli.options import JSON, Given, given
 from tcprobe.cli.places import ElementType, Sides, SwizzleType
 from tcprobe.cli.shared_operand import MAJOR, in_shared_memory
 from tcprobe.cli.wrapping import bold
@@ -55,8 +54,11 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
     from tcprobe.ask import descriptor as ask
 
     if tile["idesc"]:
-        if tile["tcgen05"] or tile["size"] or tile["zero_mask"]:
-            raise UsageError("--idesc describes an instruction, not a tile: remove --tile, --tcgen05 and --zero-mask.")
+        if beside := given("idesc", *tcgen05.NAMES):
+            raise UsageError(
+                f"--idesc describes an instruction, not a tile: remove {', '.join(beside.values())}. Types of A and B "
+                "are --a-type and --b-type, what is contiguous --set a_major=mn and b_major=mn."
+            )
         tcgen05.instruction(value, tile, as_json)
         return
     if tile["zero_mask"]:
@@ -65,9 +67,10 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
     tcgen05.check_none(tile)
     size = tile["size"]
     if value is not None and size is None:
-        if beside := _beside():
+        if beside := given():
             raise UsageError(
-                f"a descriptor's value holds every field: remove {beside[0]}, or give a --tile instead of the value."
+                f"a descriptor's value holds every field: remove {next(iter(beside.values()))}, or give a --tile "
+                "instead of the value."
             )
         _explain(value, as_json)
         return
@@ -82,13 +85,6 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
         click.echo(json.dumps(ask.to_json(shared_tile)))
     else:
         wrapping.lines(shared_tile.in_words, f"{shared_tile.descriptor.encode():#018x}")
-
-
-def _beside() -> list[str]:
-    """The options given that say something of a tile."""
-    ctx, default = click.get_current_context(), ParameterSource.DEFAULT
-    names = {p.name: p.opts[0] for p in ctx.command.params if p.name not in ("value", "as_json", "help")}
-    return [words for name, words in names.items() if name and ctx.get_parameter_source(name) != default]
 
 
 def _explain(value: str, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import Command, Given, Number, together
+from tcprobe.cli.options import Command, Given, Number, given, together
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def zero_mask(value: str | None, descriptor_request: TileDescriptorRequest, as_j
     from tcprobe.ask.tcgen05_descriptor import zero_mask_json
     from tcprobe.isa import zero_column_mask as zeros
 
-    m, n, options = descriptor_request["m"], descriptor_request["n"], dict[str, object](descriptor_request)
-    if m is None or n is None or any(options[name] is not None for name in ("mma_kind", *FIELDS[2:])):
+    m, n = descriptor_request["m"], descriptor_request["n"]
+    if m is None or n is None or given("zero_mask", "m", "n", "others"):
         raise UsageError("--zero-mask takes only --m, --n, and the fields with --set or as a value.")
     if (value is None) == (not descriptor_request["others"]):
         raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
