@@ -16,20 +16,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
-    from .api.functions import (
-        arch,
-        banks,
-        compare,
-        convert,
-        cost,
-        descriptor,
-        fragment,
-        instruction,
-        path,
-        reduce,
-        swizzle,
-        tensormap,
-    )
+    from .api.functions import arch, compare, convert, cost, fragment, instruction, reduce
+    from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
 
 __version__ = "0.1.0"
 __all__ = [

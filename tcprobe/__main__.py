@@ -31,10 +31,10 @@ def main() -> None:
         gc.freeze()  # the process ends: looking for garbage would take a tenth of its time again
 
 
-def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def uncaught(error_type: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """What comes before or after the command's own care for errors."""
     end(error)
-    sys.__excepthook__(kind, error, trace)
+    sys.__excepthook__(error_type, error, trace)
 
 
 def unraisable(about: UnraisableHookArgs) -> None:

@@ -93,7 +93,7 @@ class StarvedError(TcprobeError):
 
     exit_code = 3
 
-    def __init__(self, _: str = "") -> None:
+    def __init__(self, _message: str = "") -> None:
         limit = _address_space()
         bound = f" (the address space is limited to {limit >> 20} MiB by `ulimit -v`)" if limit else ""
         super().__init__(f"the system has no more memory, threads or processes{bound}: {ADVICE}")
@@ -179,11 +179,11 @@ def _address_space() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def _refused(error: OSError) -> str:
+def _refused(failure: OSError) -> str:
     """What the system refused. Files are opened by name; what fails without one is written, to standard output."""
-    if error.filename is not None:
-        return f"{error.filename}: "
-    writing = error.errno in (errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC)
+    if failure.filename is not None:
+        return f"{failure.filename}: "
+    writing = failure.errno in (errno.EBADF, errno.EFBIG, errno.EIO, errno.ENOSPC)
     return "the output cannot be written: " if writing else ""
 
 

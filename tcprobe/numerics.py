@@ -24,7 +24,7 @@ from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Bits
 from tcprobe.store.choose import Layers, default
 from tcprobe.store.finding import Sourced
 
@@ -112,35 +112,37 @@ def check_length(instruction: Instruction, *lengths: int) -> None:
             raise UsageError(f"{instruction.id} takes {instruction.stored}{stored} values of A and of B, not {length}.")
 
 
-def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits: tuple[Array, ...]) -> Array:
+def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits_of_operands: tuple[Array, ...]) -> Array:
     """D's bits of dot products."""
-    a, b, c = bits
+    a, b, c = bits_of_operands
     if isinstance(arithmetic, Arithmetic):
         return dot_of_bits(kinds, arithmetic, (a, b, c))
-    numbers = [integers.numbers(kind, part) for kind, part in zip((kinds.a, kinds.b, kinds.c), bits, strict=True)]
+    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip("abc", bits_of_operands, strict=True)]
     d = integers.multiplied(
         kinds, arithmetic, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
     )
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
 
 
-def bits_in(kinds: ElementTypes, operand: str, values: Array) -> Array:
+def bits_in(kinds: ElementTypes, operand: str, numbers: Array) -> Array:
     """Values of an operand as bits; UsageError where its type does not have them."""
     kind = getattr(kinds, operand)
     if kind in FORMATS:
-        return bits_of(FORMATS[kind], values)
-    check_numbers(kind, values)
+        return bits_of(FORMATS[kind], numbers)
+    check_numbers(kind, numbers)
     width, signed = dtype(kind).bits, kind.startswith("s")
     least, most = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
-    wrong = (values < least) | (values > most) | (values != np.floor(values))
+    wrong = (numbers < least) | (numbers > most) | (numbers != np.floor(numbers))
     if wrong.any():
-        raise UsageError(f"{values[wrong].flat[0]} is not a number of type {kind}.")
-    return values.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
+        raise UsageError(f"{numbers[wrong].flat[0]} is not a number of type {kind}.")
+    return numbers.astype(np.int64).astype(np.uint64) & np.uint64((1 << width) - 1)
 
 
-def values_of_d(kinds: ElementTypes, bits: Array) -> Array:
+def values_of_d(kinds: ElementTypes, bit_patterns: Bits) -> Array:
     """D's bits as NumPy's numbers."""
-    return values_of(FORMATS[kinds.d], bits) if kinds.is_float else np.ascontiguousarray(bits, np.uint32).view(np.int32)
+    if kinds.is_float:
+        return values_of(FORMATS[kinds.d], bit_patterns)
+    return np.ascontiguousarray(bit_patterns, np.uint32).view(np.int32)
 
 
 def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, Array]) -> Array:

@@ -76,10 +76,10 @@ class Whole(str):
     __slots__ = ()
 
 
-def columns(rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
+def columns(grid_rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
     """Rows as lines in columns: the first `left` columns are aligned on the left, the others, numbers, on the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
+    widths = [max(map(len, column)) for column in zip(*grid_rows, strict=True)]
+    for row in grid_rows:
         cells = [
             text.ljust(width) if place < left else text.rjust(width)
             for place, (text, width) in enumerate(zip(row, widths, strict=True))

@@ -55,5 +55,5 @@ def resealed(text):
 def put(root, table):
     """Store a table; its id."""
     results = Results(root)
-    results._write_layouts([table])
+    results._write_layouts({"d": table})
     return table.id

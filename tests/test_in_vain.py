@@ -51,18 +51,20 @@ def test_an_option_that_says_nothing_is_refused(words, option, error):
 
 
 PYTHON = [
-    (lambda: tcprobe.reduce(D, over="row", mask="row >= col"), "not both"),
+    (lambda: tcprobe.reduce(D, over="row", mask="row >= col"), "give `over`, or"),
     (lambda: tcprobe.reduce(D, mask="row >= col", op="softmax"), "`op` needs `over`"),
     (lambda: tcprobe.banks(D, lane_addresses="4 * lane", access="ld.shared.b32"), "are for a tile"),
     (lambda: tcprobe.banks(lane_addresses="4 * lane", access="ld.shared.b32", placed="128B"), "are for a tile"),
-    (lambda: tcprobe.banks(D, tile=(64, 64), lane_addresses="lane", access="ld.shared.b32"), "or lane_addresses"),
+    (
+        lambda: tcprobe.banks(D, tile=(64, 64), lane_addresses="lane", access="ld.shared.b32"),
+        "or lane_addresses and one",
+    ),
     (lambda: tcprobe.descriptor(0x4000004000010000, tile=(64, 64)), "holds every field"),
     (lambda: tcprobe.descriptor(0x4000004000010000, swizzle="32"), "holds every field"),
-    (lambda: tcprobe.descriptor("0x4000004000010000"), "not str"),
-    (lambda: tcprobe.descriptor(True), "not bool"),
-    (lambda: tcprobe.swizzle("3,4,3", bits=16), "bits are those"),
-    (lambda: tcprobe.path(tcprobe.fragment(D, arch="sm_80"), (64, 64), arch="sm_90"), "give the arch once"),
-    (lambda: tcprobe.convert(tcprobe.fragment(D, arch="sm_80"), D, arch="h100"), "give the arch once"),
+    (lambda: tcprobe.descriptor("0x4000004000010000"), "value"),
+    (lambda: tcprobe.swizzle("3,4,3", bits=16), "`bits` are those"),
+    (lambda: tcprobe.path(tcprobe.fragment(D, arch="sm_80"), (64, 64), arch="sm_90"), "the table is that of sm_80"),
+    (lambda: tcprobe.convert(tcprobe.fragment(D, arch="sm_80"), D, arch="h100"), "the table is that of sm_80"),
 ]
 
 

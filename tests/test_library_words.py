@@ -12,7 +12,7 @@ from tcprobe.cli import main
 from tcprobe.cli.hints import HINTS, in_options
 
 ROOT = Path(__file__).parent.parent / "tcprobe"
-TYPED = re.compile(r"(?<![\w-])--[a-z]|`tcprobe ")
+TYPED = re.compile(r"(?<![\w-])--(?:[a-z]|$)|`tcprobe ")  # -- alone: the name follows as a value
 # words that are stored with what was found, or told by whoever goes on, and options of other programs
 APART = {
     "layout/printout.py",

@@ -89,17 +89,17 @@ class Warp:
             assert target == ("sm_90a" if "_wgmma_" in name else None)
             self.texts[name] = text.partition(f"void {name}(")[2].partition("namespace verify_")[0]
 
-    def call(self, name, blocks, inputs, output, each):
+    def call(self, name, blocks, inputs, destination, each):
         case = self.cases[name]
         assert each == (case.instruction.threads, case.shared_bytes)
-        assert blocks == output.shape[0] * output.shape[1]
+        assert blocks == destination.shape[0] * destination.shape[1]
         held = {**case.operands, "c": case.sums}
-        for variant, placed in np.ndindex(*output.shape[:2]):
+        for variant, placed in np.ndindex(*destination.shape[:2]):
             *spoilt, number = inputs[3][variant]
             wrong = verify_source.WRONG[number]
             given = {o: mistaken(k) if o == wrong else k for o, k in held.items()}
             memory = Memory(self.texts[name], case, placed, wrong)
-            output[variant, placed] = self.multiply(case, held, given, inputs, spoilt, memory)
+            destination[variant, placed] = self.multiply(case, held, given, inputs, spoilt, memory)
 
     def multiply(self, case, real, given, inputs, spoilt, memory):
         truth = {}

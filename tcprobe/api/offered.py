@@ -11,7 +11,7 @@ from typing import Any
 
 import tcprobe.kernel
 import tcprobe.numerics
-from tcprobe.api import functions
+from tcprobe.api import functions, shared_memory
 
 
 class _CallableNumerics(ModuleType):
@@ -32,5 +32,5 @@ _MODULES = {"kernel": tcprobe.kernel, "numerics": tcprobe.numerics}
 
 
 def offered(name: str) -> Any:
-    """A function of `tcprobe.api.functions`, or a module that is called as one."""
-    return _MODULES.get(name) or getattr(functions, name)
+    """A function of `tcprobe.api`, or a module that is called as one."""
+    return _MODULES.get(name) or getattr(functions, name, None) or getattr(shared_memory, name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING
 
+from tcprobe.api.arguments import whole
 from tcprobe.ask.describe import bases
 from tcprobe.fit import fitted
 from tcprobe.store.cell import Cell
@@ -82,7 +83,7 @@ class FragmentAnswer(Cell):
         """Who holds an element: lane, i, register and bits of each; UsageError outside the fragment."""
         from tcprobe.ask.trace import where
 
-        return where(self, rows=[row], cols=[col])
+        return where(self, rows=[whole("row", row)], cols=[whole("col", col)])
 
     def emit(self, to: str) -> str:
         """The table in one of the formats of `tcprobe emit`: "cuda", "cute", "triton", ..."""

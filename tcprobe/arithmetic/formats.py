@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tcprobe.errors import UsageError
-from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
+from tcprobe.layout.arrays import Array, Bits, Bools, Bytes, Ints
 
 FINITE, INFINITE, NAN = 0, 1, 2
 WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -87,6 +87,9 @@ FORMATS = MappingProxyType(
 )
 
 
+OperandBits = tuple[Bits, Bits, Bits]  # of A, B and C
+
+
 class Decoded(NamedTuple):
     """Signed `significand`, `exponent`, whether `negative` (also for zeros), and `kind`: FINITE, INFINITE or NAN."""
 
@@ -102,14 +105,17 @@ class Decoded(NamedTuple):
         return Decoded(significand[index], exponent[index], negative[index], kind[index], fraction)
 
 
+DecodedOperands = tuple[Decoded, Decoded, Decoded]
+
+
 _SMALL = {row.numpy for row in FORMATS.values()}  # of ml_dtypes, whose kind is void
 
 
-def decode(kind: FloatFormat, bits: Array) -> Decoded:
+def decode(floats: FloatFormat, bit_patterns: Bits) -> Decoded:
     """Bits as numbers; types of up to 16 bits by a lookup table."""
-    if kind.bits > 16:
-        return _decoded(kind, np.ascontiguousarray(bits, np.uint64))
-    return _table(kind).at(bits & ((1 << kind.bits) - 1))
+    if floats.bits > 16:
+        return _decoded(floats, np.ascontiguousarray(bit_patterns, np.uint64))
+    return _table(floats).at(bit_patterns & ((1 << floats.bits) - 1))
 
 
 def check_numbers(kind: str, array: Array) -> None:
@@ -118,51 +124,51 @@ def check_numbers(kind: str, array: Array) -> None:
         raise UsageError(f"numbers of type {kind} are needed, not NumPy's {array.dtype}.")
 
 
-def bits_of(kind: FloatFormat, values: ArrayLike) -> Array:
+def bits_of(floats: FloatFormat, numbers: ArrayLike) -> Array:
     """The bits of numbers that the type holds exactly; UsageError with the first that it does not."""
-    array = np.asarray(values)
-    if array.dtype == kind.numpy and kind.name != "tf32":
-        return array.view(kind.word)
-    check_numbers(kind.name, array)
+    array = np.asarray(numbers)
+    if array.dtype == floats.numpy and floats.name != "tf32":
+        return array.view(floats.word)
+    check_numbers(floats.name, array)
     doubles = array.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        held = doubles.astype(kind.numpy)
+        held = doubles.astype(floats.numpy)
     wrong = (held.astype(np.float64) != doubles) & ~np.isnan(doubles)
     if wrong.any():
-        raise UsageError(f"{float(doubles[wrong].flat[0])!r} is not a number of type {kind.name}.")
-    return np.ascontiguousarray(held).view(kind.word)
+        raise UsageError(f"{float(doubles[wrong].flat[0])!r} is not a number of type {floats.name}.")
+    return np.ascontiguousarray(held).view(floats.word)
 
 
-def values_of(kind: FloatFormat, bits: Array) -> Array:
+def values_of(floats: FloatFormat, bit_patterns: Bits) -> Array:
     """Bits as NumPy numbers."""
-    return np.ascontiguousarray(bits, kind.word).view(kind.numpy)
+    return np.ascontiguousarray(bit_patterns, floats.word).view(floats.numpy)
 
 
 @cache
-def _table(kind: FloatFormat) -> Decoded:
-    return _decoded(kind, np.arange(1 << kind.bits, dtype=np.uint64))
+def _table(floats: FloatFormat) -> Decoded:
+    return _decoded(floats, np.arange(1 << floats.bits, dtype=np.uint64))
 
 
-def _decoded(kind: FloatFormat, bits: NDArray[np.uint64]) -> Decoded:
-    raw = (bits >> np.uint64(kind.unread)).astype(np.int64)
-    width = kind.bits - kind.unread - 1 - kind.fraction
-    field = raw >> kind.fraction & (1 << width) - 1
-    fraction = raw & (1 << kind.fraction) - 1
-    negative = (bits >> np.uint64(kind.bits - 1) & np.uint64(1)).astype(bool)
-    magnitude = np.where(field > 0, fraction | 1 << kind.fraction, fraction)
-    exponent = np.maximum(field, 1) - kind.bias
+def _decoded(floats: FloatFormat, bit_patterns: Bits) -> Decoded:
+    raw = (bit_patterns >> np.uint64(floats.unread)).astype(np.int64)
+    width = floats.bits - floats.unread - 1 - floats.fraction
+    field = raw >> floats.fraction & (1 << width) - 1
+    fraction = raw & (1 << floats.fraction) - 1
+    negative = (bit_patterns >> np.uint64(floats.bits - 1) & np.uint64(1)).astype(bool)
+    magnitude = np.where(field > 0, fraction | 1 << floats.fraction, fraction)
+    exponent = np.maximum(field, 1) - floats.bias
     return Decoded(
         np.where(negative, -magnitude, magnitude),
         exponent.astype(np.int32),
         negative,
-        _kinds(kind, field == (1 << width) - 1, fraction),
-        kind.fraction,
+        _kinds(floats, field == (1 << width) - 1, fraction),
+        floats.fraction,
     )
 
 
-def _kinds(kind: FloatFormat, top: Bools, fraction: Ints) -> Bytes:
-    if kind.special == "none":
+def _kinds(floats: FloatFormat, top: Bools, fraction: Ints) -> Bytes:
+    if floats.special == "none":
         return np.zeros(top.shape, np.uint8)
-    if kind.special == "nan":
-        return np.where(top & (fraction == (1 << kind.fraction) - 1), NAN, FINITE).astype(np.uint8)
+    if floats.special == "nan":
+        return np.where(top & (fraction == (1 << floats.fraction) - 1), NAN, FINITE).astype(np.uint8)
     return np.where(top, np.where(fraction == 0, INFINITE, NAN), FINITE).astype(np.uint8)

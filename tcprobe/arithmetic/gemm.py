@@ -11,28 +11,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.formats import FORMATS, OperandBits
 from tcprobe.arithmetic.model import CACHED, factor, multiplied, separate
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Bits
 
 
-def gemm(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
+def gemm(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """D's bits; A is m x k, B k x n, C m x n, as bits; k must be a multiple of the instruction's.
 
     D of one multiply is C of the next, as in a kernel without split k.
     """
-    a, b, c = matrices
+    a, b, c = abc
     depth = arithmetic.products
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]) or a.shape[1] % depth:
         raise UsageError(f"A {a.shape}, B {b.shape}, C {c.shape} are not a product whose k is a multiple of {depth}.")
     if arithmetic.fraction_bits is None:
-        return _separate(types, arithmetic, matrices)
+        return _separate(types, arithmetic, abc)
     first, second = factor("a", types.a, arithmetic, a), factor("b", types.b, arithmetic, np.ascontiguousarray(b.T))
     d = np.array(c, FORMATS[types.c].word)
     for at in range(0, a.shape[1], depth):
@@ -46,7 +47,7 @@ def gemm(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits
     return d
 
 
-def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
+def _tiles(shape: Sequence[int], depth: int) -> list[tuple[slice, slice]]:
     """Rows and columns of tiles that fit the CPU's cache."""
     cols = max(1, min(shape[1], CACHED // depth // 16))
     rows = max(1, CACHED // depth // cols)
@@ -54,8 +55,8 @@ def _tiles(shape: tuple[int, ...], depth: int) -> list[tuple[slice, slice]]:
     return [(slice(row, row + rows), slice(col, col + cols)) for row, col in starts]
 
 
-def _separate(types: ElementTypes, arithmetic: Arithmetic, matrices: tuple[Bits, Bits, Bits]) -> Bits:
-    a, b, c = matrices
+def _separate(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
+    a, b, c = abc
     made = np.empty(c.shape, FORMATS[types.d].word)
     for rows, cols in _tiles(c.shape, 1):
         then, d = types, c[rows, cols]

@@ -5,7 +5,7 @@ A form is a struct; `tcprobe::numerics::dot<form>(a, b, c)` computes one of its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
@@ -75,7 +75,7 @@ def _struct(entry: Entry) -> str:
     return "\n".join(lines)
 
 
-def _listed(name: str, values: list[int]) -> str:
+def _listed(name: str, values: Sequence[int]) -> str:
     return (
         f"  TCPROBE_HD static constexpr int {name}(int i) {{\n"
         f"    const short at[] = {{{', '.join(map(str, values))}}};\n    return at[i];\n  }}"

@@ -10,20 +10,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.formats import FORMATS, values_of
+from tcprobe.arithmetic.formats import FORMATS, OperandBits, values_of
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.layout.arrays import Bits
 
 Floats = NDArray[np.float32]
 
 
-def partial_sums(types: ElementTypes, arithmetic: Arithmetic, operands: tuple[Bits, Bits, Bits]) -> Bits:
+def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """C plus the groups' sums, each from zero, as bits of f32; A and B are (..., products)."""
     kinds = (types.a, types.b, types.c)
     with np.errstate(all="ignore"):
-        a, b, d = (
-            values_of(FORMATS[kind], bits).astype(np.float32) for kind, bits in zip(kinds, operands, strict=True)
-        )
+        a, b, d = (values_of(FORMATS[kind], bits).astype(np.float32) for kind, bits in zip(kinds, abc, strict=True))
         for group in arithmetic.groups:
             d = d + _sum(arithmetic, group, (a, b))
     return np.where(np.isnan(d), np.uint32(0x7FFFFFFF), d.view(np.uint32))

@@ -29,13 +29,13 @@ class BlockScales(NamedTuple):
     kind: str
 
 
-def decoded_scale(kind: str, bits: Bits) -> Decoded:
+def decoded_scale(kind: str, bit_patterns: Bits) -> Decoded:
     """The numbers of scales."""
     if kind != POWER:
-        return decode(FORMATS["e4m3"], bits & 0x7F)
-    exponent = bits.astype(np.int32) - POWER_BIAS
-    what = np.where(bits == POWER_NAN, NAN, FINITE).astype(np.uint8)
-    return Decoded(np.ones(bits.shape, np.int64), exponent, np.zeros(bits.shape, bool), what, 0)
+        return decode(FORMATS["e4m3"], bit_patterns & 0x7F)
+    exponent = bit_patterns.astype(np.int32) - POWER_BIAS
+    what = np.where(bit_patterns == POWER_NAN, NAN, FINITE).astype(np.uint8)
+    return Decoded(np.ones(bit_patterns.shape, np.int64), exponent, np.zeros(bit_patterns.shape, bool), what, 0)
 
 
 def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: int) -> tuple[Decoded, Decoded]:
@@ -66,9 +66,9 @@ def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: 
     return Decoded(total, exponents, total < 0, what, fraction), ones
 
 
-def scaled(number: Decoded, kind: str, bits: Bits) -> Decoded:
+def scaled(number: Decoded, kind: str, bit_patterns: Bits) -> Decoded:
     """Factors (..., lines, k) times the scales of their blocks, (..., lines, blocks)."""
-    blocks = np.repeat(bits, number.significand.shape[-1] // bits.shape[-1], axis=-1)
+    blocks = np.repeat(bit_patterns, number.significand.shape[-1] // bit_patterns.shape[-1], axis=-1)
     scale = decoded_scale(kind, blocks)
     return Decoded(
         number.significand * scale.significand,

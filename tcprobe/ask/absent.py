@@ -12,6 +12,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of
 from tcprobe.store.choose import Found, Layers
@@ -90,7 +91,7 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     if lacking:
         words = f"{lacking} {_outcome(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
     else:
-        allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment, arch)}"
+        allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
         basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
         words = f"{allowed}; {basis}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
@@ -100,9 +101,9 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
 
 
-def _allowed_words(form: Fragment | Instruction, arch: Arch) -> str:
+def _allowed_words(allowing: Target, arch: Arch) -> str:
     """That an arch has it, and by which targets where the plain one is not enough."""
-    targets = form.target.every(arch)
+    targets = allowing.every(arch)
     by = "" if arch.name in targets else f" (target {' or '.join(targets)})"
     return f"is allowed on {arch.name}{by}"
 
@@ -112,7 +113,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
     from tcprobe.ask.behind import behind
 
     lacking = why_forbidden(operand.instruction, arch)
-    has = f"{operand.id} {_allowed_words(operand.instruction, arch)}"
+    has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
     words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
@@ -122,6 +123,6 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
     """Why an arch does not have an instruction whose operands are all outside registers, or no table of it."""
     lacking = why_forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
-    allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction, arch)}; but {places}"
+    allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction.target, arch)}; but {places}"
     words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
     return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)

@@ -40,9 +40,9 @@ class Pattern(NamedTuple):
     arch: str | None = None
 
 
-def check_pattern(access: SharedAccess, address: object, source: object = None) -> Pattern:
+def check_pattern(access: SharedAccess, address_array: object, source: object = None) -> Pattern:
     """A checked pattern; UsageError says which lane's address cannot be."""
-    counted = [*_lanes(address, "address")[: access.lanes], *[None] * (WARP - access.lanes)]
+    counted = [*_lanes(address_array, "address")[: access.lanes], *[None] * (WARP - access.lanes)]
     _check(access, counted, "address")
     if access.is_matrix and None in counted[: access.lanes]:
         raise UsageError(

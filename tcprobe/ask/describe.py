@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tcprobe.ask.compare import verdicts
@@ -292,15 +293,15 @@ def _other_measurements(cell: Cell) -> list[str]:
     return lines
 
 
-def ranges(numbers: list[int]) -> str:
+def ranges(numbers: Sequence[int]) -> str:
     """Numbers in words: "8 to 15", or one by one."""
-    whole = numbers == list(range(numbers[0], numbers[-1] + 1))
+    whole = list(numbers) == list(range(numbers[0], numbers[-1] + 1))
     return f"{numbers[0]} to {numbers[-1]}" if whole and len(numbers) > 1 else ", ".join(map(str, numbers))
 
 
 Slot = TypeVar("Slot")  # what is said of a slot
 
 
-def by_lane(table: Table, slots: list[Slot]) -> list[list[Slot]]:
+def by_lane(table: Table, by_slot: list[Slot]) -> list[list[Slot]]:
     """Values by slot as one list a lane."""
-    return [slots[s : s + table.elements] for s in range(0, table.points, table.elements)]
+    return [by_slot[s : s + table.elements] for s in range(0, table.points, table.elements)]

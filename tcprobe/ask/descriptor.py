@@ -152,6 +152,21 @@ def tile(
     return lay_tile(size, kind, major, swizzle, multiply_size)
 
 
+def block_of(name: str, kind: str | None = None) -> tuple[str, int, int]:
+    """The type of a wgmma's operand, and the lines and bytes of k of one wgmma; UsageError without one."""
+    from tcprobe.isa.names import resolve
+
+    operand = resolve(name).shared_operand if resolve(name).says_shared else None
+    row = operand.instruction if operand else resolve(name).instruction
+    if not row.described:
+        raise UsageError(f"{row.id} has no operand behind a descriptor; wgmma instructions have.")
+    matrix = (operand or row.described[-1]).held
+    if kind not in (None, matrix.type):
+        raise UsageError(f"{row.id} takes {matrix.type}, not {kind}.")
+    lines, k = (matrix.rows, matrix.cols) if matrix.name == "a_smem" else (matrix.cols, matrix.rows)
+    return matrix.type, lines, k * matrix.slot_bits // 8
+
+
 def lay_tile(size: tuple[int, int], kind: str, major: str, swizzle: int, multiply_size: tuple[int, int]) -> SharedTile:
     """A tile of a type and major that the multiplies take; UsageError as `tile`."""
     (lines, k), (block, k_bytes) = size, multiply_size
@@ -207,15 +222,15 @@ def _fitting(inner: int) -> str:
     return " or ".join(str(w) if w else "none" for w in sorted(SWIZZLES) if inner % (w or UNIT) == 0) or "none"
 
 
-def _k(lines: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
+def _k(line_count: int, swizzle: int, k_bytes: int) -> tuple[Descriptor, dict[str, str]]:
     if not swizzle:
-        return Descriptor(16 * lines, 128), {
-            "lbo": f"from one 16 bytes of k to the next: all {lines} lines of 16 bytes are between them",
+        return Descriptor(16 * line_count, 128), {
+            "lbo": f"from one 16 bytes of k to the next: all {line_count} lines of 16 bytes are between them",
             "sbo": "from 8 lines to the next 8: a core matrix of 8 x 16 bytes",
         }
     if k_bytes > swizzle:
-        return Descriptor(swizzle * lines, 8 * swizzle, swizzle), {
-            "lbo": f"from {swizzle} bytes of k to the next: all {lines} lines of {swizzle} bytes are between them",
+        return Descriptor(swizzle * line_count, 8 * swizzle, swizzle), {
+            "lbo": f"from {swizzle} bytes of k to the next: all {line_count} lines of {swizzle} bytes are between them",
             "sbo": f"from 8 lines to the next 8: 8 rows of {swizzle} bytes",
         }
     return Descriptor(UNIT, 8 * swizzle, swizzle), {

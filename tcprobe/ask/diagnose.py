@@ -19,9 +19,9 @@ from tcprobe.ask.diagnosis import CELL_STARTS, MOST, SLOT_STARTS, WORDS
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.ranges import ranges
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Element, Table
 
-Contents = Mapping[tuple[int, int], tuple[int, ...]]
+Contents = Mapping[tuple[int, int], Element]
 Order = dict[int, int]  # of the stated lanes or elements: which measured ones they are
 
 
@@ -55,7 +55,7 @@ def diagnose(stated: Table, fragment: Fragment, measured: Table) -> list[str]:
     return []
 
 
-def _as_they_are(contents: Contents, truth: Contents, _: Table) -> tuple[Order, Order] | None:
+def _as_they_are(contents: Contents, truth: Contents, _measured: Table) -> tuple[Order, Order] | None:
     same = {lane: lane for lane, _ in contents}, {i: i for _, i in contents}
     return same if _fits(contents, truth, same) else None
 
@@ -76,7 +76,7 @@ def holes(stated: Table, measured: Table) -> list[str]:
     return [WORDS["holes"].format(holders, spans(lanes)) + which for which, lanes in lanes_of.items()]
 
 
-def spans(numbers: list[int]) -> str:
+def spans(numbers: Sequence[int]) -> str:
     """Ascending numbers with what follows on each other joined: 0..3, 7."""
     return ", ".join(str(first) if first == last else f"{first}..{last}" for first, last in ranges(numbers))
 
@@ -107,7 +107,7 @@ def _cell_changes(contents: Contents) -> Iterator[_Change]:
 
 
 def _rename_cells(turned: bool, row: int, col: int) -> Callable[[Contents], Contents]:
-    def rename(element: tuple[int, ...]) -> tuple[int, ...]:
+    def rename(element: Element) -> Element:
         first, second, *rest = element
         first, second = first - row, second - col
         return (second, first, *rest) if turned else (first, second, *rest)
@@ -140,11 +140,11 @@ def _fits(contents: Contents, truth: Contents, orders: tuple[Order, Order]) -> b
 
 def _matching_order(contents: Contents, truth: Contents, which: int, size: int) -> Order | None:
     """The lanes (`which` 0) or elements (1) that hold what the stated ones do, slot by slot; None if there are none."""
-    lines: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    lines: dict[int, list[tuple[int, Element]]] = {}
     for slot, cell in contents.items():
         lines.setdefault(slot[which], []).append((slot[1 - which], cell))
 
-    def holds(number: int, stated_cells: list[tuple[int, tuple[int, ...]]]) -> bool:
+    def holds(number: int, stated_cells: list[tuple[int, Element]]) -> bool:
         return all(
             truth.get((number, other) if which == 0 else (other, number)) == cell for other, cell in stated_cells
         )
@@ -163,8 +163,8 @@ def _by_contents(contents: Contents, truth: Contents) -> Order | None:
     )
 
 
-def _cells_by_lane(contents: Contents) -> dict[int, list[tuple[int, ...]]]:
-    by_lane: dict[int, list[tuple[int, ...]]] = {}
+def _cells_by_lane(contents: Contents) -> dict[int, list[Element]]:
+    by_lane: dict[int, list[Element]] = {}
     for (lane, _), cell in contents.items():
         by_lane.setdefault(lane, []).append(cell)
     return by_lane

@@ -201,11 +201,11 @@ def _moves(slots: Slots, tile: Tile, ld: int) -> Iterator[Move]:
             start += count
 
 
-def _orders(bits: Ints) -> list[list[int]]:
+def _orders(bit_offsets: Ints) -> list[list[int]]:
     """Slots in the order of their addresses, those with an address that another slot has in a list of their own."""
-    apart = bits - bits[:, :1]
+    apart = bit_offsets - bit_offsets[:, :1]
     if not (apart == apart[:1]).all():
-        return [[i] for i in range(bits.shape[1])]
+        return [[i] for i in range(bit_offsets.shape[1])]
     by_address: dict[int, list[int]] = {}
     for i, distance in enumerate(apart[0].tolist()):
         by_address.setdefault(distance, []).append(i)
@@ -213,12 +213,15 @@ def _orders(bits: Ints) -> list[list[int]]:
     return [[same[number] for _, same in sorted(by_address.items()) if number < len(same)] for number in range(copies)]
 
 
-def _count(bits: Ints, size: int) -> int:
+def _count(bit_offsets: Ints, size: int) -> int:
     """How many elements, from the first on, one load brings; UsageError where not even a byte is whole."""
     for width in (MOST, 8, 4, 2, 1):
         count = 8 * width // size
-        side_by_side = count <= bits.shape[1] and (bits[:, :count] == bits[:, :1] + size * np.arange(count)).all()
-        if count and side_by_side and not (bits[:, 0] % (8 * width)).any():
+        side_by_side = (
+            count <= bit_offsets.shape[1]
+            and (bit_offsets[:, :count] == bit_offsets[:, :1] + size * np.arange(count)).all()
+        )
+        if count and side_by_side and not (bit_offsets[:, 0] % (8 * width)).any():
             return count
     raise UsageError(
         f"elements of {size} bits do not fill whole bytes in memory: no load fetches them.", "no whole bytes"
@@ -233,13 +236,13 @@ def _run(order: Sequence[int]) -> int:
     return run
 
 
-def _prove(plan: StraightLoad, slots: Slots) -> None:
+def _prove(loads: StraightLoad, slots: Slots) -> None:
     """InternalError unless the loads of every warp bring the elements of its slots."""
     for first in range(0, len(slots.row), WARP):
         warp = slice(first, first + WARP)
-        memory = Memory(plan.tile, plan.ld_bytes, 1, 1, slots.row.shape[1])
-        for move in plan.moves:
-            units = memory.read_global(plan.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
+        memory = Memory(loads.tile, loads.ld_bytes, 1, 1, slots.row.shape[1])
+        for move in loads.moves:
+            units = memory.read_global(loads.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
             for number, i in enumerate(move.order):
                 memory.write_registers((np.array(0), np.array(i)), units[:, number])
         expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)

@@ -13,32 +13,35 @@ from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
 
-def source(plan: StraightLoad) -> str:
+def source(loads: StraightLoad) -> str:
     """The header; UsageError where addresses have no closed form."""
-    cell, tile = plan.cell, plan.tile
-    fragment, (line, byte) = cell.fragment, plan.formulas
+    cell, tile = loads.cell, loads.tile
+    fragment, (line, byte) = cell.fragment, loads.formulas
     if line is None or byte is None:
         raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code.", "no code")
-    name = identifier(f"load_{fragment.id}_{tile.contiguous}_ld{plan.ld}")
+    name = identifier(f"load_{fragment.id}_{tile.contiguous}_ld{loads.ld}")
     lines = [
-        f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(plan.moves)} loads",
+        f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(loads.moves)} loads",
         f"// {comment(origin(cell))}; its loads are proven on every slot",
         "",
-        *once(_struct(plan, name)),
+        *once(_struct(loads, name)),
         "",
     ]
     return "\n".join(lines)
 
 
-def _struct(plan: StraightLoad, name: str) -> list[str]:
-    fragment, (line, byte) = plan.cell.fragment, (of_holder(str(f), plan.cell.fragment.threads) for f in plan.formulas)
+def _struct(loads: StraightLoad, name: str) -> list[str]:
+    fragment, (line, byte) = (
+        loads.cell.fragment,
+        (of_holder(str(f), loads.cell.fragment.threads) for f in loads.formulas),
+    )
     word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
-    widest = max(move.width for move in plan.moves)
+    widest = max(move.width for move in loads.moves)
     return [
         f"struct {name} {{",
         f"  using Word = {word};",
         f"  static constexpr int REGISTERS = {fragment.registers};",
-        f"  static constexpr long long LD = {plan.ld_bytes};  // bytes from line to line",
+        f"  static constexpr long long LD = {loads.ld_bytes};  // bytes from line to line",
         "",
         "  /// `global`: the fragment's first element; it and `ld` are multiples of " + str(widest) + " bytes.",
         f"  /// `{holder(fragment.threads)}`: 0 to {fragment.threads - 1}",
@@ -47,20 +50,20 @@ def _struct(plan: StraightLoad, name: str) -> list[str]:
         "long long ld = LD) {",
         "    const char* start = static_cast<const char*>(global);",
         f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",
-        *(f"    Word v{number}[{_words(plan, move)}];" for number, move in enumerate(plan.moves)),
-        *(f"    {_read(plan, number, move)}" for number, move in enumerate(plan.moves)),
-        *(f"    registers[{number}] = {text};" for number, text in enumerate(_register_expressions(plan))),
+        *(f"    Word v{number}[{_words(loads, move)}];" for number, move in enumerate(loads.moves)),
+        *(f"    {_read(loads, number, move)}" for number, move in enumerate(loads.moves)),
+        *(f"    registers[{number}] = {text};" for number, text in enumerate(_register_expressions(loads))),
         "  }",
         "};",
     ]
 
 
-def _words(plan: StraightLoad, fetch: Move) -> int:
-    return max(1, 8 * fetch.width // plan.cell.fragment.register_bits)
+def _words(loads: StraightLoad, fetch: Move) -> int:
+    return max(1, 8 * fetch.width // loads.cell.fragment.register_bits)
 
 
-def _read(plan: StraightLoad, number: int, fetch: Move) -> str:
-    count, wide = _words(plan, fetch), plan.cell.fragment.register_bits == 64
+def _read(loads: StraightLoad, number: int, fetch: Move) -> str:
+    count, wide = _words(loads, fetch), loads.cell.fragment.register_bits == 64
     letter = "l" if wide else "r"
     places = ", ".join(f"%{j}" for j in range(count))
     outputs = ", ".join(f'"={letter}"(v{number}[{j}])' for j in range(count))
@@ -68,11 +71,11 @@ def _read(plan: StraightLoad, number: int, fetch: Move) -> str:
     return f'asm volatile("{fetch.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
 
 
-def _register_expressions(plan: StraightLoad) -> Iterator[str]:
+def _register_expressions(loads: StraightLoad) -> Iterator[str]:
     """Every register from the pieces that were loaded."""
-    bits, register_bits = plan.tile.bits, plan.cell.fragment.register_bits
+    bits, register_bits = loads.tile.bits, loads.cell.fragment.register_bits
     parts: dict[int, list[str]] = {}
-    for number, move in enumerate(plan.moves):
+    for number, move in enumerate(loads.moves):
         size = min(move.run * bits, register_bits)  # of a piece within one register
         for index in range(0, len(move.order), size // bits):
             register, to = divmod(move.order[index] * bits, register_bits)

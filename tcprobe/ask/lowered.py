@@ -61,7 +61,7 @@ class Lowered:
 
 
 def lower_multiplies(
-    rows: Sequence[Instruction], name: str | None, cuda: Path | None = None, save: Path | None = None
+    instructions: Sequence[Instruction], name: str | None, cuda: Path | None = None, save: Path | None = None
 ) -> Iterator[Lowered]:
     """What multiplies become on arch `name`, or on every arch; with `save` written into that folder too.
 
@@ -70,24 +70,24 @@ def lower_multiplies(
     """
     tools, machine_code = toolchain.find(cuda), cuda or save
     every = tools.archs if machine_code else arch.ARCHS
-    for row in every if name in (None, "all") else (arch.arch(name or ""),):
-        if row in tools.archs:
-            answers = _assemble(tools, row, rows)
+    for device in every if name in (None, "all") else (arch.arch(name or ""),):
+        if device in tools.archs:
+            answers = _assemble(tools, device, instructions)
             if save:
                 _save(Results(save), answers)
             yield from answers
         elif machine_code:
-            raise _unknown_arch(tools, row)
+            raise _unknown_arch(tools, device)
         else:
-            yield from _find_saved(tools, row, rows, name not in (None, "all"))
+            yield from _find_saved(tools, device, instructions, name not in (None, "all"))
 
 
-def _assemble(tools: Toolchain, arch: Arch, rows: Sequence[Instruction]) -> list[Lowered]:
-    lowerings = lowering.lower(tools, arch, rows)
+def _assemble(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction]) -> list[Lowered]:
+    lowerings = lowering.lower(tools, arch, instructions)
     layers = default()
     return [
         Lowered(instruction, arch.name, lowerings[instruction.id], tools.name, cost=_cost(instruction, arch, layers))
-        for instruction in rows
+        for instruction in instructions
     ]
 
 
@@ -103,14 +103,14 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
         print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
 
 
-def _find_saved(tools: Toolchain, arch: Arch, rows: Sequence[Instruction], needed: bool) -> list[Lowered]:
+def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], needed: bool) -> list[Lowered]:
     """The nearest that is saved of each multiply; UsageError where one that is `needed` is not."""
     layers = default()
     lowerings = list(layers.lowerings(arch.name))
     answers = []
-    for instruction in rows:
+    for instruction in instructions:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
-        if saved is None and (needed or len(rows) == 1):
+        if saved is None and (needed or len(instructions) == 1):
             raise _unknown_arch(tools, arch)
         if saved is None:
             continue

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,10 +37,12 @@ class DotProduct(NamedTuple):
     c: Bits
 
 
-def parse_case(instruction: Instruction, a: str, b: str, c: str) -> DotProduct:
+def parse_case(instruction: Instruction, a_text: str, b_text: str, c_text: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(instruction)
-    first, second, own = (_parse_numbers(kinds, name, text) for name, text in zip("abc", (a, b, c), strict=True))
+    first, second, own = (
+        _parse_numbers(kinds, name, text) for name, text in zip("abc", (a_text, b_text, c_text), strict=True)
+    )
     numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:
         raise UsageError(f"C is one number, not {len(own)}.")
@@ -84,11 +86,7 @@ def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, dot
     """D's bits as hex."""
     kinds = types(instruction)
     d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in dot))
-    return _hex(kinds.d, d[0])
-
-
-def _hex(kind: str, bits: np.integer[Any] | int) -> str:
-    return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
+    return dtype(kinds.d).hexadecimal(d[0])
 
 
 def cases(
@@ -141,7 +139,7 @@ def _separate(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> I
         for n, k in enumerate(group, 1):
             part = msgspec.structs.replace(arithmetic, groups=(group[:n],), through_f32=None)
             sum_ = separate(whole, part, (dot.a[None], dot.b[None], c))
-            yield f"k {k}: sum {_hex(wide, sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
+            yield f"k {k}: sum {dtype(wide).hexadecimal(sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
     if apart:
         yield f"C plus the sum of k {_ends(arithmetic)}, to nearest even"
 
@@ -165,7 +163,7 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Itera
         beyond = _not_finite(group, part, c)
         if beyond:
             yield f"sum {number}: {', '.join(beyond)}; no other term counts"
-            yield f"  {_hex(wide, result_[0])} = {values_of(d, result_)[0]!s}"
+            yield f"  {dtype(wide).hexadecimal(result_[0])} = {values_of(d, result_)[0]!s}"
             c = decode(d, result_)
             continue
         if top == NOTHING:
@@ -174,13 +172,13 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Itera
             yield f"sum {number}: top 2^{top}, terms are multiples of 2^{top - kept}"
             yield from _terms(group, terms, part, kept)
             yield f"  sum {int(terms.products[0].sum() + terms.c[0])} x 2^{top - kept}"
-        yield f"  rounded {arithmetic.rounding}: {_hex(wide, result_[0])} = {values_of(d, result_)[0]!s}"
+        yield f"  rounded {arithmetic.rounding}: {dtype(wide).hexadecimal(result_[0])} = {values_of(d, result_)[0]!s}"
         c = decode(d, result_)
     if arithmetic.c == AFTER:
         yield "C is added last, to nearest even"
 
 
-def _not_finite(group: Sequence[int], factors: Factors, c: Decoded) -> list[str]:
+def _not_finite(group: Sequence[int], factors: Factors, addend: Decoded) -> list[str]:
     """The terms that are infinite or no numbers: then the others, and what is cut of them, do not matter."""
     a, b = (x.at(0) for x in factors)
     zero_a, zero_b = ((x.kind == FINITE) & (x.significand == 0) for x in (a, b))
@@ -190,8 +188,8 @@ def _not_finite(group: Sequence[int], factors: Factors, c: Decoded) -> list[str]
         f"k {group[int(n)]}: {'nan' if no_number[n] else '-inf' if a.negative[n] ^ b.negative[n] else 'inf'}"
         for n in np.flatnonzero(~finite)
     ]
-    if c.kind[0] != FINITE:
-        terms.append(f"C: {'nan' if c.kind[0] == NAN else '-inf' if c.negative[0] else 'inf'}")
+    if addend.kind[0] != FINITE:
+        terms.append(f"C: {'nan' if addend.kind[0] == NAN else '-inf' if addend.negative[0] else 'inf'}")
     return terms
 
 
@@ -252,14 +250,14 @@ def _sample(kinds: ElementTypes, arithmetic: Arithmetic, length: int, parts: int
     return a, b, split
 
 
-def _random(form: FloatFormat, rng: np.random.Generator, shape: tuple[int, ...]) -> Bits:
+def _random(floats: FloatFormat, rng: np.random.Generator, shape: Sequence[int]) -> Bits:
     values = rng.normal(size=shape)
-    if form.name == "tf32":
+    if floats.name == "tf32":
         return (values.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
-    return values.astype(form.numpy)
+    return values.astype(floats.numpy)
 
 
-def _gemm(kinds: ElementTypes, arithmetic: Arithmetic, a: Bits, b: Bits) -> Bits:
-    c = np.zeros((len(a), b.shape[1]), FORMATS[kinds.c].word)
-    bits = bits_of(FORMATS[kinds.a], a), bits_of(FORMATS[kinds.b], b), c
+def _gemm(kinds: ElementTypes, arithmetic: Arithmetic, a_values: Bits, b_values: Bits) -> Bits:
+    c = np.zeros((len(a_values), b_values.shape[1]), FORMATS[kinds.c].word)
+    bits = bits_of(FORMATS[kinds.a], a_values), bits_of(FORMATS[kinds.b], b_values), c
     return values_of(FORMATS[kinds.d], gemm(kinds, arithmetic, bits))

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arithmetic, ElementTypes, Integers
@@ -97,6 +100,19 @@ class FormNumerics(Described):
             "exponent_floor": self.published.floor,
             **tail,
         }
+
+    def steps(self, a: ArrayLike, b: ArrayLike, c: ArrayLike = 0) -> list[str]:
+        """One dot product, every step: `a` and `b` are k numbers, or a text of numbers or bits: "1, 0x3c00"."""
+        from tcprobe.ask.numeric_steps import parse_case, steps
+
+        texts = (abc if isinstance(abc, str) else ",".join(map(str, np.atleast_1d(abc).tolist())) for abc in (a, b, c))
+        return list(steps(self.form, numerics.model(self.form, self.arch), parse_case(self.form, *texts)))
+
+    def bound(self, length: int, parts: int = 1) -> Json:
+        """How far a dot product of `length` products, k cut into `parts`, can be from the exact one."""
+        from tcprobe.ask.numeric_steps import bound_error
+
+        return bound_error(self.form, numerics.model(self.form, self.arch), length, parts)
 
     @property
     def in_words(self) -> Iterator[str]:

@@ -14,6 +14,7 @@ from functools import cached_property
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.sass.lowering import Lowering, lower
 from tcprobe.sass.toolchain import Toolchain
@@ -83,7 +84,7 @@ class Origins:
         row = next((row for row in ARCHS if row.name == arch), None)
         shape = _SHAPE.match(opcode)
         if row and shape:
-            return self._assemble(row, opcode, tuple(map(int, shape.groups())))
+            return self._assemble(row, opcode, Shape(*map(int, shape.groups())))
         return self._saved[arch].get(opcode, {})
 
     def _by_opcode(self, arch: str) -> dict[str, dict[str, Lowering]]:
@@ -97,12 +98,8 @@ class Origins:
                 by_opcode.setdefault(opcode, {})[id_] = lowering
         return by_opcode
 
-    def _assemble(self, arch: Arch, opcode: str, shape: tuple[int, ...]) -> dict[str, Lowering]:
-        forms = [
-            i
-            for i in inventory.instructions().values()
-            if i.described and (i.shape.m, i.shape.n, i.shape.k) == shape and i.target.on(arch)
-        ]
+    def _assemble(self, arch: Arch, opcode: str, shape: Shape) -> dict[str, Lowering]:
+        forms = [i for i in inventory.instructions().values() if i.described and i.shape == shape and i.target.on(arch)]
         try:
             lowerings = lower(self._tools, arch, forms)
         except EnvironmentUnfitError:  # a ptxas that does not know the arch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tcprobe.errors import TcprobeError
@@ -28,15 +28,15 @@ class Answer(Described):
         return words(self)
 
 
-def layout_of(address: AddressMap, bits: int | None) -> Answer:
+def layout_of(address_map: AddressMap, bits: int | None) -> Answer:
     """The layout of a map that may lack elements; TcprobeError if it is none of the four kinds."""
-    fit = fit_address(address)
+    fit = fit_address(address_map)
     if fit is None:
         raise TcprobeError(
-            f"{address.cells} elements, but no layout: neither shape:stride, nor a swizzle of one, nor a coordinate "
-            "swizzle, nor several swizzles."
+            f"{address_map.cells} elements, but no layout: neither shape:stride, nor a swizzle of one, nor a "
+            "coordinate swizzle, nor several swizzles."
         )
-    return Answer(address, fit, names_of(address, fit, bits), bits)
+    return Answer(address_map, fit, names_of(address_map, fit, bits), bits)
 
 
 def as_json(answer: Answer) -> dict[str, object]:
@@ -102,5 +102,5 @@ def _shape(affine: Affine) -> str:
     return f"({','.join(_tuple(m.sizes) for m in both)}):({','.join(_tuple(m.strides) for m in both)})"
 
 
-def _tuple(values: tuple[int, ...]) -> str:
+def _tuple(values: Sequence[int]) -> str:
     return str(values[0]) if len(values) == 1 else f"({','.join(map(str, values))})"

@@ -6,7 +6,8 @@ so steps, boxes and the byte of an element are those of `ask.descriptor`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import SharedTile
@@ -16,6 +17,7 @@ from tcprobe.isa import zero_column_mask as zeros
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import tcgen05_descriptor as smem
 from tcprobe.layout.ranges import ranges
+from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
 STATUS = "documented"
@@ -23,6 +25,39 @@ TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
 M = 128  # lines of A that one multiply of one CTA takes at most
 K_BYTES = 32
 UNUSED_LBO = "not used, k of one multiply stays inside a row of the pattern; 1 in units of 16 bytes by PTX"
+
+
+@dataclass(frozen=True, repr=False)
+class Tcgen05Tile(Described):
+    """A tile in shared memory, whose `value` is the descriptor that tcgen05 takes, with start address 0."""
+
+    tile: SharedTile
+
+    @property
+    def value(self) -> int:
+        """The 64 bits."""
+        return smem.encode(self.tile.descriptor)
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, its descriptor and what each field of it is for, how addresses go on, the code."""
+        smem_tile, fields = self.tile, self.tile.descriptor
+        swizzle = f"swizzle {fields.swizzle}" if fields.swizzle else "no swizzle"
+        yield (
+            f"{smem_tile.lines} x {smem_tile.k} of {smem_tile.type}, {smem_tile.major} contiguous, {swizzle}: "
+            f"{smem_tile.bytes} bytes"
+        )
+        yield f"{self.value:#018x} with start address 0, for tcgen05 ({STATUS}, {smem.SOURCE})"
+        yield f"  LBO {fields.lbo}, relative: {smem_tile.reasons['lbo']}"
+        yield f"  SBO {fields.sbo}: {smem_tile.reasons['sbo']}"
+        yield f"  start: a multiple of {smem_tile.alignment}"
+        yield f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in smem_tile.per_k) or 'there is one only'}"
+        yield f"  byte of element (line, k): {smem_tile.formula}"
+        yield Whole(f"  CUDA: {cuda(smem_tile)}")
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return tile_json(self.tile)
 
 
 def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTile:

@@ -125,7 +125,7 @@ def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number:
 
     UsageError names every rule that it breaks.
     """
-    kind = DATA_TYPE_OF.get(map_options.type, map_options.type.upper())
+    kind = DATA_TYPE_OF.get(map_options.type, map_options.type.upper().removeprefix(f"{PREFIX}DATA_TYPE_"))
     if kind not in DATA_TYPES and kind not in PACKED:
         raise UsageError(
             f"no tensor map of {map_options.type[:30]!r}; there are {', '.join(DATA_TYPE_OF)}, or the driver's "
@@ -184,13 +184,13 @@ def dense_strides(dims: Numbers, bits: int) -> Numbers:
     return tuple(bits * prod(dims[:n]) // 8 for n in range(1, len(dims)))
 
 
-def fitting_box(tile: Numbers, bits: int, span: int) -> Numbers:
+def fitting_box(sides: Numbers, bits: int, span: int) -> Numbers:
     """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
 
     In all it has no more bytes than a box may have.
     """
     box: list[int] = []
-    for side in tile:
+    for side in sides:
         most = 8 * MOST_BYTES // (bits * prod(box)) if box else 8 * (span or MOST_BYTES) // bits
         box.append(_divisor(side, min(MOST_BOX, most)) or 1)
     return tuple(box)
@@ -204,7 +204,7 @@ def _same_rank(dims: Numbers, **others: Numbers) -> None:
     for name, values in others.items():
         if len(values) != len(dims):
             raise UsageError(
-                f"--{name} has {len(values) - (name == 'strides')} numbers, for a tensor of {len(dims)} "
+                f"`{name}` has {len(values) - (name == 'strides')} numbers, for a tensor of {len(dims)} "
                 f"dimensions{', whose strides are one fewer' if name == 'strides' else ''}."
             )
 

@@ -45,14 +45,14 @@ BMS = tuple[int, int, int]
 NONE: BMS = (0, 4, 3)
 
 
-def swizzle_offset(offset: Offset, swizzle: BMS) -> Offset:
+def swizzle_offset(offset: Offset, bms: BMS) -> Offset:
     """The image of a byte offset, or of an array of them, under Swizzle<B, M, S>."""
-    return Swizzle(*swizzle)(offset)
+    return Swizzle(*bms)(offset)
 
 
-def name(swizzle: BMS) -> str:
+def name(bms: BMS) -> str:
     """As CuTe prints it."""
-    return Swizzle(*swizzle).name
+    return Swizzle(*bms).name
 
 
 @dataclass(frozen=True)

@@ -306,8 +306,8 @@ def _holder(cell: Cell, slot: int) -> Holder:
     )
 
 
-def _inside(name: str, values: Iterable[int], size: int) -> list[int]:
-    numbers = list(values)
+def _inside(name: str, indices: Iterable[int], size: int) -> list[int]:
+    numbers = list(indices)
     for value in numbers:
         if not 0 <= value < size:
             raise UsageError(f"{name} {value} is outside 0 to {size - 1}.")

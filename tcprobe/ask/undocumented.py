@@ -8,7 +8,7 @@ product of one element, or units differ). `selectors` says what an undocumented 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tcprobe.isa import inventory
@@ -77,10 +77,10 @@ class Undocumented:
 def beyond(metadata: Fragment, name: str, layers: Layers) -> Undocumented | None:
     """What was found of the metadata of a multiply on an arch, None if nothing; DataError for a damaged file."""
     id_ = metadata.experiment
-    values = layers.finding(KIND, name, id_)
+    nibbles = layers.finding(KIND, name, id_)
     numbers = range(len(metadata.selectors), MOST_SELECTOR + 1)
     tried = {n: one for n in numbers if (one := layers.finding(KIND, name, f"{id_}{SELECTOR}{n}"))}
-    return _undocumented(metadata, values, tried) if values else None
+    return _undocumented(metadata, nibbles, tried) if nibbles else None
 
 
 def everything(name: str, layers: Layers) -> list[Undocumented]:
@@ -95,13 +95,13 @@ def everything(name: str, layers: Layers) -> list[Undocumented]:
     return [_undocumented(row.fragment("e"), found[row.id], selectors.get(row.id, {})) for row in rows]
 
 
-def _undocumented(metadata: Fragment, values: Sourced, tried: Mapping[int, Sourced]) -> Undocumented:
+def _undocumented(metadata: Fragment, nibbles: Sourced, tried: Mapping[int, Sourced]) -> Undocumented:
     selectors = {number: one.finding.plain["selector"] for number, one in sorted(tried.items())}
-    finding = values.finding
-    return Undocumented(metadata, finding.arch, finding.plain["nibbles"], selectors, finding.provenance, values.source)
+    finding = nibbles.finding
+    return Undocumented(metadata, finding.arch, finding.plain["nibbles"], selectors, finding.provenance, nibbles.source)
 
 
-def _hex(values: list[int]) -> str:
+def _hex(values: Sequence[int]) -> str:
     return " ".join(f"{value:#x}" for value in values)
 
 

@@ -11,7 +11,7 @@ from tcprobe.cli import tcgen05_descriptor as tcgen05
 from tcprobe.cli import wrapping
 from tcprobe.cli.options import JSON, Given, given
 from tcprobe.cli.places import ElementType, Sides, SwizzleType
-from tcprobe.cli.shared_operand import MAJOR, in_shared_memory
+from tcprobe.cli.shared_operand import MAJOR
 from tcprobe.cli.wrapping import bold
 from tcprobe.errors import UsageError
 
@@ -105,24 +105,15 @@ def _explain(value: str, as_json: bool) -> None:
         wrapping.line(f"  {line}")
 
 
-def _kind(descriptor_request: TileDescriptorRequest, lines: int) -> tuple[str, int, int]:
+def _kind(descriptor_request: TileDescriptorRequest, line_count: int) -> tuple[str, int, int]:
     """The type, and the lines and bytes of k that one wgmma takes, of --type and --instruction."""
-    from tcprobe.isa.names import resolve
+    from tcprobe.ask.descriptor import block_of
 
-    if descriptor_request["instruction"] is None:
-        if descriptor_request["kind"] is None:
-            raise UsageError("the tile's element type is missing: give --type or --instruction.")
-        return descriptor_request["kind"], min(64, lines), 32
-    meaning = resolve(descriptor_request["instruction"])
-    operand = meaning.shared_operand if in_shared_memory(descriptor_request["instruction"]) else None
-    row = operand.instruction if operand else meaning.instruction
-    if not row.described:
-        raise UsageError(f"{row.id} has no operand behind a descriptor; wgmma instructions have.")
-    matrix = operand.held if operand else row.described[-1].held
-    if descriptor_request["kind"] not in (None, matrix.type):
-        raise UsageError(f"{row.id} takes {matrix.type}, not {descriptor_request['kind']}.")
-    block, k = (matrix.rows, matrix.cols) if matrix.name == "a_smem" else (matrix.cols, matrix.rows)
-    return matrix.type, block, k * matrix.slot_bits // 8
+    if descriptor_request["instruction"] is not None:
+        return block_of(descriptor_request["instruction"], descriptor_request["kind"])
+    if descriptor_request["kind"] is None:
+        raise UsageError("the tile's element type is missing: give --type or --instruction.")
+    return descriptor_request["kind"], min(64, line_count), 32
 
 
 COMMANDS = (descriptor,)

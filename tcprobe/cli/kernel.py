@@ -124,10 +124,10 @@ def _options(gemm_request: GemmRequest) -> GemmOptions:
     )
 
 
-def _outcome(kernel: GemmKernel, size: tuple[int, int, int] | None) -> ProductRun:
+def _outcome(kernel: GemmKernel, mnk: tuple[int, int, int] | None) -> ProductRun:
     from tcprobe.run.products import product
 
-    return product(kernel, size)
+    return product(kernel, mnk)
 
 
 def _say_ways(ways: list[Json]) -> None:

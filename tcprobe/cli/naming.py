@@ -125,7 +125,9 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError | UnknownNameError) -> list[str]:
+def _commands(
+    names: Sequence[str], arch_option: Sequence[str], name_error: AmbiguousError | UnknownNameError
+) -> list[str]:
     """The command as it was typed, with each choice in the place of the name that means several things."""
     import shlex
 
@@ -133,9 +135,9 @@ def _commands(names: Sequence[str], arch: Sequence[str], error: AmbiguousError |
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
     rest = [word for parameter in ctx.command.params for word in _typed(parameter, options)]
     lines = []
-    for choice in error.choices:
-        spelled = [choice if name == error.name else name for name in names]
-        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch]))
+    for choice in name_error.choices:
+        spelled = [choice if name == name_error.name else name for name in names]
+        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch_option]))
     return lines
 
 

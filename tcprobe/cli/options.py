@@ -210,7 +210,7 @@ def redirected() -> bool:
     return sys.stdout is None or not sys.stdout.isatty()
 
 
-def fragment_names(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def fragment_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """For a shell's completion: ids of fragments and instructions that begin as what is typed."""
     from click.shell_completion import CompletionItem
 

@@ -36,16 +36,12 @@ class MapSwizzle(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
-        from tcprobe.isa.tensor_map import SWIZZLES
+        from tcprobe.layout import spelling
 
-        bare = str(value).upper().removeprefix("CU_TENSOR_MAP_").removeprefix("SWIZZLE_")
-        if bare in SWIZZLES:
-            return bare
         try:
-            span = SwizzleType().convert(value, param, ctx).span
+            return spelling.map_mode(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
-        return f"{span}B" if span else "NONE"
 
 
 class Sides(click.ParamType[tuple[int, ...]]):

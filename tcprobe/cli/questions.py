@@ -193,13 +193,13 @@ def _traced_pairs(sought: TraceRequest) -> tuple[str | None, list[tuple[int, int
             raise UsageError("give --row and --col, or --operand, --lane and --i.")
 
 
-def _selections(tables: Mapping[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
+def _selections(operands: Mapping[str, Cell], selector: int | None) -> list[dict[str, Cell]]:
     """The operands' tables under the selector of the metadata that is asked for, or under each."""
     from tcprobe.store.cell import selected
 
-    metadata = tables.get("e")
+    metadata = operands.get("e")
     numbers = metadata.fragment.selectors if metadata and selector is None else (selector,)
-    return [dict(zip(tables, selected(tables.values(), number), strict=True)) for number in numbers]
+    return [dict(zip(operands, selected(operands.values(), number), strict=True)) for number in numbers]
 
 
 @click.command(short_help="Check the tables on a live GPU against NumPy.")

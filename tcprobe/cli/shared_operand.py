@@ -114,7 +114,7 @@ def _check_traced(instruction: Instruction, trace: TraceRequest) -> None:
         )
 
 
-def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceRequest) -> Iterator[SharedTrace]:
+def traced(instruction: Instruction, operands: Mapping[str, Cell], trace: TraceRequest) -> Iterator[SharedTrace]:
     """What `trace` answers of a multiply with factors behind descriptors, one answer after the other.
 
     UsageError unless just an element of D, a byte, or a slot of A is asked about.
@@ -123,9 +123,9 @@ def traced(instruction: Instruction, tables: Mapping[str, Cell], trace: TraceReq
     from tcprobe.ask.trace_shared import trace_element as fed
 
     _check_traced(instruction, trace)
-    a, b = (behind(one, tables["d"].layers, trace) for one in instruction.described)
+    a, b = (behind(one, operands["d"].layers, trace) for one in instruction.described)
     in_shared = trace["a_in"] == "shared" or trace["operand"] == "a_smem"
-    memory = SharedMultiply(instruction, tables, b, a if in_shared else None)
+    memory = SharedMultiply(instruction, operands, b, a if in_shared else None)
     match trace["row"], trace["col"], trace["operand"], trace["lane"], trace["element"], trace["byte"]:
         case list(rows), list(cols), None, None, None, None:
             yield from (fed(memory, *at) for at in product(rows, cols))

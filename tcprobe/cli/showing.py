@@ -52,7 +52,7 @@ def _judged(cell: Cell) -> list[Verdict]:
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
 
 
-def _whole(cell: Cell, _: ShowView) -> None:
+def _whole(cell: Cell, _view: ShowView) -> None:
     """Formula, notes on its layout, both drawings, provenance, verdicts."""
     _head(cell, folds=False)
     for note in notes(cell):

@@ -53,10 +53,10 @@ def _shapes(shapes: Iterable[tuple[int, int, int]]) -> list[str]:
     ]
 
 
-def lowerings(answers: Sequence[Lowered], rows: Sequence[Instruction], by_family: bool) -> None:
-    """`lower` without an instruction: of all `rows`, how many become their own instructions, by family or by arch."""
+def lowerings(answers: Sequence[Lowered], instructions: Sequence[Instruction], by_family: bool) -> None:
+    """`lower` without one: how many of `instructions` become their own instructions, by family or by arch."""
     heads = ("native", "emulated", "refused", "not known")
-    totals = Counter(row.family for row in rows)
+    totals = Counter(instruction.family for instruction in instructions)
     counts: dict[str, Counter[str]] = {name: Counter() for name in totals} if by_family else {}
     for answer in answers:
         native = "native" if answer.lowering.native(answer.instruction) else "emulated"
@@ -65,5 +65,5 @@ def lowerings(answers: Sequence[Lowered], rows: Sequence[Instruction], by_family
     first = max(8, *map(len, counts))
     click.echo(bold("  ".join(("family".ljust(first) if by_family else "arch".ljust(first), *heads))))
     for name, family_counts in counts.items():
-        family_counts["not known"] = (totals[name] if by_family else len(rows)) - family_counts.total()
+        family_counts["not known"] = (totals[name] if by_family else len(instructions)) - family_counts.total()
         click.echo("  ".join((name.ljust(first), *(str(family_counts[head]).rjust(len(head)) for head in heads))))

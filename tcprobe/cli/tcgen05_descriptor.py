@@ -196,28 +196,10 @@ def tile(size: tuple[int, int], descriptor_request: TileDescriptorRequest, as_js
 
     if descriptor_request["instruction"] is not None or descriptor_request["kind"] is None:
         raise UsageError("--tcgen05 needs --type, the tile's element type; --instruction is for wgmma.")
-    shared_tile = ask.tile(
-        size, descriptor_request["kind"], descriptor_request["major"], descriptor_request["swizzle"].span
+    shared_tile = ask.Tcgen05Tile(
+        ask.tile(size, descriptor_request["kind"], descriptor_request["major"], descriptor_request["swizzle"].span)
     )
-    plain = ask.tile_json(shared_tile)
     if as_json:
-        click.echo(json.dumps(plain))
-        return
-    swizzle = f"swizzle {shared_tile.descriptor.swizzle}" if shared_tile.descriptor.swizzle else "no swizzle"
-    wrapping.line(
-        f"{shared_tile.lines} x {shared_tile.k} of {shared_tile.type}, {shared_tile.major} contiguous, {swizzle}: "
-        f"{shared_tile.bytes} bytes"
-    )
-    wrapping.line(
-        plain["value"] + f" with start address 0, for tcgen05 ({plain['status']}, {plain['source']})",
-        plain["value"],
-        bold=True,
-    )
-    wrapping.line(f"  LBO {shared_tile.descriptor.lbo}, relative: {shared_tile.reasons['lbo']}")
-    wrapping.line(f"  SBO {shared_tile.descriptor.sbo}: {shared_tile.reasons['sbo']}")
-    wrapping.line(f"  start: a multiple of {shared_tile.alignment}")
-    wrapping.line(
-        f"  each k step: {', '.join(f'+{n} bytes (+{n // 16})' for n in shared_tile.per_k) or 'there is one only'}"
-    )
-    wrapping.line(f"  byte of element (line, k): {shared_tile.formula}")
-    click.echo(f"  CUDA: {plain['cuda']}")
+        click.echo(json.dumps(shared_tile.to_json()))
+    else:
+        wrapping.lines(shared_tile.in_words, f"{shared_tile.value:#018x}")

@@ -193,14 +193,14 @@ def _proof(cell: Cell) -> str:
 def _function(
     name: str,
     arguments: Sequence[str],
-    body: str,
+    expression: str,
     optional: Mapping[str, int] = MappingProxyType({}),
     kind: str = "int",
 ) -> Iterator[str]:
     declared = ", ".join(f"int {a} = {optional[a]}" if a in optional else f"int {a}" for a in arguments)
     yield f"  TCPROBE_HD static constexpr {kind} {name}({declared}) {{"
     yield f"    {' '.join(f'(void){a};' for a in arguments)}"
-    yield from (f"    return {body};", "  }")
+    yield from (f"    return {expression};", "  }")
 
 
 def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
@@ -265,8 +265,8 @@ def _sizes(cell: Cell) -> dict[str, int]:
     return sizes | ({} if cell.selector is None else {"selector": cell.selector})
 
 
-def _constants(values: Mapping[str, int]) -> Iterator[str]:
-    yield from (f"  static constexpr int {name} = {value};" for name, value in values.items())
+def _constants(constants: Mapping[str, int]) -> Iterator[str]:
+    yield from (f"  static constexpr int {name} = {value};" for name, value in constants.items())
 
 
 def _number(cell: Cell) -> int:

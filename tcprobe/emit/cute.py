@@ -90,5 +90,5 @@ def _type(kind: str, modes: Modes) -> str:
     return f"cute::{kind}<{', '.join(inner)}>"
 
 
-def _integers(kind: str, mode: tuple[int, ...]) -> str:
-    return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in mode)}>"
+def _integers(kind: str, numbers: Sequence[int]) -> str:
+    return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in numbers)}>"

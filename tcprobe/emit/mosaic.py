@@ -70,8 +70,8 @@ def _layout(cell: Cell) -> Iterator[str]:
     yield from (f"    vector_dim={tiling.vector},", ")")
 
 
-def _dims_text(dims: Tile) -> str:
-    words = [str(dim) if dim < 0 else f"fa.Replicated({dim})" for dim in dims]
+def _dims_text(numbers_of_dims: Tile) -> str:
+    words = [str(dim) if dim < 0 else f"fa.Replicated({dim})" for dim in numbers_of_dims]
     return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 

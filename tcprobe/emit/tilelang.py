@@ -44,15 +44,15 @@ def _functions(cell: Cell) -> Iterator[str]:
     yield from _holders(cell, axes, bits)
 
 
-def _holders(cell: Cell, axes: Sequence[str], bits: Mapping[str, int]) -> Iterator[str]:
+def _holders(cell: Cell, axes: Sequence[str], widths: Mapping[str, int]) -> Iterator[str]:
     """From an element, and its copy if it has several holders, to thread_id and local_id; and their T.Fragment."""
     name, back = cell_identifier(cell), _inverse(cell)
-    copied = ["copy"] if "copy" in bits else []
+    copied = ["copy"] if "copy" in widths else []
     inside = copied if any(term.variable == "copy" for term in _terms(back["i"])) else []
     yield from _head(f"{name}_thread", [*axes, *copied], "the thread that holds an element")
-    yield f"    return {divide(back['lane'], bits)}"
+    yield f"    return {divide(back['lane'], widths)}"
     yield from _head(f"{name}_local", [*axes, *inside], "its slot in that thread")
-    yield f"    return {divide(back['i'], bits)}"
+    yield f"    return {divide(back['i'], widths)}"
     if inside or any(formula.overlapping for formula in back.values()):
         yield from ("", "", COPIED if inside else CROSSED)
     else:
@@ -92,9 +92,9 @@ def _head(name: str, arguments: Sequence[str], what: str) -> Iterator[str]:
     yield from ("", "", f"def {name}({', '.join(arguments)}):  # {what}")
 
 
-def divide(formula: Formula, bits: Mapping[str, int]) -> str:
+def divide(formula: Formula, widths: Mapping[str, int]) -> str:
     """A linear formula with //, % and *, for variables of so many bits."""
-    parts = [part for term in _terms(formula) for part in _parts(term, bits)]
+    parts = [part for term in _terms(formula) for part in _parts(term, widths)]
     parts += [str(formula.constant)] if formula.constant or not parts else []
     return (" ^ " if formula.overlapping else " + ").join(parts)
 
@@ -103,12 +103,12 @@ def _terms(formula: Formula) -> list[Term]:
     return [term for term in formula.terms if isinstance(term, Term)]
 
 
-def _parts(term: Term, bits: Mapping[str, int]) -> Iterator[str]:
+def _parts(term: Term, widths: Mapping[str, int]) -> Iterator[str]:
     """What each run of bits of a mask adds; all are shifted by the term's shift."""
     for low, count in _runs(term.mask):
         text = NAMES.get(term.variable, term.variable)
         text += f" // {1 << low}" if low else ""
-        text += f" % {1 << count}" if low + count < bits[term.variable] else ""
+        text += f" % {1 << count}" if low + count < widths[term.variable] else ""
         yield text + (f" * {1 << low + term.shift}" if low + term.shift else "")
 
 

@@ -21,8 +21,8 @@ Point = tuple[int, ...]
 def boolean_formula(table: Table, output: str) -> Formula | None:
     """A proven formula of `output`; linear bits are mask-and-shift terms. None if a bit has no short formula."""
     variables = {axis.name: axis.bits for axis in reversed(table.space.axes)}
-    names = [(variable, bit) for variable, bits in variables.items() for bit in range(bits)]
-    points = _points(table, output, names)
+    variable_bits = [(variable, bit) for variable, bits in variables.items() for bit in range(bits)]
+    points = _points(table, output, variable_bits)
     images = {variable: [0] * bits for variable, bits in variables.items()}
     products: list[Products] = []
     constant = 0
@@ -34,7 +34,7 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
             for variable, bases in linear.bases.items():
                 images[variable] = [old | b[output] << bit for old, b in zip(images[variable], bases, strict=True)]
             continue
-        of_bit = _bit({p: v >> bit & 1 for p, v in points.items()}, bit, names)
+        of_bit = _bit({p: v >> bit & 1 for p, v in points.items()}, bit, variable_bits)
         if of_bit is None:
             return None
         products.append(of_bit)
@@ -43,17 +43,17 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
     return formula if proven(formula, table, output) else None
 
 
-def _points(table: Table, output: str, names: list[tuple[str, int]]) -> dict[Point, int]:
+def _points(table: Table, output: str, variable_bits: list[tuple[str, int]]) -> dict[Point, int]:
     """Used slots, as tuples of input bits."""
     points = {}
     for number, value in enumerate(table.values[output]):
         if value is not None:
             of = table.space.point(number)
-            points[tuple(of[variable] >> bit & 1 for variable, bit in names)] = value
+            points[tuple(of[variable] >> bit & 1 for variable, bit in variable_bits)] = value
     return points
 
 
-def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Products | None:
+def _bit(points: dict[Point, int], bit: int, variable_bits: list[tuple[str, int]]) -> Products | None:
     """One output bit; None if it depends on too many input bits, or needs too many products."""
     needed, short = _support(points)
     if len(needed) > MOST_BITS:
@@ -64,7 +64,7 @@ def _bit(points: dict[Point, int], bit: int, names: list[tuple[str, int]]) -> Pr
     products = minimal_products(len(needed), [p for p, v in short.items() if v], unknown)
     if len(products) > MOST_PRODUCTS:
         return None
-    return Products(bit, tuple(tuple((*names[needed[j]], wanted) for j, wanted in p) for p in products))
+    return Products(bit, tuple(tuple((*variable_bits[needed[j]], wanted) for j, wanted in p) for p in products))
 
 
 def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:

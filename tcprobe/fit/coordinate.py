@@ -53,23 +53,23 @@ class CoordinateSwizzle(NamedTuple):
         return (first ^ moved, second) if self.which == FIRST else (first, second ^ moved)
 
 
-def coordinate_swizzle(address: AddressMap) -> Iterator[tuple[CoordinateSwizzle, Affine]]:
+def coordinate_swizzle(address_map: AddressMap) -> Iterator[tuple[CoordinateSwizzle, Affine]]:
     """(swizzle, affine map) for each swizzle under which the map is affine: fewest bits first, then the first
     coordinate.
     """
-    able = [*_possible(address, FIRST), *_possible(address, SECOND)]
+    able = [*_possible(address_map, FIRST), *_possible(address_map, SECOND)]
     for swizzle in sorted(
         able, key=lambda candidate: (candidate.bits, candidate.which, candidate.base, candidate.shift)
     ):
-        first, second = swizzle(address.first, address.second)
-        affine = fit_affine(first, second, address.offsets, (int(first.max()) + 1, int(second.max()) + 1))
+        first, second = swizzle(address_map.first, address_map.second)
+        affine = fit_affine(first, second, address_map.offsets, (int(first.max()) + 1, int(second.max()) + 1))
         if affine:
             yield swizzle, affine
 
 
-def _possible(address: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
+def _possible(address_map: AddressMap, which: str) -> Iterator[CoordinateSwizzle]:
     """The swizzles of coordinate `which` that hold for a part of the rows and columns."""
-    grid, low = address.grid, address.low
+    grid, low = address_map.grid, address_map.low
     if which == SECOND:
         grid, low = grid.T, low[::-1]
     own, other = ((low[axis] + size - 1).bit_length() for axis, size in enumerate(grid.shape))

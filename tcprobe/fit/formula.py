@@ -85,9 +85,9 @@ def _missing(variable: str, given: Mapping[str, int]) -> VariableError:
     return VariableError(f"the formula needs {variable}; given: {', '.join(given) or 'nothing'}.")
 
 
-def _literal(variable: str, bit: int, wanted: bool) -> str:
+def _literal(variable: str, bit: int, positive: bool) -> str:
     shifted = f"{variable} >> {bit}" if bit else variable
-    return f"({shifted} & 1)" if wanted else f"(~{shifted} & 1)" if not bit else f"(~({shifted}) & 1)"
+    return f"({shifted} & 1)" if positive else f"(~{shifted} & 1)" if not bit else f"(~({shifted}) & 1)"
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Formula:
                 raise VariableError(f"{name} {given[name]} is outside 0 to {size - 1}.")
         return reduce(xor, (term.at(given) for term in self.terms), self.constant)
 
-    def _misfit(self, values: tuple[int, ...], named: Mapping[str, int]) -> VariableError:
+    def _misfit(self, values: Sequence[int], named: Mapping[str, int]) -> VariableError:
         words = [*map(str, values), *(f"{name} = {value}" for name, value in named.items())]
         return VariableError(
             f"the formula takes {', '.join(self.variables)}, each once; got: {', '.join(words) or 'nothing'}."
@@ -147,9 +147,9 @@ class Formula:
         """C (and Python) syntax; masks that the variables' ranges imply are left out."""
         return self.text(self.bits)
 
-    def text(self, bits: Mapping[str, int]) -> str:
+    def text(self, widths: Mapping[str, int]) -> str:
         """C syntax; masks without effect on variables of so many bits are left out."""
-        parts = [t.text(bits.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
+        parts = [t.text(widths.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
         parts += [str(self.constant)] if self.constant or not self.terms else []
         if len(parts) == 1:
             return _bare(parts[0])

@@ -12,7 +12,7 @@ linear map goes through all slots.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.fit.linear import pack, unpack
@@ -64,7 +64,7 @@ def _is_proven(formulas: Mapping[str, Formula], table: Table, names: tuple[str, 
     )
 
 
-def _vector(values: tuple[int, ...], sizes: list[int]) -> int:
+def _vector(values: Sequence[int], sizes: list[int]) -> int:
     """Values side by side in one number, the first in the low bits."""
     total, shift = 0, 0
     for value, size in zip(values, sizes, strict=False):

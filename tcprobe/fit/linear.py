@@ -114,7 +114,7 @@ def fit_layout(table: Table) -> "Layout | NotLinear":
     return because(table, expected, len(wrong))
 
 
-def _through(table: Table, values: list[int | None]) -> Layout:
+def _through(table: Table, values: Sequence[int | None]) -> Layout:
     """The affine map through a maximal set of independent points; those at powers of two come first."""
     bits, vectors = sum(axis.bits for axis in table.space.axes), _vectors(table.space)
     points: list[tuple[int, int]] = []
@@ -183,17 +183,17 @@ def pack_table(table: Table) -> list[int | None]:
     ]
 
 
-def pack(element: Mapping[str, int], outputs: tuple[str, ...]) -> int:
+def pack(element: Mapping[str, int], outputs: Sequence[str]) -> int:
     """An element as one number, FIELD bits for each output."""
     return sum(element[name] << FIELD * shift for shift, name in enumerate(outputs))
 
 
-def unpack(value: int, outputs: tuple[str, ...]) -> dict[str, int]:
+def unpack(value: int, outputs: Sequence[str]) -> dict[str, int]:
     """The inverse of `pack`."""
     return {name: value >> FIELD * shift & MASK for shift, name in enumerate(outputs)}
 
 
-def unpacked(values: Sequence[int], outputs: int) -> Iterator[list[int]]:
+def unpacked(values: Sequence[int], count: int) -> Iterator[list[int]]:
     """The numbers of each output, for many packed elements."""
-    for shift in range(outputs):
+    for shift in range(count):
         yield [value >> FIELD * shift & MASK for value in values]

@@ -69,77 +69,78 @@ class AddressFit:
         return offsets
 
 
-def fit_address(address: AddressMap) -> AddressFit | None:
+def fit_address(address_map: AddressMap) -> AddressFit | None:
     """The layout of a map, which need not be whole; None if it is of none of the four kinds."""
-    fits = (layout for kind in (_affine, _swizzle, _coordinate, _xor) for layout in kind(address))
-    return next((layout for layout in fits if is_proven(layout, address)), None)
+    fits = (layout for kind in (_affine, _swizzle, _coordinate, _xor) for layout in kind(address_map))
+    return next((layout for layout in fits if is_proven(layout, address_map)), None)
 
 
-def is_proven(layout: AddressFit, address: AddressMap) -> bool:
+def is_proven(fitted: AddressFit, address_map: AddressMap) -> bool:
     """Whether the layout gives every cell's offset."""
-    return np.array_equal(layout(address.first, address.second), address.offsets)
+    return np.array_equal(fitted(address_map.first, address_map.second), address_map.offsets)
 
 
-def offset_bits(address: AddressMap) -> int:
+def offset_bits(address_map: AddressMap) -> int:
     """The number of bits of the largest offset."""
-    return int(address.offsets.max()).bit_length()
+    return int(address_map.offsets.max()).bit_length()
 
 
-def _affine(address: AddressMap) -> Iterator[AddressFit]:
-    affine = _undo(address, ())
+def _affine(address_map: AddressMap) -> Iterator[AddressFit]:
+    affine = _undo(address_map, ())
     if affine:
-        yield AddressFit(AFFINE, affine, address.cells)
+        yield AddressFit(AFFINE, affine, address_map.cells)
 
 
-def _swizzle(address: AddressMap) -> Iterator[AddressFit]:
+def _swizzle(address_map: AddressMap) -> Iterator[AddressFit]:
     for sign in (1, -1):
-        for most in (MOST_BITS, offset_bits(address)):
-            fits = list(_fits(address, most, sign))
+        for most in (MOST_BITS, offset_bits(address_map)):
+            fits = list(_fits(address_map, most, sign))
             if fits:
                 others = tuple(swizzle for swizzle, _ in fits[1:] if swizzle.bits <= MOST_BITS)
-                yield AddressFit(SWIZZLE, fits[0][1], address.cells, (fits[0][0],), others=others)
+                yield AddressFit(SWIZZLE, fits[0][1], address_map.cells, (fits[0][0],), others=others)
                 return
 
 
-def _coordinate(address: AddressMap) -> Iterator[AddressFit]:
-    for swizzle, affine in coordinate_swizzle(address):
-        yield AddressFit(COORDINATE, affine, address.cells, coordinate=swizzle)
+def _coordinate(address_map: AddressMap) -> Iterator[AddressFit]:
+    for swizzle, affine in coordinate_swizzle(address_map):
+        yield AddressFit(COORDINATE, affine, address_map.cells, coordinate=swizzle)
 
 
-def _xor(address: AddressMap) -> Iterator[AddressFit]:
-    chain = chain_of(address)
-    affine = _undo(address, chain.swizzles) if chain else None
+def _xor(address_map: AddressMap) -> Iterator[AddressFit]:
+    chain = chain_of(address_map)
+    affine = _undo(address_map, chain.swizzles) if chain else None
     if chain and affine:
-        yield AddressFit(XOR, affine, address.cells, chain.swizzles, fewest=chain.fewest)
+        yield AddressFit(XOR, affine, address_map.cells, chain.swizzles, fewest=chain.fewest)
     else:
-        yield from _pairs(address)
+        yield from _pairs(address_map)
 
 
-def _pairs(address: AddressMap) -> Iterator[AddressFit]:
+def _pairs(address_map: AddressMap) -> Iterator[AddressFit]:
     """Fits with two swizzles of up to 5 bits each, S > 0, over any shape:stride; strides need not be powers of two."""
-    if offset_bits(address) > MOST_PAIRED:
+    if offset_bits(address_map) > MOST_PAIRED:
         return
     tried = {
-        _fingerprint(address.corners, first) for first in (Swizzle(0, 0, 0), *_candidates_left(address, MOST_BITS, 1))
+        _fingerprint(address_map.corners, first)
+        for first in (Swizzle(0, 0, 0), *_candidates_left(address_map, MOST_BITS, 1))
     }
-    for first, last in islice(_both(address), _tries(address)):
-        seen = _fingerprint(np.where(address.corners < 0, -1, last(address.corners)), first)
-        affine = None if seen in tried else _undo(address, (first, last))
+    for first, last in islice(_both(address_map), _tries(address_map)):
+        seen = _fingerprint(np.where(address_map.corners < 0, -1, last(address_map.corners)), first)
+        affine = None if seen in tried else _undo(address_map, (first, last))
         tried.add(seen)
         if affine:
-            yield AddressFit(XOR, affine, address.cells, (first, last))
+            yield AddressFit(XOR, affine, address_map.cells, (first, last))
 
 
-def _both(address: AddressMap) -> Iterator[tuple[Swizzle, Swizzle]]:
+def _both(address_map: AddressMap) -> Iterator[tuple[Swizzle, Swizzle]]:
     """Pairs of swizzles, the first to be applied first, that `_candidates_left` leaves."""
-    able = _candidates(offset_bits(address), MOST_BITS)
+    able = _candidates(offset_bits(address_map), MOST_BITS)
     for last in (Swizzle(*three) for three in able.triples()):
-        yield from ((first, last) for first in _candidates_left(address, MOST_BITS, 1, last))
+        yield from ((first, last) for first in _candidates_left(address_map, MOST_BITS, 1, last))
 
 
-def _tries(address: AddressMap) -> int:
+def _tries(address_map: AddressMap) -> int:
     """How many swizzles are undone on the whole map."""
-    return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address.cells))
+    return min(MOST_TRIES, max(LEAST_TRIES, MOST_WORK // address_map.cells))
 
 
 def _fingerprint(sample: Ints, known_swizzle: Swizzle) -> bytes:
@@ -147,20 +148,20 @@ def _fingerprint(sample: Ints, known_swizzle: Swizzle) -> bytes:
     return np.where(sample < 0, -1, known_swizzle(sample)).tobytes()
 
 
-def _fits(address: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
+def _fits(address_map: AddressMap, most: int, sign: int) -> Iterator[tuple[Swizzle, Affine]]:
     """(swizzle, affine map) for swizzles of shift `sign` * S, B from 1 to `most`, under which the map is affine."""
-    for swizzle in _candidates_left(address, most, sign)[: _tries(address)]:
-        affine = _undo(address, [swizzle])
+    for swizzle in _candidates_left(address_map, most, sign)[: _tries(address_map)]:
+        affine = _undo(address_map, [swizzle])
         if affine:
             yield swizzle, affine
 
 
-def _candidates_left(address: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
+def _candidates_left(address_map: AddressMap, most: int, sign: int, last: Swizzle | None = None) -> list[Swizzle]:
     """The swizzles of shift `sign` * S, B up to `most`, before `last`, that pass quick conditions on parts."""
-    kept = _candidates(offset_bits(address), most)
-    kept = kept.kept(_separable(_part(address.corners, last), kept, sign))
+    kept = _candidates(offset_bits(address_map), most)
+    kept = kept.kept(_separable(_part(address_map.corners, last), kept, sign))
     for axis in (0, 1):
-        kept = kept.kept(_begins(_part(_beginning(address, axis), last), kept, sign))
+        kept = kept.kept(_begins(_part(_beginning(address_map, axis), last), kept, sign))
     return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
 
 
@@ -169,10 +170,10 @@ def _part(offsets: Ints, last: Swizzle | None) -> Ints:
     return np.where(offsets < 0, -1, last(offsets)) if last else offsets
 
 
-def _beginning(address: AddressMap, axis: int) -> Ints:
+def _beginning(address_map: AddressMap, axis: int) -> Ints:
     """The first offsets of the first row or column, as long as they are consecutive from 0."""
-    line = (address.grid[:, 0] if axis == 0 else address.grid[0])[:BEGINNING]
-    count = int(np.cumprod(line >= 0).sum()) if address.low[axis] == 0 else 0
+    line = (address_map.grid[:, 0] if axis == 0 else address_map.grid[0])[:BEGINNING]
+    count = int(np.cumprod(line >= 0).sum()) if address_map.low[axis] == 0 else 0
     return line[:count]
 
 
@@ -189,12 +190,12 @@ def _begins(beginning: Ints, candidates: Candidates, sign: int) -> Bools:
     return np.asarray(np.gcd.reduce(breaks, axis=1) != 1)
 
 
-def _undo(address: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
+def _undo(address_map: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     """The affine map that is left when the swizzles, applied first to last, are undone; None if it is not affine."""
-    offsets = _before(address.offsets, swizzles)
-    if address.cells == address.grid.size and not _sums(_before(address.grid, swizzles)):
+    offsets = _before(address_map.offsets, swizzles)
+    if address_map.cells == address_map.grid.size and not _sums(_before(address_map.grid, swizzles)):
         return None
-    return fit_affine(address.first, address.second, offsets, address.extent)
+    return fit_affine(address_map.first, address_map.second, offsets, address_map.extent)
 
 
 def _before(offsets: Ints, swizzles: Sequence[Swizzle]) -> Ints:

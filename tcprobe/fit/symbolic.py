@@ -114,9 +114,9 @@ def _literals(product: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> list[tup
     return sorted((index[f.args[0]], False) if isinstance(f, Not) else (index[f], True) for f in factors)
 
 
-def _part(summand: Term | Products, bits: Mapping[str, int]) -> sympy.Expr:
+def _part(summand: Term | Products, widths: Mapping[str, int]) -> sympy.Expr:
     if isinstance(summand, Term):
-        whole = summand.implied(bits.get(summand.variable))
+        whole = summand.implied(widths.get(summand.variable))
         masked = symbol(summand.variable) if whole else BitAnd(symbol(summand.variable), sympy.Integer(summand.mask))
         return Shift(masked, sympy.Integer(summand.shift)) if summand.shift else masked
     products = [sympy.Mul(*(_factor(*f) for f in p)) for p in summand.products]

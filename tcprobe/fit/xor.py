@@ -61,9 +61,9 @@ class Chain(NamedTuple):
     fewest: bool
 
 
-def chain_of(address: AddressMap) -> Chain | None:
+def chain_of(address_map: AddressMap) -> Chain | None:
     """Swizzles of a shape:stride that make the map; None if there are none."""
-    rows = _rows(address)
+    rows = _rows(address_map)
     if rows is None:
         return None
     few = _fewest(rows)
@@ -71,15 +71,15 @@ def chain_of(address: AddressMap) -> Chain | None:
     return Chain(tuple(step.swizzle for step in reversed(steps)), bool(few)) if steps else None
 
 
-def _rows(address: AddressMap) -> list[int] | None:
+def _rows(address_map: AddressMap) -> list[int] | None:
     """The rows of the matrix, offset bit 0 first; None if the offset is not an XOR of images."""
-    low, high = ((extent - 1).bit_length() for extent in address.extent)
-    inputs = address.first | (address.second << low)
-    points = _points(inputs ^ inputs[0], address.offsets ^ address.offsets[0], low + high)
+    low, high = ((extent - 1).bit_length() for extent in address_map.extent)
+    inputs = address_map.first | (address_map.second << low)
+    points = _points(inputs ^ inputs[0], address_map.offsets ^ address_map.offsets[0], low + high)
     images = points and solve(points, low + high)
     if not images:
         return None
-    bits = int(address.offsets.max()).bit_length()
+    bits = int(address_map.offsets.max()).bit_length()
     return [sum((image >> bit & 1) << column for column, image in enumerate(images)) for bit in range(bits)]
 
 

@@ -56,9 +56,9 @@ class DecodedWord(NamedTuple):
     undocumented: list[Json]
 
 
-def encode(word: Sequence[Field], values: Json) -> int:
+def encode(word: Sequence[Field], fields: Json) -> int:
     """The bits of a value for every field."""
-    return sum(field.encode(values[field.name]) for field in word)
+    return sum(field.encode(fields[field.name]) for field in word)
 
 
 def decode(word: Sequence[Field], bits: int, width: int) -> DecodedWord:

@@ -5,15 +5,54 @@
 (56, 8, 2)
 >>> hex(dtype("f16").pattern(-3, 16)), dtype("s4").pattern(-3, 4)
 ('0xc200', 13)
+>>> ptx_name("cutlass::half_t"), ptx_name("FLOAT16"), ptx_name("fp8")
+('f16', 'f16', 'e4m3|e5m2')
 
 Zero is all bits clear in every type. Source: PTX ISA 9.1, sections 5.2.3 (alternate floating-point
 formats) and 9.7.14.2; for narrow types in an 8-bit container 9.7.14.5.10: e2m1 occupies bits 2 to 5,
 e3m2 and e2m3 bits 0 to 5.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, SupportsInt
 
 from tcprobe.errors import RowError
+
+OTHER_NAMES = {  # of C++, CUTLASS, Python's packages and the driver, by PTX's
+    "f16": "half|fp16|float16|half_t|__half",
+    "bf16": "bfloat16|bfloat16_t|__nv_bfloat16|nv_bfloat16|bf",
+    "f32": "float|fp32|float32|single",
+    "tf32": "tfloat32|tfloat32_t|tf",
+    "f64": "double|fp64|float64",
+    "e4m3|e5m2": "fp8|float8",
+    "e4m3": "e4m3fn|float8_e4m3fn|float8_e4m3|float_e4m3_t|__nv_fp8_e4m3",
+    "e5m2": "float8_e5m2|float_e5m2_t|__nv_fp8_e5m2",
+    "e2m3|e3m2": "fp6|float6",
+    "e2m3": "float6_e2m3fn|float_e2m3_t",
+    "e3m2": "float6_e3m2fn|float_e3m2_t",
+    "e2m1": "fp4|float4|float4_e2m1fn|float_e2m1_t",
+    "ue8m0": "float8_e8m0fnu|float_ue8m0_t",
+    "ue4m3": "float_ue4m3_t",
+    "s64": "int64|int64_t",
+    "s32": "int|int32|i32|int32_t",
+    "s8": "int8|i8|char|int8_t",
+    "s4": "int4|i4|int4_t|int4b_t",
+    "u64": "uint64|uint64_t",
+    "u32": "uint32|uint32_t",
+    "u16": "uint16|uint16_t",
+    "u8": "uint8|uint8_t",
+    "u4": "uint4|uint4_t|uint4b_t",
+    "b1": "bit|binary|u1|uint1b_t",
+}
+_PTX = {other: name for name, others in OTHER_NAMES.items() for other in others.split("|")}
+
+
+def ptx_name(text: str) -> str:
+    """PTX's name of the type that a text names, in any case and with any namespace: f16 of cutlass::half_t.
+
+    Two with | between where it may be either; the text in lower case where it names none.
+    """
+    bare = text.strip().lower().rpartition("::")[2]
+    return _PTX.get(bare, bare)
 
 
 class DType(NamedTuple):
@@ -55,6 +94,10 @@ class DType(NamedTuple):
         bits = (exponent + bias << mantissa) + (fraction - (1 << mantissa))
         sign = 1 << self.bits - 1 if value < 0 else 0
         return (sign | bits) << (self.container_shift if slot_bits > self.bits else 0)
+
+    def hexadecimal(self, bits: SupportsInt) -> str:
+        """A bit pattern, with as many digits as the type has."""
+        return f"0x{int(bits):0{-(-self.bits // 4)}x}"
 
     @property
     def has_nan(self) -> bool:

@@ -113,9 +113,9 @@ def one_by_one(forms: Callable[[], Iterable[tuple[str, Callable[[], Instruction]
     return lambda: {name.replace(EVERYWHERE, ""): maker for name, maker in forms()}
 
 
-def together(rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:
+def together(make_rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:
     """Makers of forms that are all made when the first of them is asked for."""
-    return lambda: {row.id: lambda row=row: row for row in rows()}  # type: ignore[misc]
+    return lambda: {row.id: lambda row=row: row for row in make_rows()}  # type: ignore[misc]
 
 
 class Together(Mapping[str, Instruction]):

@@ -62,8 +62,8 @@ def of_a_warp() -> MappingProxyType[str, Fragment]:
     return _together([forms for forms in instructions().parts if forms.threads == WARP])
 
 
-def _together(parts: Sequence[Forms]) -> MappingProxyType[str, Fragment]:
-    return MappingProxyType({id_: fragment for forms in parts for id_, fragment in forms.fragments.items()})
+def _together(groups: Sequence[Forms]) -> MappingProxyType[str, Fragment]:
+    return MappingProxyType({id_: fragment for forms in groups for id_, fragment in forms.fragments.items()})
 
 
 def fragment(id_: str) -> Fragment:
@@ -105,13 +105,13 @@ def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
     return MappingProxyType(by_experiment)
 
 
-def may_hold(wanted: Fragment, experiments: Iterable[str]) -> Iterator[str]:
-    """Of some experiments those whose tables may be as that of `wanted`: by their threads, and the shape in the id.
+def may_hold(fragment: Fragment, experiments: Iterable[str]) -> Iterator[str]:
+    """Of some experiments those whose tables may be as that of `fragment`: by their threads, and the shape in the id.
 
     What a multiply of wmma takes is measured by experiments of its own.
     """
-    stems = tuple(stem for forms in instructions().parts if forms.threads == wanted.threads for stem in forms.stems)
-    whole, size = wanted.role in WHOLE, (wanted.rows, wanted.cols)
+    stems = tuple(stem for forms in instructions().parts if forms.threads == fragment.threads for stem in forms.stems)
+    whole, size = fragment.role in WHOLE, (fragment.rows, fragment.cols)
     for experiment in [id_ for id_ in experiments if id_.startswith(stems)]:
         if experiment.startswith("wmma.mma"):
             continue
@@ -148,6 +148,6 @@ def user_ids(fragment_id: str) -> tuple[str, ...]:
     return tuple(i.id for i in sharing if any(f.id == fragment_id for f in i.fragments))
 
 
-def nameable(wanted: str) -> Mapping[str, Fragment]:
+def nameable(name: str) -> Mapping[str, Fragment]:
     """All fragments that a name can mean."""
-    return fragments() if all(forms.meant_by(wanted) for forms in instructions().parts) else of_a_warp()
+    return fragments() if all(forms.meant_by(name) for forms in instructions().parts) else of_a_warp()

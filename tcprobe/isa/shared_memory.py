@@ -25,6 +25,7 @@ MATRIX_ROWS = 8
 MOST_SHARED = 228 << 10  # bytes of the largest shared memory of an SM (compute capability 9.0, CUDA programming guide)
 PLAIN_TARGETS = tuple(row.name for row in ARCHS)
 _ENGINE = re.compile(r"wgmma|tcgen05|tma\b|cp\.async\.bulk", re.IGNORECASE)  # without an address of a lane
+_COPY = re.compile(r"cp\.async\.(4|8|16)")
 _VECTOR = re.compile(r"(ld|st)\.shared\.v([24])(?:\.[bsuf](8|16|32|64))?")
 _TYPED = re.compile(r"((?:ld|st)\.shared\.)[suf](8|16|32|64)")
 
@@ -99,13 +100,15 @@ def widening() -> MappingProxyType[str, SharedAccess]:
 
 
 def access(name: str) -> SharedAccess:
-    """The one that `name` means: a name of `accesses`, ld and st also with .v2 or .v4 and with a type (f32 as b32); a
-    name of `widening`, also as PTX has it.
+    """The one that `name` means: a name of `accesses`, ld and st also with .v2 or .v4 and with a type (f32 as b32),
+    cp.async.N for cp.async.ca.N; a name of `widening`, also as PTX has it.
 
     UsageError with the nearest names if there is none, or that nobody measured what no lane's address is read by.
     """
     if (wide := widening().get(name.replace(".shared.s8.s4", ".s8.s4"))) is not None:
         return wide
+    if copy := _COPY.fullmatch(name):
+        return accesses()[f"cp.async.ca.{copy[1]}"]
     vector = _VECTOR.fullmatch(name)
     full = f"{vector[1]}.shared.b{int(vector[2]) * int(vector[3] or 32)}" if vector else _TYPED.sub(r"\1b\2", name)
     if full not in accesses():

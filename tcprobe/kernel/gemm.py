@@ -66,6 +66,12 @@ class GemmKernel(Described):
         """The whole file, as `source`."""
         return self.source
 
+    def explain(self, row: int, col: int, k: int) -> list[Json]:
+        """How A(row, k), B(k, col) and D(row, col) go through the kernel: {"element", "steps"} of each."""
+        from tcprobe.kernel.explain import explain
+
+        return [dict(way) for way in explain(self, (row, col, k))]
+
     @property
     def block(self) -> tuple[int, int, int]:
         """Threads."""
@@ -102,7 +108,7 @@ class GemmKernel(Described):
             return ["a", "b", "d", "m", "n", "k", "lda", "ldb", "ldd"]
         return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else []), "d", "ldd", "m", "n", "k"]
 
-    def to_json(self, size: tuple[int, int, int] | None) -> Json:
+    def to_json(self, mnk: tuple[int, int, int] | None) -> Json:
         """What a launch needs to know, for a product of a size or any."""
         gemm, (rows, cols, _) = self.gemm, self.gemm.tile
         rows *= self.cluster
@@ -119,7 +125,7 @@ class GemmKernel(Described):
             "b": gemm.b,
             "multiply": gemm.instruction.id,
             "stages": gemm.stages,
-            "grid": list(self.grid(*size)) if size else grid,
+            "grid": list(self.grid(*mnk)) if mnk else grid,
             "block": list(self.block),
             "cluster": self.cluster,
             "shared_bytes": self.shared_bytes,

@@ -136,11 +136,11 @@ def _integers(values: Sequence[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def whole(address: AddressMap) -> AddressMap:
+def whole(address_map: AddressMap) -> AddressMap:
     """The map itself; DataError if an element has no offset, which names the first."""
-    if not address.missing:
-        return address
-    (first, second), rest = address.missing[0], len(address.missing) - 1
+    if not address_map.missing:
+        return address_map
+    (first, second), rest = address_map.missing[0], len(address_map.missing) - 1
     raise DataError(f"({first}, {second}) is missing" + (f", and {rest} more are." if rest else "."))
 
 

@@ -70,6 +70,6 @@ def _choose(path: Path, maps: list[_StatedMap], table: int | None) -> Source:
     raise UsageError(f"{several}; `table` N chooses one.")
 
 
-def _counts(address: AddressMap) -> bool:
+def _counts(address_map: AddressMap) -> bool:
     """Whether the offsets are 0, 1, 2, ... line by line."""
-    return not address.missing and np.array_equal(address.grid.ravel(), np.arange(address.cells))
+    return not address_map.missing and np.array_equal(address_map.grid.ravel(), np.arange(address_map.cells))

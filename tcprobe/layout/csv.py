@@ -118,17 +118,17 @@ def _delimiter(lines: Iterable[str]) -> str:
     return next((mark for mark in DELIMITERS if mark in first), ",")
 
 
-def _header(path: Path, lines: list[Line]) -> tuple[list[str], list[Line]]:
-    first = [ALSO.get(name, name) for name in (cell.strip().lower() for cell in lines[0][1])]
+def _header(path: Path, numbered_lines: list[Line]) -> tuple[list[str], list[Line]]:
+    first = [ALSO.get(name, name) for name in (cell.strip().lower() for cell in numbered_lines[0][1])]
     if any(_NUMBER.fullmatch(cell) for cell in first):
-        first, body = [*INPUTS, *SLOT_OUTPUTS][: len(first)], lines
+        first, body = [*INPUTS, *SLOT_OUTPUTS][: len(first)], numbered_lines
     else:
-        body = lines[1:]
+        body = numbered_lines[1:]
     expected = {*INPUTS, *SLOT_OUTPUTS}
     named = {"i" if name == "register" else name for name in first}
     if named - {"product"} != expected - {"product"} or len(named) != len(first):
         words = WORDS["columns"].format(len(first), quoted(", ".join(first)))
-        raise DataError(f"{path}, line {lines[0][0]}: {words}")
+        raise DataError(f"{path}, line {numbered_lines[0][0]}: {words}")
     if not body:
         raise DataError(f"{path}: {WORDS['no slots']}")
     return first, body

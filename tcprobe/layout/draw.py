@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Element, Table
 
 
 def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
@@ -70,7 +70,7 @@ def addresses(table: Table, width: int) -> Iterator[str]:
         yield "  row " + "".join(rows[lane].rjust(wide) for lane in lanes)
 
 
-def _holders(table: Table, element: tuple[int, ...]) -> str:
+def _holders(table: Table, element: Element) -> str:
     """lane:i of every holder, grouped by lane: 0:0,8."""
     by_lane: dict[int, list[str]] = {}
     for slot in table.inverse.get(element, []):
@@ -79,10 +79,10 @@ def _holders(table: Table, element: tuple[int, ...]) -> str:
     return " ".join(f"{lane}:{','.join(i)}" for lane, i in by_lane.items()) or "-"
 
 
-def runs(cells: Sequence[tuple[int, ...] | None]) -> str:
+def runs(slot_elements: Sequence[Element | None]) -> str:
     """Elements as row,col; runs along a row or a column as 0,0..3; an unused slot as -."""
     runs: list[list[tuple[int, int] | None]] = []
-    for cell in cells:
+    for cell in slot_elements:
         element = None if cell is None else (cell[0], cell[1])
         if runs and _follows(runs[-1], element):
             runs[-1].append(element)
@@ -110,17 +110,17 @@ def _run(run: Sequence[tuple[int, int] | None]) -> str:
 
 
 def grid_lines(
-    cells: Sequence[Sequence[str]], heads: Sequence[str], width: int, names: Sequence[str] | None = None
+    cell_texts: Sequence[Sequence[str]], heads: Sequence[str], width: int, names: Sequence[str] | None = None
 ) -> Iterator[str]:
     """Lines of columns of equal width, numbered from 0 or by `names`, in blocks that fit `width`."""
-    names = [str(number) for number in range(len(cells))] if names is None else names
-    wide = max((len(text) for row in (*cells, heads) for text in row), default=0) + 2
+    names = [str(number) for number in range(len(cell_texts))] if names is None else names
+    wide = max((len(text) for row in (*cell_texts, heads) for text in row), default=0) + 2
     margin = max(map(len, names), default=1) + 2
     per_block = max(1, (width - margin) // wide)
     for start in range(0, len(heads), per_block):
         block = slice(start, start + per_block)
         yield " " * margin + "".join(head.rjust(wide) for head in heads[block])
-        for name, row in zip(names, cells, strict=True):
+        for name, row in zip(names, cell_texts, strict=True):
             yield name.rjust(margin) + "".join(text.rjust(wide) for text in row[block])
         if start + per_block < len(heads):
             yield ""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.draw import grid_lines
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Element, Table
 
 MOST_ROWS = 16
 DRAWS_ALL = "`--full` draws them"
@@ -45,7 +45,7 @@ def glance(table: Table, width: int, span: int = 1) -> Iterator[str]:
     yield from _rest(by_element, table, band, span)
 
 
-def _merged(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int]) -> tuple[int, int]:
+def _merged(by_element: dict[Element, Slots], sizes: tuple[int, int]) -> tuple[int, int]:
     """How many neighbours, along a column or along a row, are held by the same threads at consecutive i."""
     for axis in (1, 0):
         count = 1
@@ -56,7 +56,7 @@ def _merged(by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int]) ->
     return 1, 1
 
 
-def _follows(by_element: dict[tuple[int, ...], Slots], axis: int, count: int) -> bool:
+def _follows(by_element: dict[Element, Slots], axis: int, count: int) -> bool:
     """Whether each group of `count` elements continues the holders of the group before it."""
     for element, slots in by_element.items():
         if element[axis] // count % 2 == 0:
@@ -67,12 +67,12 @@ def _follows(by_element: dict[tuple[int, ...], Slots], axis: int, count: int) ->
     return True
 
 
-def _moved(element: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
+def _moved(element: Element, axis: int, by: int) -> Element:
     return (*element[:axis], element[axis] + by, *element[axis + 1 :])
 
 
 def _band(
-    by_element: dict[tuple[int, ...], Slots], sizes: tuple[int, int], merged: tuple[int, int], width: int, span: int
+    by_element: dict[Element, Slots], sizes: tuple[int, int], merged: tuple[int, int], width: int, span: int
 ) -> _Band:
     """As much as there is room for: all, or powers of two of cells after which the rest follows by a constant step."""
     down, along = (size // count for size, count in zip(sizes, merged, strict=True))
@@ -85,7 +85,7 @@ def _band(
     raise AssertionError("a band of one cell is taken")
 
 
-def _drawn(by_element: dict[tuple[int, ...], Slots], band: _Band, width: int, span: int) -> Iterator[str]:
+def _drawn(by_element: dict[Element, Slots], band: _Band, width: int, span: int) -> Iterator[str]:
     rows, cols = (range(0, size, count) for size, count in zip((band.rows, band.cols), band.merged, strict=True))
     size = max(band.merged)
     rank = len(next(iter(by_element), (0, 0)))
@@ -107,7 +107,7 @@ def _range(first: int, count: int) -> str:
     return f"{first}-{first + count - 1}" if count > 1 else str(first)
 
 
-def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, span: int) -> Iterator[str]:
+def _rest(by_element: dict[Element, Slots], table: Table, band: _Band, span: int) -> Iterator[str]:
     """A line for each axis that is not drawn completely: the step by which its holders follow."""
     sizes = (table.extent["row"], -(-table.extent["col"] // span))
     for axis, (name, size, shown) in enumerate(zip(("row", "col"), sizes, (band.rows, band.cols), strict=True)):
@@ -121,7 +121,7 @@ def _rest(by_element: dict[tuple[int, ...], Slots], table: Table, band: _Band, s
         yield _said(by_element, 2, 1, "product + 1", table.threads) or f"  products 1 to {count - 1}: {DRAWS_ALL}"
 
 
-def _said(by_element: dict[tuple[int, ...], Slots], axis: int, step: int, name: str, threads: int) -> str:
+def _said(by_element: dict[Element, Slots], axis: int, step: int, name: str, threads: int) -> str:
     """`name` and what it adds to the thread and to i of every holder; empty unless it adds the same to all."""
     moves = {
         _move(slots, by_element.get(_moved(element, axis, -step), ()))

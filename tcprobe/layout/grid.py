@@ -22,11 +22,10 @@ from typing import NamedTuple
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.draw import runs
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Element, Table
 
 WIDE = 64
 Slot = tuple[int, int]  # (thread, i)
-Element = tuple[int, int]  # (row, col)
 
 
 class Stretch(NamedTuple):
@@ -76,7 +75,7 @@ def blocks(table: Table, fragment: Fragment, wide: int = WIDE) -> list[Block]:
     return [_block(selection, slots, fragment, "col" not in table.outputs, wide) for selection, slots in _parts(table)]
 
 
-def _parts(table: Table) -> Iterator[tuple[dict[str, int], dict[Slot, Element]]]:
+def _parts(table: Table) -> Iterator[tuple[dict[str, int], Mapping[Slot, Element]]]:
     """(what selects a block, the elements of its slots) for each block."""
     *lead, thread, i = table.space.axes
     size = thread.size * i.size

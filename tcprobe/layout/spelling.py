@@ -17,7 +17,8 @@ import re
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.tensor_map import SPANS
+from tcprobe.isa import dtypes
+from tcprobe.isa.tensor_map import SPANS, SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
 
 SPELLINGS = "none, 32, 64, 128 (as 128B or SWIZZLE_128B too) or B,M,S (as sw:3,4,3 or Swizzle<3,4,3> too)"
@@ -29,33 +30,6 @@ _THREE = re.compile(
     r"\s*(?P<b>\d{1,3})\s*,\s*(?P<m>\d{1,3})\s*,\s*(?P<s>-?\d{1,3})\s*(?P<close>>)?",
     re.IGNORECASE | re.ASCII,
 )
-# other names of PTX's types: those of cuda.h's tensor maps, and of C
-_TYPES = {
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "tfloat32": "tf32",
-    "float64": "f64",
-    "int32": "s32",
-    "int64": "s64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-    "half": "f16",
-    "float": "f32",
-    "double": "f64",
-    "fp16": "f16",
-    "fp32": "f32",
-    "fp64": "f64",
-    "int8": "s8",
-    "int4": "s4",
-    "uint4": "u4",
-    "fp4": "e2m1",
-    "float8_e4m3fn": "e4m3",
-    "float8_e5m2": "e5m2",
-}
-_EITHER = {"fp8": "e4m3 or e5m2", "float8": "e4m3 or e5m2", "fp6": "e2m3 or e3m2", "float6": "e2m3 or e3m2"}
 
 
 class SwizzleName(NamedTuple):
@@ -112,12 +86,25 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def map_mode(text: str) -> str:
+    """The driver's name of a tensor map's mode without SWIZZLE_, as isa.tensor_map has it; UsageError if it is none.
+
+    >>> map_mode("128"), map_mode("CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B"), map_mode("sw:1,4,3")
+    ('128B', '128B_ATOM_32B', '32B')
+    """
+    bare = text.strip().upper().removeprefix("CU_TENSOR_MAP_").removeprefix("SWIZZLE_")
+    if bare in SWIZZLES:
+        return bare
+    span = swizzle(text).span
+    return f"{span}B" if span else "NONE"
+
+
 def element_type(text: str) -> str:
     """PTX's name of an element type that `text` names in another way; any other text in lower case.
 
     UsageError for a name of two types.
     """
-    small = text.strip().lower()
-    if small in _EITHER:
-        raise UsageError(f"type {small} is {_EITHER[small]}: choose one.")
-    return _TYPES.get(small, small)
+    name = dtypes.ptx_name(text)
+    if "|" in name:
+        raise UsageError(f"type {text.strip()} is {name.replace('|', ' or ')}: choose one.")
+    return name

@@ -8,7 +8,7 @@ choose numbers by a stated rule.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,10 +121,10 @@ def elements(table: Table) -> Ints:
     return _ELEMENTS[table.id]
 
 
-def holder(table: Table, size: tuple[int, int, int]) -> Ints:
+def holder(table: Table, shape: Sequence[int]) -> Ints:
     """The slot that holds each element of (products, rows, cols); -1 if there is none."""
     row, col, product = elements(table)
-    slots = np.full(size, -1, np.int64)
+    slots = np.full(shape, -1, np.int64)
     used = np.flatnonzero(row >= 0)
     slots[product[used], row[used], col[used]] = used
     return slots

@@ -29,6 +29,7 @@ MOST_VALUE = 1 << 20
 MOST_SLOTS = 1 << 16
 SLOT_OUTPUTS = ("row", "col", "product")  # possible outputs of a fragment's table
 Values = tuple[int, ...]
+Element = tuple[int, ...]  # its coordinates: (row, col), with the product where there are several
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,13 +207,13 @@ def _space(inputs: object) -> Space:
     return Space(tuple(Axis(*pair) for pair in inputs))
 
 
-def _joined(name: str, rows: object, elements: int) -> list[object]:
-    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == elements for row in rows):
+def _joined(name: str, by_lane: object, elements: int) -> list[object]:
+    if not isinstance(by_lane, list) or not all(isinstance(lane, list) and len(lane) == elements for lane in by_lane):
         raise DataError(f"{name} must be a list of lanes of {elements} values each.")
-    return [value for row in rows for value in row]
+    return [value for lane in by_lane for value in lane]
 
 
-def _column(name: str, values: object) -> tuple[int | None, ...]:
-    if not isinstance(values, list) or not all(value is None or type(value) is int for value in values):
+def _column(name: str, by_slot: object) -> tuple[int | None, ...]:
+    if not isinstance(by_slot, list) or not all(value is None or type(value) is int for value in by_slot):
         raise DataError(f"{name} holds something that is neither a number nor null.")
-    return tuple(values)
+    return tuple(by_slot)

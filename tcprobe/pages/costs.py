@@ -108,5 +108,5 @@ def _trips(body: Body) -> str:
     return fitting([f"{trip.bytes} bytes {trip.cycles:g}" for trip in body.round_trip])
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:g}"
+def _number(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:g}"

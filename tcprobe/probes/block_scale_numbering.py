@@ -7,7 +7,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ def _count(instruction: Instruction) -> int:
     return instruction.fragment("scale_a").cols
 
 
-def _blocks(instruction: Instruction, tables: dict[str, Table], scales: Scales) -> Ints:
+def _blocks(instruction: Instruction, tables: Mapping[str, Table], scales: Scales) -> Ints:
     """The block of each stored column of A: columns of one block are scaled by the same bytes of B's scales.
 
     Blocks are numbered in the order of their lowest column. ProbeError unless there are as many as documented, equally
@@ -101,7 +101,7 @@ def _renumbering(instruction: Instruction, block_of_column: Ints) -> Ints:
     return new_number
 
 
-def _renumber(instruction: Instruction, tables: dict[str, Table], new_number: Ints) -> dict[str, Table]:
+def _renumber(instruction: Instruction, tables: Mapping[str, Table], new_number: Ints) -> dict[str, Table]:
     """The tables with columns along k renumbered."""
     stored, whole = _units(instruction)
     moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}

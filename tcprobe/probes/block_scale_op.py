@@ -68,19 +68,19 @@ def exponents_of(fragment: Fragment, scales: Bytes) -> Ints:
     return exponents
 
 
-def _all_columns(a: Ints) -> Ints:
+def _all_columns(a_elements: Ints) -> Ints:
     """The k of every column of A: in a dense multiply, the column's number."""
-    return np.broadcast_to(np.arange(a.shape[2]), (1, *a.shape[1:]))
+    return np.broadcast_to(np.arange(a_elements.shape[2]), (1, *a_elements.shape[1:]))
 
 
-def _products(a: Ints, b: Ints, k_of_stored: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
+def _products(a_elements: Ints, b_elements: Ints, k_of_stored: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
     """D by image of scales and of A: (scales, A, m, n). A has few ones."""
-    length = a.shape[2] // scale_a.shape[2]
-    d = np.zeros((len(scale_a), *a.shape[:2], b.shape[1]))
-    for image, row, stored in zip(*np.nonzero(a), strict=True):
+    length = a_elements.shape[2] // scale_a.shape[2]
+    d = np.zeros((len(scale_a), *a_elements.shape[:2], b_elements.shape[1]))
+    for image, row, stored in zip(*np.nonzero(a_elements), strict=True):
         block = stored // length
         exponent = scale_a[:, row, block, None] + scale_b[:, block]
-        d[:, image, row] += b[k_of_stored[row, stored]] * np.exp2(exponent)
+        d[:, image, row] += b_elements[k_of_stored[row, stored]] * np.exp2(exponent)
     return d
 
 

@@ -73,13 +73,15 @@ class TimedMove:
         body = [line for _ in range(COPIES) for line in (self.ptx_text([], "%at0"), *self.ends)]
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
-    def _loop(self, variant: str, body: Lines, loaded: Sequence[str], result_registers: Sequence[str]) -> Loop:
+    def _loop(
+        self, variant: str, ptx_lines: Sequence[str], loaded: Sequence[str], result_registers: Sequence[str]
+    ) -> Loop:
         return Loop(
             self.name,
             variant,
             self.target,
             COPIES,
-            body,
+            ptx_lines,
             loaded,
             result_registers,
             [f".reg .u32 %address, %at<{COPIES}>;", ".reg .u64 %source;"],

@@ -65,7 +65,7 @@ class TensorMoveCosts(OfRow, Costs):
                 operands = _rename_operand(operands, f"%{fragment.operand}{j}", next(names))
         return f"{tensor_memory.instruction_name(self.row)} {operands.replace('%taddr', f'%at{copy}')};"
 
-    def _loop(self, variant: str, body: Sequence[str]) -> Loop:
+    def _loop(self, variant: str, ptx_lines: Sequence[str]) -> Loop:
         registers = [name for copy in range(self.copies) for name in self._names(copy)]
         changed = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(self.copies)]
         return Loop(
@@ -73,7 +73,7 @@ class TensorMoveCosts(OfRow, Costs):
             variant,
             self.target,
             self.copies,
-            [*body, *changed],
+            [*ptx_lines, *changed],
             ["%joined"] if self._loads else registers,
             ["%joined"] if self._loads else [],
             [

@@ -243,20 +243,20 @@ class FormNumbers(NamedTuple):
         """The first of `randoms`."""
         return next(iter(self.randoms), None)
 
-    def add(self, flown: Flown, timed_block: TimedBlock, value: float) -> None:
-        """Add the cycles of one copy, `value`, that a block measured."""
+    def add(self, flown: Flown, timed_block: TimedBlock, copy_cycles: float) -> None:
+        """Add `copy_cycles`, the cycles of one copy, that a block measured."""
         groups, place, swizzle = timed_block.threads // WARPGROUP, flown.place, swizzle_of(timed_block)
         usual = flown.major == "k" and swizzle == USUAL_SWIZZLE
         if timed_block.image == RANDOM:
             base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, flown.major)]
-            self.randoms.append(round(value / base[0], 3))
+            self.randoms.append(round(copy_cycles / base[0], 3))
         elif flown.trip:
-            cycles = round(value * flown.in_flight, DECIMALS)
+            cycles = round(copy_cycles * flown.in_flight, DECIMALS)
             self.trips.append(Trip(cycles, None, place, groups, flown.in_flight))
         elif usual and not _has(self.intervals, place, groups, flown.in_flight):
-            self.intervals.append(Flight(round(value / groups, DECIMALS), place, groups, flown.in_flight))
+            self.intervals.append(Flight(round(copy_cycles / groups, DECIMALS), place, groups, flown.in_flight))
         else:
-            self.forms.append(ByLayout(value, place, swizzle, flown.major))
+            self.forms.append(ByLayout(copy_cycles, place, swizzle, flown.major))
 
 
 def _has(flights: Sequence[Flight], place: str, warpgroups: int, count: int) -> bool:

@@ -205,10 +205,10 @@ def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, 
     return lanes[:, start], first // width, words + (", its highest bit in those above too" if extended else "")
 
 
-def _sources(instruction: Instruction, bits: Ints) -> Ints:
+def _sources(instruction: Instruction, source_bits: Ints) -> Ints:
     """The slot of A that each slot of D holds; ProbeError if slots are torn, or a slot of A is in no slot of D."""
     a, d = instruction.fragments
-    of_slots = bits.reshape(d.slots, d.slot_bits)
+    of_slots = source_bits.reshape(d.slots, d.slot_bits)
     sources = of_slots[:, 0] // a.slot_bits
     whole = of_slots == sources[:, None] * a.slot_bits + np.arange(a.slot_bits)
     if not whole.all() or len(set(sources.tolist())) != a.slots:

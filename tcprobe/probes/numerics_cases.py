@@ -6,6 +6,7 @@ cancel beside small ones at every depth; subnormals and zeros; products below th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ def _shapes(mnk: MultiplySize) -> list[tuple[int, ...]]:
     return [(products, m, k), (products, n, k), (products, m, n)]
 
 
-def _numbers(floats: FloatFormat, shape: tuple[int, ...], rng: Random, exponents: Array) -> Bits:
+def _numbers(floats: FloatFormat, shape: Sequence[int], rng: Random, exponents: Array) -> Bits:
     """Finite numbers with random signs and fractions; biased exponents are clipped to the format."""
     top = (1 << floats.bits - 1 - floats.fraction) - 1 - (floats.special == "ieee")
     fraction = rng.integers(0, 1 << floats.fraction, shape)
@@ -154,15 +155,17 @@ def _cancelling(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bit
     return [_finite(FORMATS[types.a], a), b, c]
 
 
-def _finite(floats: FloatFormat, bits: Bits) -> Bits:
+def _finite(floats: FloatFormat, bit_patterns: Bits) -> Bits:
     """The bits, with infinities and NaN made finite."""
-    top = (bits.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
+    top = (bit_patterns.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
     full = top == (1 << floats.bits - 1 - floats.fraction) - 1
     if floats.special == "none" or (floats.special == "nan" and floats.fraction == 0):
-        return bits
-    last = (bits & ((1 << floats.fraction) - 1)) == (1 << floats.fraction) - 1
+        return bit_patterns
+    last = (bit_patterns & ((1 << floats.fraction) - 1)) == (1 << floats.fraction) - 1
     wrong = full if floats.special == "ieee" else full & last
-    return np.where(wrong, bits ^ (1 << floats.fraction if floats.special == "ieee" else 1), bits).astype(bits.dtype)
+    return np.where(
+        wrong, bit_patterns ^ (1 << floats.fraction if floats.special == "ieee" else 1), bit_patterns
+    ).astype(bit_patterns.dtype)
 
 
 def _beside(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
@@ -217,9 +220,9 @@ def _low_products(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[B
     return [*factors, own]
 
 
-def _power(floats: FloatFormat, bits: Bits) -> Bits:
+def _power(floats: FloatFormat, bit_patterns: Bits) -> Bits:
     """The numbers with their fractions cleared."""
-    whole: Bits = bits & ~floats.word((1 << floats.fraction) - 1)
+    whole: Bits = bit_patterns & ~floats.word((1 << floats.fraction) - 1)
     return whole
 
 

@@ -133,24 +133,26 @@ def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC
     return AFTER if kept.all() else IN_GROUP
 
 
-def _cancelling_terms(group: Sequence[int], c: str, exponent: int) -> tuple[dict[int, Power], Power | int, int]:
+def _cancelling_terms(
+    group: Sequence[int], place_of_c: str, exponent: int
+) -> tuple[dict[int, Power], Power | int, int]:
     """(products, C, k of a free product) of a sum in which x and -x cancel; C is x if there are only two products.
 
     ProbeError if the sum is too small.
     """
     if len(group) > 2:
         return {group[0]: Power(exponent), group[1]: Power(exponent, -1)}, 0, group[2]
-    if c == AFTER or len(group) < 2:
+    if place_of_c == AFTER or len(group) < 2:
         raise ProbeError(f"a sum of {len(group)} products is too small to tell what it keeps.")
     return {group[0]: Power(exponent, -1)}, Power(exponent), group[1]
 
 
-def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> int:
+def _fraction(directed: Directed, groups: Sequence[Sequence[int]], place_of_c: str) -> int:
     """Bits kept below x: how far down a small term survives beside x and -x; ProbeError unless all sums agree."""
     kept_bits = set()
     depths = range(directed.deep + 1)
     for group in groups:
-        products, own, t = _cancelling_terms(group, c, directed.x)
+        products, own, t = _cancelling_terms(group, place_of_c, directed.x)
         d = directed.ask([({**products, t: Power(directed.x - s)}, own) for s in depths])
         kept = d == np.array([number(directed.d, Power(directed.x - s)) for s in depths], directed.d.word)
         count = int(kept.sum())
@@ -162,10 +164,10 @@ def _fraction(directed: Directed, groups: Sequence[Sequence[int]], c: str) -> in
     return kept_bits.pop()
 
 
-def _check_alignment(directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int) -> None:
+def _check_alignment(directed: Directed, groups: Sequence[Sequence[int]], place_of_c: str, kept: int) -> None:
     """ProbeError unless terms are cut toward zero, aligned by the largest sum of exponents of nonzero products."""
     x = directed.x
-    products, own, t = _cancelling_terms(groups[0], c, x)
+    products, own, t = _cancelling_terms(groups[0], place_of_c, x)
     last = Power(x - kept)
     cases = [({**products, t: Power(last.exponent, sign, half=True)}, own) for sign in (1, -1)]
     expected = [number(directed.d, Power(last.exponent, sign)) for sign in (1, -1)]

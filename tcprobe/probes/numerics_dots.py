@@ -91,10 +91,10 @@ class Directed:
             c[n] = number(self.c, own) if isinstance(own, Power) else own
         return self.raw(a, b, c)
 
-    def raw(self, a: Bits, b: Bits, c: Bits) -> Bits:
+    def raw(self, a_bits: Bits, b_bits: Bits, c_bits: Bits) -> Bits:
         """D of dot products, all as bits."""
-        self.cases += len(c)
-        return self.dots(a, b, c)
+        self.cases += len(c_bits)
+        return self.dots(a_bits, b_bits, c_bits)
 
     def scaled(self, exponent: int) -> Directed | None:
         """The same form with products scaled by 2^by; None if no scales of the form do that."""

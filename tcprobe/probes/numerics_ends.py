@@ -32,7 +32,7 @@ def _base(group: Sequence[int], exponent: int, m: int, exact: bool) -> SumBase:
 
 
 def result_rounding(
-    directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
+    directed: Directed, groups: Sequence[Sequence[int]], place_of_c: str, kept: int | None
 ) -> tuple[int, Rounding]:
     """(bits of a result below its leading one, how it is rounded); ProbeError if sums are too small to tell."""
     exact, group, kept_or_60 = kept is None, groups[-1], 60 if kept is None else kept
@@ -47,7 +47,7 @@ def result_rounding(
         if all(rest) and bits + 2 - m <= kept_or_60:
             up, down = ([_with(base, part, sign) for part in rest] for sign in (1, -1))
             return bits, _rounding(directed, (up, down), base.m, bits)
-        by_c = None if c == AFTER else _in_c(directed, group, kept_or_60, bits)
+        by_c = None if place_of_c == AFTER else _in_c(directed, group, kept_or_60, bits)
         if by_c:
             return bits, _rounding(directed, *by_c, bits)
     raise ProbeError("a sum is too small to tell how its result is rounded.")
@@ -179,7 +179,7 @@ def _keeps_d(directed: Directed, keeps_c: bool | None) -> bool | None:
 
 
 def normalized(
-    directed: Directed, groups: Sequence[Sequence[int]], c: str, kept: int | None
+    directed: Directed, groups: Sequence[Sequence[int]], place_of_c: str, kept: int | None
 ) -> tuple[Literal["a", "b", "c"], ...]:
     """The operands whose subnormals are aligned by their leading bit instead of the least exponent.
 
@@ -193,7 +193,7 @@ def normalized(
     survives: dict[Literal["a", "b", "c"], bool] = {
         name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors
     }
-    survives["c"] = c == IN_GROUP and _survives_c(directed, group, kept)
+    survives["c"] = place_of_c == IN_GROUP and _survives_c(directed, group, kept)
     return tuple(name for name, normal in survives.items() if normal)
 
 

@@ -263,8 +263,8 @@ def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
     if not all(step <= bits < last for bits in (first, second)):
         return None
 
-    def scaled_dots(a: Bits, b: Bits, c: Bits) -> Bits:
-        return dots(bench, form, Images(a, b, c), (first, second))
+    def scaled_dots(a_bits: Bits, b_bits: Bits, c_bits: Bits) -> Bits:
+        return dots(bench, form, Images(a_bits, b_bits, c_bits), (first, second))
 
     return scaled_dots
 
@@ -318,17 +318,13 @@ def _wrong(kinds: ElementTypes, batch: Images, compared: tuple[Bits, Bits], plac
         a, b, blocks = batch.a[image, product, row], batch.b[image, product, col], batch.scales
         factors = ([], []) if blocks is None else (blocks.a[image, product, row], blocks.b[image, product, col])
         yield WrongCase(
-            [_hex(kinds.a, v) for v in a],
-            [_hex(kinds.b, v) for v in b],
-            _hex(kinds.c, batch.c[element]),
-            _hex(kinds.d, got[element]),
-            _hex(kinds.d, expected[element]),
+            [dtype(kinds.a).hexadecimal(v) for v in a],
+            [dtype(kinds.b).hexadecimal(v) for v in b],
+            dtype(kinds.c).hexadecimal(batch.c[element]),
+            dtype(kinds.d).hexadecimal(got[element]),
+            dtype(kinds.d).hexadecimal(expected[element]),
             *([f"0x{int(scale):02x}" for scale in line] for line in factors),
         )
-
-
-def _hex(kind: str, bits: np.integer[Any] | int) -> str:
-    return f"0x{int(bits):0{-(-dtype(kind).bits // 4)}x}"
 
 
 def _overflow_rule(bench: Bench, form: TabledForm) -> Any:

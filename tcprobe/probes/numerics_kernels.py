@@ -175,15 +175,15 @@ class TabledForm:
         lines = self._matrices(of_a.operand, inputs[-2]), self._matrices(of_b.operand, inputs[-1]).swapaxes(2, 3)
         return BlockScales(*lines, of_a.type)
 
-    def _spread(self, b: Bits, metadata: Bytes | None) -> Bits:
+    def _spread(self, b_bits: Bits, metadata: Bytes | None) -> Bits:
         """B with its lines where the metadata picks them, and zeros in between."""
         if not self.row.metadata:
-            return b
-        whole = np.zeros((*b.shape[:-1], self.row.shape.k), b.dtype)
-        nibbles = np.full(len(b), LEGAL) if metadata is None else metadata
+            return b_bits
+        whole = np.zeros((*b_bits.shape[:-1], self.row.shape.k), b_bits.dtype)
+        nibbles = np.full(len(b_bits), LEGAL) if metadata is None else metadata
         for nibble in np.unique(nibbles):
             selected = np.flatnonzero(nibbles == nibble)
-            whole[selected[:, None], ..., self._stored_k(int(nibble))] = b[selected].transpose(0, 3, 1, 2)
+            whole[selected[:, None], ..., self._stored_k(int(nibble))] = b_bits[selected].transpose(0, 3, 1, 2)
         return whole
 
     def _stored_k(self, nibble: int) -> Ints:
@@ -249,7 +249,7 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         f"mov.u32 %base, {name}_memory;",
         f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
         f"mad.wide.u32 %b, %x, {sizes[1]}, %b;",
-        *copy_to_shared("%b", "%base", sizes[1], "B_NEXT", "B_COPIED"),
+        *copy_to_shared("%b", "%base", str(sizes[1]), "B_NEXT", "B_COPIED"),
         "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
         "@%memory bra.uni A_MEMORY;",
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
@@ -259,7 +259,7 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         "A_MEMORY:",
         f"mad.wide.u32 %place, %x, {sizes[0]}, %a_;",
         "mov.u64 %a_, %place;",
-        *copy_to_shared("%a_", "%there", sizes[0], "A_NEXT", "A_COPIED"),
+        *copy_to_shared("%a_", "%there", str(sizes[0]), "A_NEXT", "A_COPIED"),
         "A_DONE:",
         *_descriptor("%db", "%base", packed_descriptor(k_bytes(b)).encode()),
         *_descriptor("%da", "%there", packed_descriptor(k_bytes(a)).encode()),

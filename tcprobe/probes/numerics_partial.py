@@ -87,7 +87,7 @@ def _sums_are_f32(directed: Directed, group: Sequence[int]) -> bool:
     return ulps == [nearest, [-ulp for ulp in nearest]]
 
 
-def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power, int], c: Bits) -> Bits:
+def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power, int], c_bits: Bits) -> Bits:
     """D of `power[0]`, plus QUARTERS times 2^power[1] with the same sign, plus C."""
     term, quarter = power
     a, b = (np.zeros((len(QUARTERS), directed.products), form.word) for form in (directed.a, directed.b))
@@ -96,7 +96,7 @@ def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power,
         length = count.bit_length() - 1
         first, b[n, group[1]] = directed.factors(Power(quarter + length, term.sign))
         a[n, group[1]] = first | (count - (1 << length)) << directed.a.fraction - length
-    return directed.raw(a, b, c)
+    return directed.raw(a, b, c_bits)
 
 
 def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:

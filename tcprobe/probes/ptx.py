@@ -121,9 +121,9 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
 
 
 def entry(
-    name: str, pointers: Sequence[str], registers: Sequence[str], body: Sequence[str], directives: str = ""
+    name: str, pointers: Sequence[str], registers: Sequence[str], ptx_lines: Sequence[str], directives: str = ""
 ) -> str:
-    """A kernel in the common frame. `body` may use %lane, %x, %y, %z (block), %nx, %ny, %ldm, and each %pointer."""
+    """A kernel in the common frame. `ptx_lines` may use %lane, %x, %y, %z (block), %nx, %ny, %ldm and each %pointer."""
     params = ", ".join([*(f".param .u64 p_{p}" for p in pointers), ".param .u32 p_ldm"])
     lines = [
         ".reg .u32 %lane, %x, %y, %z, %nx, %ny, %ldm, %image;",
@@ -132,7 +132,7 @@ def entry(
         *(line for p in pointers for line in (f"ld.param.u64 %{p}, [p_{p}];", f"cvta.to.global.u64 %{p}, %{p};")),
         "ld.param.u32 %ldm, [p_ldm];",
         *(f"mov.u32 %{register}, %{special};" for register, special in SPECIAL),
-        *body,
+        *ptx_lines,
         "ret;",
     ]
     head = f".visible .entry {name}({params}){directives and ' ' + directives}"

@@ -16,12 +16,12 @@ from tcprobe.layout.arrays import Array, Bytes
 _WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-def pack(values: Array, bits: int) -> Bytes:
+def pack(numbers: Array, bits: int) -> Bytes:
     """Numbers of shape (images, count), 0 <= value < 2**bits, as bytes of shape (images, count * bits / 8)."""
     if bits in _WORDS:
-        return np.ascontiguousarray(values, _WORDS[bits]).view(np.uint8)
-    planes = (values.astype(np.uint8)[..., None] >> np.arange(bits, dtype=np.uint8)) & 1
-    return np.packbits(planes.reshape(len(values), -1), axis=1, bitorder="little")
+        return np.ascontiguousarray(numbers, _WORDS[bits]).view(np.uint8)
+    planes = (numbers.astype(np.uint8)[..., None] >> np.arange(bits, dtype=np.uint8)) & 1
+    return np.packbits(planes.reshape(len(numbers), -1), axis=1, bitorder="little")
 
 
 def unpack(raw: Bytes, bits: int) -> Array:

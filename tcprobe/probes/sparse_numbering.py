@@ -65,17 +65,17 @@ class _Measured:
     instruction: Instruction
     sparse: Sparse
 
-    def complete(self, a: Table, d: Table) -> Tables | None:
+    def complete(self, a_table: Table, d_table: Table) -> Tables | None:
         """All tables, given those of A and D; None if no tables with these numbers predict what was measured."""
-        (m, stored, _), (row, col, _) = elements(a), elements(d)
+        (m, stored, _), (row, col, _) = elements(a_table), elements(d_table)
         if (row[self.sparse.d] != m[:, None]).any():
             return None
         b = self._b_table(stored, col[self.sparse.d])
         e = self._metadata_table(m, stored)
-        c = {name: tuple(column[t] for t in self.sparse.c.tolist()) for name, column in d.values.items()}
+        c = {name: tuple(column[t] for t in self.sparse.c.tolist()) for name, column in d_table.values.items()}
         if b is None or e is None:
             return None
-        return {"a": a, "b": b, "c": d.with_values(c), "d": d, "e": e}
+        return {"a": a_table, "b": b, "c": d_table.with_values(c), "d": d_table, "e": e}
 
     def _b_table(self, stored: Ints, slot_columns: Ints) -> Table | None:
         """B's table, by the k that each index picks.

@@ -89,12 +89,12 @@ def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
     return k
 
 
-def _counts(a: Ints, b: Ints, k_of_stored: Ints) -> Ints:
+def _counts(a_elements: Ints, b_elements: Ints, k_of_stored: Ints) -> Ints:
     """A x B for every image of A and of metadata: (metadata images, A images, m, n). A has few ones."""
-    images, rows, stored = np.nonzero(a)
-    counts = np.zeros((len(a) * a.shape[1], len(k_of_stored), b.shape[1]), np.int64)
-    np.add.at(counts, images * a.shape[1] + rows, b[k_of_stored[:, rows, stored]].swapaxes(0, 1))
-    return counts.reshape(len(a), a.shape[1], len(k_of_stored), -1).transpose(2, 0, 1, 3)
+    images, rows, stored = np.nonzero(a_elements)
+    counts = np.zeros((len(a_elements) * a_elements.shape[1], len(k_of_stored), b_elements.shape[1]), np.int64)
+    np.add.at(counts, images * a_elements.shape[1] + rows, b_elements[k_of_stored[:, rows, stored]].swapaxes(0, 1))
+    return counts.reshape(len(a_elements), a_elements.shape[1], len(k_of_stored), -1).transpose(2, 0, 1, 3)
 
 
 def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:

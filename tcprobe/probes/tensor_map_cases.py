@@ -75,11 +75,10 @@ class Encoding:
 
 def encodings() -> list[Encoding]:
     """All calls that are tried, in order."""
-    return [Encoding(argument, _plain(value), tensor_map) for argument, value, tensor_map in _variations()]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return [
+        Encoding(argument, list(value) if isinstance(value, tuple) else value, tensor_map)
+        for argument, value, tensor_map in _variations()
+    ]
 
 
 FLAT = packed_map("FLOAT16", (256, 64), (32, 8))

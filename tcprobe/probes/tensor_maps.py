@@ -91,12 +91,12 @@ def _case(name: str) -> list[str]:
     ]
 
 
-def _each(label: str, count: int, body: Sequence[str]) -> list[str]:
-    """`body` for every word number %at below `count`; threads share the work."""
+def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
+    """`ptx_lines` for every word number %at below `count`; threads share the work."""
     return [
         "mov.u32 %at, %lane;",
         f"{label}:",
-        *body,
+        *ptx_lines,
         f"add.u32 %at, %at, {THREADS};",
         f"setp.lt.u32 %more, %at, {count};",
         f"@%more bra {label};",
@@ -250,7 +250,7 @@ def window_of(images_read: Sequence[Bytes]) -> int:
     return int(images_read[0][:HEADER].view(np.uint32)[1])
 
 
-def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _: int) -> Ints | str:
+def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _window: int) -> Ints | str:
     came, window = (int(word) for word in images_read[0][:HEADER].view(np.uint32)[:2])
     if not came:
         return "the box never came"

@@ -159,11 +159,11 @@ def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
     return [(i, o, 0) if a_coded else (o, i, 0) for o in range(outer) for i in range(inner)]
 
 
-def ones(lines: int, k: int, shifts: int, step: int | None = None) -> Ints:
+def ones(line_count: int, k: int, shifts: int, step: int | None = None) -> Ints:
     """Matrices with a single one in each line: in matrix y, line l has it at (l + y * step) % k; `step` defaults to
-    `lines`.
+    `line_count`.
     """
-    k_of_line = (np.arange(lines) + np.arange(shifts)[:, None] * (lines if step is None else step)) % k
+    k_of_line = (np.arange(line_count) + np.arange(shifts)[:, None] * (line_count if step is None else step)) % k
     matrices: Ints = (np.arange(k) == k_of_line[..., None]).astype(np.int64)
     return matrices
 

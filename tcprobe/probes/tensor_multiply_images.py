@@ -140,9 +140,9 @@ def shared_images(sized: SizedMultiply, operand: str, zeros_and_ones: Ints) -> B
 
 
 @cache
-def numbers(bits: int, lines: int, k: int) -> Ints:
+def numbers(bits: int, line_count: int, k: int) -> Ints:
     """The number in packed memory of each element, by line, then k; flat."""
-    line, element_k = np.indices((lines, k)).reshape(2, -1)
+    line, element_k = np.indices((line_count, k)).reshape(2, -1)
     element_numbers: Ints = (
         offsets(packed_descriptor(k * bits // 8), "k", line, element_k, bits) * 8 + element_k * bits % 8
     ) // bits

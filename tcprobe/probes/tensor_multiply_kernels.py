@@ -7,6 +7,7 @@ CTAs run in clusters of two; the first CTA issues. The plan has, for each block,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 from tcprobe.isa.arch import WARPGROUP
@@ -183,14 +184,14 @@ def _group(paired: bool) -> str:
     return f"cta_group::{1 + paired}"
 
 
-def _columns(label: str, count: str, body: list[str]) -> list[str]:
-    """`body` for %column from 0 to `count` - 1."""
+def _columns(label: str, count: str, ptx_lines: Sequence[str]) -> list[str]:
+    """`ptx_lines` for %column from 0 to `count` - 1."""
     return [
         "mov.u32 %column, 0;",
         f"{label}:",
         f"setp.ge.u32 %p, %column, {count};",
         f"@%p bra.uni {label}_DONE;",
-        *body,
+        *ptx_lines,
         "add.u32 %column, %column, 1;",
         f"bra.uni {label};",
         f"{label}_DONE:",

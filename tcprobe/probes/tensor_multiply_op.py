@@ -66,11 +66,11 @@ class _Emulated:
             for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
         }
 
-    def _matrices(self, raw: Bytes, name: str, lines: int) -> Ints:
+    def _matrices(self, raw: Bytes, name: str, line_count: int) -> Ints:
         """Zeros and ones by image: (count, lines, k)."""
         sized, k = self.sized, self.sized.stored if name == "a" else self.sized.k
-        patterns = unpack(raw, sized.bits)[:, numbers(sized.bits, lines // sized.ctas, k)]
-        matrices: Ints = (patterns == sized.one).astype(np.int64).reshape(-1, lines, k)
+        patterns = unpack(raw, sized.bits)[:, numbers(sized.bits, line_count // sized.ctas, k)]
+        matrices: Ints = (patterns == sized.one).astype(np.int64).reshape(-1, line_count, k)
         return matrices
 
     def write(self, lane_words: Array, plan_words: Array) -> None:
@@ -105,16 +105,16 @@ class _Emulated:
             k_met = self._k_of_stored(self._read_elements("e", tensor_words, share, sized.chunk[3]))
         return a, k_met, *(self._scale(name, tensor_words, share) for name in ("scale_a", "scale_b") if sized.vector)
 
-    def _product(self, b: Ints, a: Array, met_k: Ints, *scales: Array) -> Array:
+    def _product(self, b_elements: Ints, a_elements: Array, met_k: Ints, *scales: Array) -> Array:
         """D: (M, N)."""
         sized = self.sized
         dense = np.zeros((sized.m, sized.k), np.float32)
         if (met_k == met_k[0]).all():
-            dense[:, met_k[0]] = a
+            dense[:, met_k[0]] = a_elements
         else:
             for column in range(sized.stored):
-                dense[np.arange(sized.m), met_k[:, column]] += a[:, column]
-        weighed = b.T.astype(np.float32)
+                dense[np.arange(sized.m), met_k[:, column]] += a_elements[:, column]
+        weighed = b_elements.T.astype(np.float32)
         if scales:
             block = np.arange(sized.k) * sized.vector // sized.k
             dense, weighed = dense * scales[0][:, block], weighed * scales[1][block]

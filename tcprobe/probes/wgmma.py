@@ -140,9 +140,9 @@ def coded_images(operand: Operand, image_bytes: int | None = None) -> Bytes:
 
 
 @cache
-def places(bits: int, lines: int, k: int) -> tuple[Ints, Ints]:
+def places(bits: int, line_count: int, k: int) -> tuple[Ints, Ints]:
     """(line, k) of every element number of a packed matrix."""
-    line_and_k = np.indices((lines, k)).reshape(2, -1)
+    line_and_k = np.indices((line_count, k)).reshape(2, -1)
     bit = (
         offsets(packed_descriptor(k * bits // 8), "k", line_and_k[0], line_and_k[1], bits) * 8
         + line_and_k[1] * bits % 8
@@ -162,8 +162,8 @@ def ones_by_k(instruction: Instruction) -> Bytes:
 
 
 @cache
-def _ones_by_k(size: tuple[int, int, int], one_bits: int, k_of_lines: tuple[int, ...]) -> Bytes:
-    (lines, k), (bits, cols, _) = places(*size), size
+def _ones_by_k(packed: tuple[int, int, int], one_bits: int, k_of_lines: tuple[int, ...]) -> Bytes:
+    (lines, k), (bits, cols, _) = places(*packed), packed
     shifts = np.arange(-(-len(k_of_lines) // cols))[:, None]
     k_of_column = np.array(k_of_lines)[(lines + shifts * cols) % len(k_of_lines)]
     return pack(np.where(k == k_of_column, one_bits, 0).astype(np.uint64), bits)
@@ -203,12 +203,12 @@ def d_rows(instruction: Instruction, raw: Bytes, whole: WholeProduct) -> Ints:
     return line
 
 
-def slot_elements(instruction: Instruction, a: Ints, d: Ints) -> Reading:
+def slot_elements(instruction: Instruction, a_numbers: Ints, d_numbers: Ints) -> Reading:
     """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
-    for operand, numbers in (("a", a), ("d", d)):
+    for operand, numbers in (("a", a_numbers), ("d", d_numbers)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:
             raise ProbeError(f"{instruction.name}: not every slot of {operand.upper()} holds its own element.")
-    return {"a": a.astype(np.int32), "d": d.astype(np.int32)}
+    return {"a": a_numbers.astype(np.int32), "d": d_numbers.astype(np.int32)}
 
 
 @cache

@@ -63,7 +63,7 @@ def b_image(instruction: Instruction, image: str, size: str) -> list[str]:
     ]
 
 
-def copy_to_shared(source: str, target: str, size: str | int, begin: str, end: str = "") -> list[str]:
+def copy_to_shared(source: str, target: str, size: str, begin: str, end: str = "") -> list[str]:
     """All threads copy `size` bytes, a multiple of 16, into shared memory; `begin` and `end` label the loop."""
     end = end or f"{begin}_DONE"
     return [

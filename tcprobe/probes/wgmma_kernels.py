@@ -16,6 +16,7 @@ memory fences its writes towards the asynchronous proxy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from tcprobe.isa.arch import WARPGROUP
@@ -187,14 +188,14 @@ def _clear() -> list[str]:
     ]
 
 
-def _each(slots: str, label: str, body: list[str]) -> list[str]:
-    """`body` for every slot of the thread; %at is the address of its answers."""
+def _each(count: str, label: str, ptx_lines: Sequence[str]) -> list[str]:
+    """`ptx_lines` for every slot of the thread; %at is the address of its answers."""
     return [
         f"{label}:",
-        *body,
+        *ptx_lines,
         f"add.u32 %at, %at, {ANSWER_BYTES};",
         "add.u32 %s, %s, 1;",
-        f"setp.lt.u32 %p, %s, {slots};",
+        f"setp.lt.u32 %p, %s, {count};",
         f"@%p bra {label};",
     ]
 

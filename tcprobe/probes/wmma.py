@@ -120,7 +120,7 @@ def experiments() -> list[MemoryExperiment]:
     return [MemoryExperiment(id_, tuple(group)) for id_, group in groups.items()]
 
 
-def memory_table(fragment: Fragment, numbers: list[int]) -> Table:
+def memory_table(fragment: Fragment, numbers: Sequence[int]) -> Table:
     """The table of element numbers row * cols + col by slot; -1 means unused.
 
     ProbeError unless every element is held as often as the slots allow. That is so on every GPU seen, and rarely after

@@ -113,8 +113,8 @@ def _name(instruction: Instruction) -> str:
 
 
 @cache
-def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -> Table:
-    """The layout as a table; its numbers count `lines` rows (columns if `transposed`) fastest.
+def _table(layout: L, threads: L, line_count: int, transposed: bool, elements: int) -> Table:
+    """The layout as a table; its numbers count `line_count` rows (columns if `transposed`) fastest.
 
     An atom of fewer than 32 threads is one of several products of the warp.
     """
@@ -125,7 +125,7 @@ def _table(layout: L, threads: L, lines: int, transposed: bool, elements: int) -
     values: dict[str, list[int]] = {"row": [], "col": [], "product": []}
     for lane, i in product(range(WARP), range(elements)):
         thread, part = places[lane]
-        k, line = divmod(starts[thread] + steps[i], lines)
+        k, line = divmod(starts[thread] + steps[i], line_count)
         row, col = (k, line) if transposed else (line, k)
         for column, value in zip(values.values(), (row, col, part), strict=True):
             column.append(value)

@@ -139,14 +139,14 @@ def _rows(memory: L) -> dict[int, int]:
     return {start: row for row, start in enumerate(starts)}
 
 
-def _registers(atom: CopyAtom, slot_bits: int, rows: dict[int, int] | None = None) -> Table:
+def _registers(atom: CopyAtom, slot_bits: int, row_of_offset: dict[int, int] | None = None) -> Table:
     """The element of every slot, as ldmatrix leaves it or stmatrix takes it."""
-    (threads, bits), rows = modes(atom.registers), rows or _rows(atom.memory)
-    count = len(rows) * ROW_BITS // slot_bits // WARP
+    (threads, bits), row_of_offset = modes(atom.registers), row_of_offset or _rows(atom.memory)
+    count = len(row_of_offset) * ROW_BITS // slot_bits // WARP
     places = _places(atom.order, count)
     offsets = [apply(threads, lane) + apply(bits, places[i] * slot_bits) for lane in range(WARP) for i in range(count)]
     values = {
-        "row": tuple(rows[offset - offset % ROW_BITS] for offset in offsets),
+        "row": tuple(row_of_offset[offset - offset % ROW_BITS] for offset in offsets),
         "col": tuple(offset % ROW_BITS // slot_bits for offset in offsets),
     }
     return slot_table(WARP, count, values)

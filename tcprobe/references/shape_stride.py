@@ -19,9 +19,9 @@ class L(NamedTuple):
     stride: Nested
 
 
-def size(shape: Nested) -> int:
+def size(nested: Nested) -> int:
     """The number of indices of a shape."""
-    return prod(flat(shape))
+    return prod(flat(nested))
 
 
 def apply(layout: L, index: int) -> int:

@@ -128,7 +128,7 @@ def result_name(code: int) -> str:
 
 
 def _numbers(
-    number_type: type[ctypes.c_uint32] | type[ctypes.c_uint64], values: tuple[int, ...]
+    number_type: type[ctypes.c_uint32] | type[ctypes.c_uint64], values: Sequence[int]
 ) -> ctypes.Array[ctypes.c_uint32] | ctypes.Array[ctypes.c_uint64]:
     """An array of at least eight numbers, so that a wrong rank reads no foreign memory."""
     return (number_type * 8)(*values)

@@ -215,20 +215,20 @@ class Gpu:
         return function
 
     def call(
-        self, name: str, blocks: int, inputs: Sequence[Array], output: Array, each: tuple[int, int] = (WARP, 0)
+        self, name: str, blocks: int, inputs: Sequence[Array], destination: Array, each: tuple[int, int] = (WARP, 0)
     ) -> None:
-        """Run `name`(inputs..., output), `each` block with threads and bytes of shared memory; `output` is filled.
+        """Fill `destination`: run `name`(inputs..., destination), `each` block with threads and bytes of shared memory.
 
         BackendFaultError if the device is lost.
         """
         runtime, (threads, shared) = self._cupy.cuda.runtime, each
         try:
             arrays = [self._cupy.asarray(array) for array in inputs]
-            result = self._cupy.zeros_like(self._cupy.asarray(output))
+            result = self._cupy.zeros_like(self._cupy.asarray(destination))
             if shared > SHARED_UNASKED:
                 self._cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
             self._functions[name]((blocks,), (threads,), (*arrays, result), shared_mem=shared)
-            output[...] = result.get()
+            destination[...] = result.get()
         except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
 

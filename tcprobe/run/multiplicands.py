@@ -24,7 +24,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Array, Bits, Ints
 
 DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
 
@@ -101,7 +101,7 @@ def patterns(values: Ints, matrix_operand: Operand | Fragment) -> NDArray[np.uin
     return np.asarray(bits_by_value[values - low])
 
 
-def decode(bits: NDArray[np.uint64], matrix_operand: Operand | Fragment) -> Array:
+def decode(bit_patterns: Bits, matrix_operand: Operand | Fragment) -> Array:
     """The numbers that bit patterns of an accumulator stand for."""
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[matrix_operand.slot_bits]
-    return bits.astype(unsigned).view(DECODE[matrix_operand.type])
+    return bit_patterns.astype(unsigned).view(DECODE[matrix_operand.type])

@@ -15,7 +15,7 @@ import numpy as np
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Array, Bits, Ints
 from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
@@ -75,7 +75,7 @@ class ProductRun:
 class Lines:
     """A matrix on the GPU, its lines a multiple of 16 bytes apart; `bit_patterns` are its bits, as unsigned numbers."""
 
-    def __init__(self, cupy: Any, bit_patterns: Array, gap: int = 16) -> None:
+    def __init__(self, cupy: Any, bit_patterns: Bits, gap: int = 16) -> None:
         self.lines, self.length, self.size = *bit_patterns.shape, bit_patterns.itemsize
         self.ld = -(-self.length * self.size // 16) * 16 + gap
         whole = np.full((self.lines, self.ld), UNWRITTEN, np.uint8)
@@ -193,12 +193,12 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
     return launch
 
 
-def _map(tma_box: Json, lines: Lines) -> Any:
+def _map(tma_box: Json, gpu_matrix: Lines) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
-    gapless = packed_map(kind, (lines.length, lines.lines), tuple(tma_box["box"]), mode)
-    tensor_map = gapless._replace(strides=(lines.ld,))
-    code, raw = driver.encode_map(tensor_map, lines.address)
+    gapless = packed_map(kind, (gpu_matrix.length, gpu_matrix.lines), tuple(tma_box["box"]), mode)
+    tensor_map = gapless._replace(strides=(gpu_matrix.ld,))
+    code, raw = driver.encode_map(tensor_map, gpu_matrix.address)
     if code:
         raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {tensor_map}.")
     return (ctypes.c_byte * len(raw)).from_buffer_copy(raw)

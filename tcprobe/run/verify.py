@@ -9,7 +9,7 @@ arithmetic was measured, D must have exactly the model's bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,12 +22,12 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Array, Bits, Ints
 from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
-from tcprobe.run.verify_case import Operands, VerifyCase, cases
+from tcprobe.run.verify_case import VerifyCase, cases
 from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, model_of
 from tcprobe.run.verify_source import WRONG, name, source, variant
-from tcprobe.store.cell import sources
+from tcprobe.store.cell import Cell, sources
 from tcprobe.store.choose import Layers
 
 CHUNK = 16  # multiplies that are compiled together
@@ -104,13 +104,16 @@ class CudaRunner(Protocol):
         """Compile functions; `target` is the PTX target, if it must be a particular one."""
 
     def call(
-        self, name: str, blocks: int, inputs: Sequence[Array], output: Array, each: tuple[int, int] = (32, 0)
+        self, name: str, blocks: int, inputs: Sequence[Array], destination: Array, each: tuple[int, int] = (32, 0)
     ) -> None:
         """Run a function; `each` has a block's threads and bytes of dynamic shared memory."""
 
 
 def verify(
-    gpu: CudaRunner, multiplies: Sequence[tuple[Instruction, Operands]], seed: int, layers: Layers | None = None
+    gpu: CudaRunner,
+    multiplies: Sequence[tuple[Instruction, Mapping[str, Cell]]],
+    seed: int,
+    layers: Layers | None = None,
 ) -> Iterator[Verified]:
     """Verify multiplies, each with the tables of its operands, in all their cases, in order.
 
@@ -172,14 +175,14 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
     )
 
 
-def _difference(case: VerifyCase, swizzle: int, bits: Array, expected: Array) -> str:
+def _difference(case: VerifyCase, swizzle: int, bit_patterns: Bits, expected: Array) -> str:
     """How many elements differ and the first of them, in words; "" if none does."""
-    differs = np.argwhere(bits != expected)
+    differs = np.argwhere(bit_patterns != expected)
     if not len(differs):
         return ""
     place = tuple(differs[0].tolist())
     where = f"swizzle {swizzle or 'none'}: " if case.shared else ""
-    first = f"first D{list(place[1:])}: {bits[place]}, NumPy {expected[place]}"
+    first = f"first D{list(place[1:])}: {bit_patterns[place]}, NumPy {expected[place]}"
     return f"{where}{len(differs)} of {expected.size} elements, {first}"
 
 

@@ -27,7 +27,6 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.descriptor import PERIOD, SWIZZLES
 from tcprobe.store.cell import Cell, selections
 
-Operands = Mapping[str, Cell]
 NUMBERS = (8, 24, 64, 128, 256)  # N of a warpgroup's forms that are taken where none is named
 STEPS = 4  # multiplies along k where factors are in shared memory: a row of the widest swizzle
 
@@ -69,7 +68,7 @@ class VerifyCase:
     """`operands` are the tables of the fragments, those of metadata under one selector; `shared` the other factors."""
 
     instruction: Instruction
-    operands: Operands
+    operands: Mapping[str, Cell]
     shared: tuple[Placed, ...] = ()
 
     @property
@@ -134,7 +133,7 @@ def verifiable(*patterns: str) -> list[Instruction]:
     return rows if patterns else [row for row in rows if not row.described or row.shape.n in NUMBERS]
 
 
-def cases(instruction: Instruction, operands: Operands) -> Iterator[VerifyCase]:
+def cases(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[VerifyCase]:
     """All cases of a multiply: under each selector, with its factors in every possible place."""
     operands_by_selector = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
     for tables in operands_by_selector:

@@ -6,6 +6,7 @@ of tf32 that are not read are random too. A of a sparse multiply has the stored 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,7 @@ def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int =
     return RandomFloats(a, b, c, indices(e, rng, steps) if e else None)
 
 
-def _normal(kind: str, rng: np.random.Generator, shape: tuple[int, ...], scale: float) -> Bits:
+def _normal(kind: str, rng: np.random.Generator, shape: Sequence[int], scale: float) -> Bits:
     form = FORMATS[kind]
     values = (rng.normal(size=shape) * scale).astype(form.numpy)
     return values.view(form.word)

@@ -237,13 +237,13 @@ def _plan(method: str, begun: threading.Event) -> None:
                 plan_of(TABLE, id_).prepare()
 
 
-def _decode(plan: Planned, decode: Callable[[], Reading]) -> Message:
+def _decode(planned: Planned, decode: Callable[[], Reading]) -> Message:
     try:
-        return {"event": "reading", **plan.about}, decode()
+        return {"event": "reading", **planned.about}, decode()
     except ProbeError as error:
-        return {"event": "unsound", "words": str(error), **plan.about}, {}
+        return {"event": "unsound", "words": str(error), **planned.about}, {}
     except Exception as error:
-        return {"event": "unsound", "words": str(_fault(error)), **plan.about}, {}
+        return {"event": "unsound", "words": str(_fault(error)), **planned.about}, {}
 
 
 def peak_memory() -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tcprobe.sass.decode import Argument
@@ -92,7 +94,7 @@ def iadd3_x(m: Machine, d: Argument, *rest: Argument) -> None:
     m.write(d, (total + m.carries(rest[-2:])) & np.uint64(0xFFFFFFFF))
 
 
-def _split(operands: tuple[Argument, ...]) -> tuple[list[Argument], list[Argument]]:
+def _split(operands: Sequence[Argument]) -> tuple[list[Argument], list[Argument]]:
     """(the predicates in front, the rest)."""
     count = next((j for j, o in enumerate(operands) if o.kind not in ("P", "UP")), len(operands))
     return list(operands[:count]), list(operands[count:])

@@ -81,17 +81,17 @@ def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
 # floats
 
 
-def whole(values: Array, float_type: Any = np.float32) -> Floats:
-    """The values in 64 bits; UnreadError unless all are whole numbers that `float_type` holds exactly."""
-    doubles: Floats = values.astype(np.float64)
+def whole(numbers: Array, float_type: Any = np.float32) -> Floats:
+    """The numbers in 64 bits; UnreadError unless all are whole numbers that `float_type` holds exactly."""
+    doubles: Floats = numbers.astype(np.float64)
     with np.errstate(invalid="ignore"):
         small = (np.abs(doubles) <= EXACT[float_type]) & (doubles == np.rint(doubles))
     must(bool(small.all()), "floats that are not small whole numbers are not modelled")
     return doubles
 
 
-def _f32(source: Input) -> Floats:
-    return whole(np.ascontiguousarray(source.read()).view(np.float32))
+def _f32(float_input: Input) -> Floats:
+    return whole(np.ascontiguousarray(float_input.read()).view(np.float32))
 
 
 def _f32_bits(floats: Floats) -> U32:

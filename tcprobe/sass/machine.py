@@ -86,7 +86,7 @@ class Machine:
         low, high = (self._register(argument.kind, argument.index + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
-    def write(self, argument: Argument, value: Array, words: int = 1) -> None:
+    def write(self, argument: Argument, numbers: Array, words: int = 1) -> None:
         """Write 32 bits to a register; with words = 2, 64 bits to a pair, the low half first."""
         if argument.kind not in self._values or argument.negative:
             raise UnreadError(f"operand {argument} cannot be written")
@@ -95,18 +95,18 @@ class Machine:
         if argument.index % words or argument.index + words > ZERO:
             raise UnreadError(f"{argument} is not a group of {words} registers")
         for word in range(words):
-            part = (value >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else value.astype(np.uint32)
+            part = (numbers >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else numbers.astype(np.uint32)
             self.set(argument.kind, argument.index + word, part)
 
-    def set(self, kind: str, index: int, value: U32) -> None:
+    def set(self, kind: str, index: int, register_words: U32) -> None:
         """Write one register, in the active lanes."""
         if index >= ZERO:
             raise UnreadError(f"{kind}{index} is not a register")
         if self.active is not self._all:
             old, written = self._values[kind].get(index, (self._zero, ~self._all))
-            self._values[kind][index] = np.where(self.active, value, old), written | self.active
+            self._values[kind][index] = np.where(self.active, register_words, old), written | self.active
         else:
-            self._values[kind][index] = value, self._all
+            self._values[kind][index] = register_words, self._all
 
     def forget(self, argument: Argument, words: int) -> None:
         """Make registers unknown."""
@@ -159,7 +159,7 @@ class Machine:
             raise UnreadError(f"{argument} is read, but nobody wrote it")
         return ~value if argument.negative else value
 
-    def decide(self, argument: Argument, value: Bools) -> None:
+    def decide(self, argument: Argument, truths: Bools) -> None:
         """Write a predicate in the active lanes; PT discards. If it was one of a pair, the other becomes unknown."""
         if argument.kind not in ("P", "UP") or argument.negative:
             raise UnreadError(f"operand {argument} cannot hold a predicate")
@@ -170,15 +170,15 @@ class Machine:
         if other:
             del self._pairs[other], self._predicates[other], self._predicates[place]
         old, written = self._predicates.get(place, (~self._all, ~self._all))
-        self._predicates[place] = np.where(self.active, value, old), written | self.active
+        self._predicates[place] = np.where(self.active, truths, old), written | self.active
 
-    def pair(self, first: Argument, second: Argument, count: U64) -> None:
+    def pair(self, first_carry: Argument, other: Argument, count: U64) -> None:
         """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
-        if self.active is not self._all or first == second:
+        if self.active is not self._all or first_carry == other:
             raise UnreadError("two carries out under a guard, or into one predicate, are not modelled")
-        for number, operand in enumerate((first, second), 1):
+        for number, operand in enumerate((first_carry, other), 1):
             self.decide(operand, count >= number)
-        places = (first.kind, first.index), (second.kind, second.index)
+        places = (first_carry.kind, first_carry.index), (other.kind, other.index)
         self._pairs |= {places[0]: places[1], places[1]: places[0]}
 
     # constants and memory

@@ -102,10 +102,10 @@ class _Multiply:
                 raise MisfitError(f"{self.name(number)} takes blocks that do not belong together")
         return Stage(step.opcode, turned, pieces)
 
-    def piece(self, number: int, cut: Cut, operand: str, words: Sequence[int]) -> Piece:
+    def piece(self, number: int, cut: Cut, operand: str, word_numbers: Sequence[int]) -> Piece:
         """What a step takes of an operand; MisfitError unless it is a whole block."""
         fragment = self.instruction.fragment(operand)
-        block = _block_of_slots(self.tables[operand], _slots(fragment, words), cut)
+        block = _block_of_slots(self.tables[operand], _slots(fragment, word_numbers), cut)
         if block is None:
             rows, cols = cut.size
             raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is not a block of {rows} x {cols}")

@@ -70,9 +70,9 @@ def must(condition: bool, words: str) -> None:
         raise UnreadError(words)
 
 
-def wide(value: Words) -> NDArray[np.uint64]:
+def wide(words: Words) -> NDArray[np.uint64]:
     """The same numbers in 64 bits."""
-    return value.astype(np.uint64)
+    return words.astype(np.uint64)
 
 
 def is_zero(argument: Argument) -> bool:

@@ -211,7 +211,7 @@ def _convert(m: Machine, d: Argument, *_: Argument) -> None:
     m.write(d, np.full(m.lanes, CONVERTED))
 
 
-def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
+def _multiply(opcode: str, multiplies: list[Step]) -> Callable[..., None]:
     part = int(match[1]) if (match := re.search(r"\.STEP(\d)", opcode)) else 0
 
     def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
@@ -226,21 +226,21 @@ def _multiply(opcode: str, steps: list[Step]) -> Callable[..., None]:
         )
         added = tuple(_word(m.word("R", c.index + j)) for j in range(size)) if c.index != ZERO else ()
         if part:
-            _continue(steps, Step(whole, left, right, added), part)
+            _continue(multiplies, Step(whole, left, right, added), part)
         else:
-            steps.append(Step(whole, left, right, added))
-        for j, tags in enumerate(_tags(RESULT + len(steps) - 1, size, part * size).T):
+            multiplies.append(Step(whole, left, right, added))
+        for j, tags in enumerate(_tags(RESULT + len(multiplies) - 1, size, part * size).T):
             m.set("R", d.index + j, tags)
 
     return multiply
 
 
-def _continue(steps: list[Step], step: Step, part: int) -> None:
+def _continue(multiplies: list[Step], step: Step, part: int) -> None:
     """Add STEP `part` to its instruction."""
-    last = steps[-1] if steps else None
+    last = multiplies[-1] if multiplies else None
     if last is None or (last.opcode, last.a, last.b, len(last.c)) != (step.opcode, step.a, step.b, 2 * part):
         raise UnreadError(f"STEP{part} of {step.opcode} does not continue the one before")
     shape, shared = form(step.opcode), step.c == last.c[-2:]
-    if shape.c < shape.d and shared != bool(part % 2):  # each word of an f16 C serves two steps
+    if shape.c < shape.d and shared != bool(part % 2):  # each word of an f16 C serves two multiplies
         raise UnreadError(f"STEP{part} of {step.opcode} adds C in another order")
-    steps[-1] = Step(step.opcode, step.a, step.b, last.c + step.c)
+    multiplies[-1] = Step(step.opcode, step.a, step.b, last.c + step.c)

@@ -8,7 +8,7 @@ that anchor it say which element each register holds. An opcode without tables i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +82,7 @@ def computing(layouts: Layouts, stem: str) -> Function:
     return multiply
 
 
-def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: tuple[Argument, ...]) -> None:
+def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: Sequence[Argument]) -> None:
     """D = A x B + C in the registers of all warps."""
     shape, kinds = form(opcode), types(opcode)
     d, a, b, c = operands

@@ -128,10 +128,10 @@ class Layers:
                     raise error
         return counting
 
-    def _strongest(self, fragment: Fragment, first: Found) -> Found:
-        """Of what stands beside `first` in its folder, by the same method: the table that most kinds of GPUs show."""
-        like = (first.group, first.measured.method)
-        beside = [f for f in self.tables(fragment, [first.measured.arch]) if (f.group, f.measured.method) == like]
+    def _strongest(self, fragment: Fragment, counting: Found) -> Found:
+        """Of what stands in the folder of `counting`, by the same method: the table that most kinds of GPUs show."""
+        like = (counting.group, counting.measured.method)
+        beside = [f for f in self.tables(fragment, [counting.measured.arch]) if (f.group, f.measured.method) == like]
         by_table: dict[str, set[str]] = {}
         for one in beside:
             by_table.setdefault(one.table(fragment).id, set()).add(witness(one.measured))

@@ -13,6 +13,7 @@ same however it is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tcprobe.errors import DataError
@@ -77,18 +78,18 @@ def _space(threads: object, elements: object) -> Space:
     return slots(threads, elements)
 
 
-def _images(bases: Any, axis: Axis, outputs: tuple[str, ...]) -> list[int]:
+def _images(bases: Any, axis: Axis, outputs: Sequence[str]) -> list[int]:
     of = bases[axis.name]
     if not isinstance(of, list) or len(of) != axis.bits or set(bases) != {"lane", "i"}:
         raise DataError(f"{axis.name} needs {axis.bits} bases, and there are those of lane and i.")
     return [_packed(base, outputs) for base in of]
 
 
-def _packed(values: Any, outputs: tuple[str, ...]) -> int:
+def _packed(image: Any, outputs: Sequence[str]) -> int:
     """One element as a number; DataError where it is none."""
     from tcprobe.fit.linear import pack
 
-    fits = isinstance(values, list) and len(values) == len(outputs)
-    if not fits or not all(type(v) is int and 0 <= v < MOST_VALUE for v in values):
+    fits = isinstance(image, list) and len(image) == len(outputs)
+    if not fits or not all(type(v) is int and 0 <= v < MOST_VALUE for v in image):
         raise DataError(f"a base needs {', '.join(outputs)}, each a number below {MOST_VALUE}.")
-    return pack(dict(zip(outputs, values, strict=True)), outputs)
+    return pack(dict(zip(outputs, image, strict=True)), outputs)

@@ -132,7 +132,7 @@ def _same_shape(id_: str, opcode: str) -> bool:
     return row is not None and "".join(map(str, row.shape)) == shape.replace("x", "")
 
 
-def _on(candidates: list[T], arch_name: str | None) -> list[T]:
+def _on(candidates: Sequence[T], arch_name: str | None) -> Sequence[T]:
     """Those that the arch has, where one is named; all if it has none of them."""
     if arch_name in (None, "all"):
         return candidates
@@ -149,24 +149,27 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], Operands | Non
     return {row.id: tables for row in candidates if (tables := of(row))}
 
 
-def _agreed(name: str, kind: str, tables: dict[str, Operands]) -> str:
+def _agreed(name: str, kind: str, by_id: dict[str, Operands]) -> str:
     """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
     groups: dict[tuple[object, ...], list[str]] = {}
-    for id_, cells in tables.items():
+    for id_, cells in by_id.items():
         groups.setdefault(tuple(map(_map, cells.values())), []).append(id_)
     if len(groups) > 1:
         listed = "; ".join(lookup.some(ids, 1) for ids in [*groups.values()][:MOST_CHOICES])
         more = "; ..." if len(groups) > MOST_CHOICES else ""
-        words = f"{name!r} matches {len(tables)} {kind} with {len(groups)} different tables: {listed}{more}."
+        words = f"{name!r} matches {len(by_id)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
-    return next((id_ for id_, cells in tables.items() if all(c.measured for c in cells.values())), next(iter(tables)))
+    return next(
+        (id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())),
+        next(iter(by_id)),
+    )
 
 
 def _map(cell: Cell) -> tuple[object, ...]:
     return cell.table.id, cell.fragment.slot_bits, cell.fragment.register_bits
 
 
-def _note(name: str, kind: str, tables: dict[str, Operands]) -> str:
-    ids, archs = list(tables), dict.fromkeys(c.arch for cells in tables.values() for c in cells.values())
+def _note(name: str, kind: str, by_id: dict[str, Operands]) -> str:
+    ids, archs = list(by_id), dict.fromkeys(c.arch for cells in by_id.values() for c in cells.values())
     where = f" on {', '.join(archs)}" if len(archs) < 3 else ""
     return f"{name!r} matches {len(ids)} {kind}, all with this table{where}: {lookup.some(ids, 4)}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -190,7 +190,7 @@ class Results:
         if measurement.status != "measured" and self.has_tables(key):
             self.set_aside(measurement)
             return
-        self._write_layouts(measurement.tables.values())
+        self._write_layouts(measurement.tables)
         _save(self.path(*key), "measurement", measurements.written(measurement))
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
@@ -277,14 +277,14 @@ class Results:
         with files.locked(self.root / arch):
             saved, complaints = _trusted(lambda: self.opcodes(arch), {})
             for opcode, (tables, source) in opcodes.items():
-                self._write_layouts(tables.values())
+                self._write_layouts(tables)
                 layouts = {operand: table.id for operand, table in tables.items()}
                 saved[opcode] = {"compiler": one_line(compiler), "layouts": layouts, "source": source}
             _save(self.opcodes_path(arch), "opcodes", {"opcodes": saved})
         return complaints
 
-    def _write_layouts(self, tables: Iterable[Table]) -> None:
-        for table in tables:
+    def _write_layouts(self, tables: Mapping[str, Table]) -> None:
+        for table in tables.values():
             if table.id not in self._layouts:
                 _save(self.layout_path(table.id), "layout", {"layout": layouts.written(table)})
                 self._layouts[table.id] = table

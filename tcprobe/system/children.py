@@ -222,6 +222,6 @@ def _places() -> list[str]:
     return [place for place in (*stated, "/tmp", "/var/tmp") if os.path.isabs(place)]
 
 
-def _text(output: IO[bytes]) -> str:
-    output.seek(0)
-    return output.read(MOST_BYTES).decode(errors="replace")
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(MOST_BYTES).decode(errors="replace")

@@ -270,9 +270,9 @@ def alive(process: int) -> bool:
     return True
 
 
-def _unwritable(path: Path, error: OSError | ValueError) -> EnvironmentUnfitError:
-    return EnvironmentUnfitError(f"cannot write {path}: {_reason(error)}. Free space, or choose another place.")
+def _unwritable(path: Path, failure: OSError | ValueError) -> EnvironmentUnfitError:
+    return EnvironmentUnfitError(f"cannot write {path}: {_reason(failure)}. Free space, or choose another place.")
 
 
-def _reason(error: OSError | ValueError) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+def _reason(failure: OSError | ValueError) -> str:
+    return (isinstance(failure, OSError) and failure.strerror) or str(failure)

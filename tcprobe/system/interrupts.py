@@ -53,7 +53,7 @@ class _Stop:
 
     asked = False
 
-    def __call__(self, number: int, _: FrameType | None) -> None:
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
         if _Stop.asked:
             os._exit(128 + number)  # what was started ends all the same: see `children`
         _Stop.asked = True
@@ -73,9 +73,9 @@ def _open_closed() -> None:
         sys.stderr = _text(_null(os.O_WRONLY))
 
 
-def _null(mode: int) -> int:
+def _null(flags: int) -> int:
     """The null device, for children too."""
-    number = os.open(os.devnull, mode)
+    number = os.open(os.devnull, flags)
     os.set_inheritable(number, True)
     return number
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from types import ModuleType
 
 NUMPY_BYTES = 128 << 20  # of the address space, with one thread; 85 MB where it was measured
 
@@ -22,7 +20,7 @@ def prepare() -> None:
 class _Room:
     """Stands before the finders of modules, and finds none."""
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+    def find_spec(self, name: str, *_: object) -> None:
         """OSError where the address space has no room for NumPy."""
         if name == "numpy" and sys.platform != "win32":
             import mmap

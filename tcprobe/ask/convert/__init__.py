@@ -203,7 +203,7 @@ def with_register_type(cell: Cell, kind: str | None) -> Cell:
     return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
 
 
-def _summary(plan: Plan, kind: Cast) -> str:
+def _summary(plan: Plan, cast: Cast) -> str:
     shuffles = [op for op in plan.ops if isinstance(op, Shuffle)]
     if any(s // 4 != lane // 4 for op in shuffles for lane, s in enumerate(op.lanes)):
         return WARP
@@ -211,14 +211,14 @@ def _summary(plan: Plan, kind: Cast) -> str:
         return QUAD
     if any(isinstance(op, Movmatrix) for op in plan.ops):
         return MOVMATRIX
-    return NOTHING if kind.name == "bits" and plan.identity else RENAMED
+    return NOTHING if cast.name == "bits" and plan.identity else RENAMED
 
 
-def _costs(plan: Plan, kind: Cast) -> dict[str, int]:
+def _costs(plan: Plan, cast: Cast) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for op in plan.ops:
-        counts.update(op.cost(kind))
-    if kind.pair:  # a pair that several words need is converted once
+        counts.update(op.cost(cast))
+    if cast.pair:  # a pair that several words need is converted once
         counts["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
     return {name: counts[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if counts[name]}
 

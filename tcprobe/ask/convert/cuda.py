@@ -16,61 +16,61 @@ from tcprobe.layout.table import Table, slot_table
 NAME = "convert"
 
 
-def source(tiling: Tiling, plan: Plan, kind: Cast, name: str = NAME) -> str:
+def source(tiling: Tiling, plan: Plan, cast: Cast, name: str = NAME) -> str:
     """The function `name`(from, to): registers of every tile of the source, and of the target; what it calls first.
 
     Where k is in an order there is also the constexpr function `name`_k(k). Each helper stands between #ifndef and
     #endif, so that it is there once however many such texts are put together.
     """
-    to, (word, from_parameter) = tiling.target.fragment, parameter(tiling, kind)
-    body = [line for op in plan.ops for line in _lines(op, kind, word)]
+    to, (word, from_parameter) = tiling.target.fragment, parameter(tiling, cast)
+    body = [line for op in plan.ops for line in _lines(op, cast, word)]
     body += [f"to[{tile}][{register}] = w{w};" for (tile, register), w in plan.outputs.items()]
     if any("lane" in line for line in body):
         body = ["unsigned lane;", 'asm("mov.u32 %0, %%laneid;" : "=r"(lane));', *body]
     head = f"__device__ inline void {name}({from_parameter}, "
     head += f"{word} (&to)[{tiling.target_tiles}][{to.registers}]) {{"
-    helpers = [*_helpers(plan, kind), *_order(tiling.order, name)]
+    helpers = [*_helpers(plan, cast), *_order(tiling.order, name)]
     return "\n".join([*helpers, head, *(f"  {line}" for line in body), "}"])
 
 
-def parameter(tiling: Tiling, kind: Cast) -> tuple[str, str]:
+def parameter(tiling: Tiling, cast: Cast) -> tuple[str, str]:
     """The C type of a word, and the parameter `from`: the registers of every tile of the source."""
-    from_, word = tiling.source.fragment, "unsigned long long" if kind.bits == 64 else "unsigned"
-    c_type = kind.source if kind.name != "bits" else word
+    from_, word = tiling.source.fragment, "unsigned long long" if cast.bits == 64 else "unsigned"
+    c_type = cast.source if cast.name != "bits" else word
     count = from_.elements if c_type in ("float", "int") else from_.registers
     return word, f"const {c_type} (&from)[{tiling.source_tiles}][{count}]"
 
 
 @singledispatch
-def _lines(op: Op, kind: Cast, word: str) -> Iterator[str]:
+def _lines(op: Op, cast: Cast, word: str) -> Iterator[str]:
     """The statements of an operation."""
     raise NotImplementedError(op)
 
 
 @_lines.register
-def _(pack: Pack, kind: Cast, word: str) -> Iterator[str]:
-    yield f"const {word} w{pack.word} = {_pack_expression(pack, kind)};"
+def _(pack: Pack, cast: Cast, word: str) -> Iterator[str]:
+    yield f"const {word} w{pack.word} = {_pack_expression(pack, cast)};"
 
 
 @_lines.register
-def _(select: Select, _kind: Cast, word: str) -> Iterator[str]:
+def _(select: Select, _cast: Cast, word: str) -> Iterator[str]:
     yield f"const {word} w{select.word} = {_condition(select.mask)} ? w{select.yes} : w{select.no};"
 
 
 @_lines.register
-def _(shuffle: Shuffle, _kind: Cast, word: str) -> Iterator[str]:
+def _(shuffle: Shuffle, _cast: Cast, word: str) -> Iterator[str]:
     yield f"const {word} w{shuffle.word} = __shfl_sync(0xffffffffu, w{shuffle.sent}, {_of_lane(shuffle.lanes)});"
 
 
 @_lines.register
-def _(movmatrix: Movmatrix, _kind: Cast, word: str) -> Iterator[str]:
+def _(movmatrix: Movmatrix, _cast: Cast, word: str) -> Iterator[str]:
     yield f"{word} w{movmatrix.word};"
     text = "movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
     yield f'asm volatile("{text}" : "=r"(w{movmatrix.word}) : "r"(w{movmatrix.sent}));'
 
 
 @_lines.register
-def _(permute: Permute, _kind: Cast, word: str) -> Iterator[str]:
+def _(permute: Permute, _cast: Cast, word: str) -> Iterator[str]:
     size = len(permute.selectors[0])
     if size == 1:  # whole words: nothing but a choice
         mask = sum(1 << lane for lane, selector in enumerate(permute.selectors) if selector == (1,))
@@ -117,24 +117,24 @@ def _of_lane(values: Sequence[int]) -> str:
     return f"static_cast<int>(({parts}) >> 5 * (lane % 12) & 31)"
 
 
-def _pack_expression(pack: Pack, kind: Cast) -> str:
+def _pack_expression(pack: Pack, cast: Cast) -> str:
     """The expression of a word of own units."""
-    if kind.name == "bits":
+    if cast.name == "bits":
         return _gather(pack.places)
-    if kind.single:
+    if cast.single:
         (place,) = pack.places
-        return f"{_function(kind)}({_element(place)})"
-    pairs = [_pair_expression(pair, kind) for pair in pack.pairs]
+        return f"{_function(cast)}({_element(place)})"
+    pairs = [_pair_expression(pair, cast) for pair in pack.pairs]
     return pairs[0] if len(pairs) == 1 else f"{pairs[0]} | {pairs[1]} << 16"
 
 
-def _pair_expression(pair: tuple[Place | None, Place | None], kind: Cast) -> str:
+def _pair_expression(pair: tuple[Place | None, Place | None], cast: Cast) -> str:
     if pair == (None, None):
         return "0u"
     low, high = (place or next(p for p in pair if p) for place in pair)
-    if kind.source == "unsigned":
-        return f"{_function(kind)}({_gather((low, high))})"
-    return f"{_function(kind)}({_element(low)}, {_element(high)})"
+    if cast.source == "unsigned":
+        return f"{_function(cast)}({_gather((low, high))})"
+    return f"{_function(cast)}({_element(low)}, {_element(high)})"
 
 
 def _gather(places: Sequence[Place | None]) -> str:
@@ -162,26 +162,26 @@ def _element(place: Place | None) -> str:
     return f"from[{place[0]}][{place[1]}]"
 
 
-def _function(kind: Cast) -> str:
-    return re.sub(r"\W+", "_", kind.name)
+def _function(cast: Cast) -> str:
+    return re.sub(r"\W+", "_", cast.name)
 
 
-def _helpers(plan: Plan, kind: Cast) -> list[str]:
+def _helpers(plan: Plan, cast: Cast) -> list[str]:
     """The function that converts, where one is needed."""
-    if kind.name == "bits" or not any(isinstance(op, Pack) for op in plan.ops):
+    if cast.name == "bits" or not any(isinstance(op, Pack) for op in plan.ops):
         return []
-    if kind.single:
-        arguments, statement = "float x", kind.single
-    elif kind.source == "unsigned":
-        arguments, statement = "unsigned both", kind.pair
+    if cast.single:
+        arguments, statement = "float x", cast.single
+    elif cast.source == "unsigned":
+        arguments, statement = "unsigned both", cast.pair
     else:
-        arguments, statement = f"{kind.source} low, {kind.source} high", kind.pair
+        arguments, statement = f"{cast.source} low, {cast.source} high", cast.pair
     d = "unsigned short d" if '"=h"' in statement else "unsigned d"
-    guard = f"TCPROBE_{_function(kind).upper()}"
+    guard = f"TCPROBE_{_function(cast).upper()}"
     return [
         f"#ifndef {guard}",
         f"#define {guard}",
-        f"__device__ inline unsigned {_function(kind)}({arguments}) {{",
+        f"__device__ inline unsigned {_function(cast)}({arguments}) {{",
         f"  {d};",
         f"  {statement}",
         "  return d;",

@@ -28,15 +28,15 @@ class Pack:
         """Places two by two: what one conversion of a pair takes."""
         return list(zip(self.places[::2], self.places[1::2], strict=True))
 
-    def cost(self, kind: Cast) -> Mapping[str, int]:
+    def cost(self, cast: Cast) -> Mapping[str, int]:
         """cvt instructions, or prmt where units come from several registers or out of order."""
-        if kind.name == "bits":
+        if cast.name == "bits":
             return {"prmt": joins(self.places)}
-        if not kind.pair:
+        if not cast.pair:
             return {"cvt": 1}
         used = [pair for pair in self.pairs if pair != (None, None)]
-        gather = sum(joins(pair) for pair in used) if kind.source == "unsigned" else 0
-        chained = kind.source == "int"
+        gather = sum(joins(pair) for pair in used) if cast.source == "unsigned" else 0
+        chained = cast.source == "int"
         return {"cvt": len(used), "prmt": gather + (0 if chained else len(used) - 1)}
 
     def run(self, lane_words: Sequence[dict[int, Word]], own: Sequence[Mapping[Place, Unit]]) -> None:
@@ -54,11 +54,11 @@ class Select:
     yes: int
     no: int
 
-    def cost(self, _: Cast) -> Mapping[str, int]:
+    def cost(self, _cast: Cast) -> Mapping[str, int]:
         """One select."""
         return {"select": 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         for lane, words in enumerate(lane_words):
             words[self.word] = words[self.yes if self.mask >> lane & 1 else self.no]
@@ -72,11 +72,11 @@ class Shuffle:
     sent: int
     lanes: tuple[int, ...]
 
-    def cost(self, kind: Cast) -> Mapping[str, int]:
+    def cost(self, cast: Cast) -> Mapping[str, int]:
         """One shuffle, two of 64 bits."""
-        return {"shuffle": 2 if kind.bits == 64 else 1}
+        return {"shuffle": 2 if cast.bits == 64 else 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for words, lane in zip(lane_words, self.lanes, strict=True):
@@ -90,11 +90,11 @@ class Movmatrix:
     word: int
     sent: int
 
-    def cost(self, _: Cast) -> Mapping[str, int]:
+    def cost(self, _cast: Cast) -> Mapping[str, int]:
         """One movmatrix."""
         return {"movmatrix": 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for lane, words in enumerate(lane_words):
@@ -110,11 +110,11 @@ class Permute:
     high: int
     selectors: tuple[tuple[int, ...], ...]
 
-    def cost(self, _: Cast) -> Mapping[str, int]:
+    def cost(self, _cast: Cast) -> Mapping[str, int]:
         """One prmt, and a select for every further selector."""
         return {"prmt": 1, "select": len(set(self.selectors)) - 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         for words, selector in zip(lane_words, self.selectors, strict=True):
             both = (*words[self.low], *words[self.high])

@@ -15,9 +15,9 @@ Key = tuple[int, int]  # (tile, register) of the target
 Places = tuple[Place | None, ...]
 
 
-def route(tiling: Tiling, kind: Cast, movmatrix: bool) -> Plan:
+def route(tiling: Tiling, cast: Cast, movmatrix: bool) -> Plan:
     """The plan, with movmatrix if the arch has it; UnmovableError where the source lacks a unit of the target."""
-    units = max(1, 32 // kind.bits)
+    units = max(1, 32 // cast.bits)
     needed_words = _needed_words(tiling, units)
     lane_places = _places_by_lane(tiling, needed_words)
     maker = _Maker(units)

@@ -8,11 +8,11 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
+from tcprobe.layout.table import Element
 
 if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
 
-Element = tuple[int, int]
 Unit = tuple[Element, ...]  # the elements of a unit, low bits first
 Place = tuple[int, int]  # (tile, number of the unit): where a lane holds it
 

@@ -129,9 +129,9 @@ def _lanes(request: TileRequest, lane_copy: LaneCopy) -> Iterator[str]:
     yield from ("  }", "}", "")
 
 
-def _address_lines(variable: str, request: TileRequest, step: LaneCopy | RegisterCopy) -> Iterator[str]:
+def _address_lines(variable: str, request: TileRequest, shared_copy: LaneCopy | RegisterCopy) -> Iterator[str]:
     """The statements that compute a shared address."""
-    address = shared_address(request, step)
+    address = shared_address(request, shared_copy)
     linear = require_formula(address and address.linear, request)
     if address and address.swizzle:
         yield f"const unsigned linear = {linear};"

@@ -44,9 +44,9 @@ class AddressText(NamedTuple):
         return f"({self.linear}) ^ (({self.linear}) {self.swizzle})" if self.swizzle else self.linear
 
 
-def address(values: Ints, linear: Ints, swizzle: BMS) -> AddressText | None:
+def address(values: Ints, linear: Ints, bms: BMS) -> AddressText | None:
     """The formula of `values`, the images of `linear` under a swizzle; None where there is none."""
-    b, m, s = swizzle
+    b, m, s = bms
     direct = _linear(values) if b else formula(values)
     if direct or not b:
         return AddressText(direct) if direct else None

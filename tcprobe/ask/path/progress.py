@@ -61,10 +61,11 @@ def advance(plan: PathPlan) -> Advance | None:
     return Advance(axis, steps, count, "", (), beyond)
 
 
-def shared_address(request: TileRequest, step: LaneCopy | RegisterCopy) -> AddressText | None:
+def shared_address(request: TileRequest, shared_copy: LaneCopy | RegisterCopy) -> AddressText | None:
     """The byte offset in shared memory, from the tile's start."""
-    linear = np.where(step.line == IDLE, IDLE, request.shared.linear(request.tile, step.line, step.byte))
-    return address(step.shared, linear, request.shared.swizzle)
+    line = shared_copy.line
+    linear = np.where(line == IDLE, IDLE, request.shared.linear(request.tile, line, shared_copy.byte))
+    return address(shared_copy.shared, linear, request.shared.swizzle)
 
 
 def formulas(request: TileRequest, step: PathStep) -> dict[str, str | None]:

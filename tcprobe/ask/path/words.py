@@ -101,23 +101,23 @@ def _step(request: TileRequest, step: PathStep) -> Iterator[str]:
         yield Whole(f"  {where + ' address':<15} {text or 'no closed form; --json has them all'}")
 
 
-def _order(plan: PathPlan, step: RegisterCopy) -> Iterator[str]:
+def _order(plan: PathPlan, copy: RegisterCopy) -> Iterator[str]:
     """The first issue's pieces, and which fragment follows which."""
-    what, arrow = "matrix" if step.tables else "piece", "->" if plan.request.loads else "<-"
-    for number, (row, col, i) in enumerate(step.issues()[0]["slots"]):
+    what, arrow = "matrix" if copy.tables else "piece", "->" if plan.request.loads else "<-"
+    for number, (row, col, i) in enumerate(copy.issues()[0]["slots"]):
         register, bit = plan.request.cell.fragment.place(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
         yield f"  {what} {number} of issue 0 {arrow} {where}"
     if plan.fragments > 1:
         (row, col), inner = (
-            step.origins[step.warps].tolist(),
+            copy.origins[copy.warps].tolist(),
             "rows" if plan.request.slots.outer == "col" else "columns",
         )
         yield f"  {plan.fragments} fragments follow each other along {inner}: the next at ({row}, {col})"
-    if step.warps > 1:
-        each = len(step.shared) // len(step.origins)
-        yield f"  {step.warps} warps: each has its own {each} issues of a fragment, warp 0 the first {each}"
+    if copy.warps > 1:
+        each = len(copy.shared) // len(copy.origins)
+        yield f"  {copy.warps} warps: each has its own {each} issues of a fragment, warp 0 the first {each}"
 
 
 def _k_loop(plan: PathPlan) -> Iterator[str]:

@@ -44,9 +44,9 @@ class Linear(NamedTuple):
     terms: tuple[tuple[str, int], ...]
     number: int
 
-    def at(self, values: Mapping[str, int]) -> int:
-        """Its value; names that are not among `values` count as 0."""
-        return sum(values.get(name, 0) * factor for name, factor in self.terms) + self.number
+    def at(self, assignment: Mapping[str, int]) -> int:
+        """Its value; names without an assignment count as 0."""
+        return sum(assignment.get(name, 0) * factor for name, factor in self.terms) + self.number
 
     @property
     def names(self) -> set[str]:
@@ -84,11 +84,11 @@ class Joined:
 Condition = Comparison | Joined
 
 
-def holds(condition: Condition, values: Mapping[str, int]) -> bool:
+def holds(condition: Condition, assignment: Mapping[str, int]) -> bool:
     """Whether it holds for numbers by name."""
     if isinstance(condition, Comparison):
-        return _COMPARE[condition.sign](condition.side.at(values))
-    truths = [holds(part, values) for part in condition.parts]
+        return _COMPARE[condition.sign](condition.side.at(assignment))
+    truths = [holds(part, assignment) for part in condition.parts]
     return not truths[0] if condition.sign == "!" else all(truths) if condition.sign == "&&" else any(truths)
 
 

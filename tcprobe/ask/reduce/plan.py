@@ -16,9 +16,7 @@ from math import ceil, log2
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.table import Table
-
-Element = tuple[int, ...]
+from tcprobe.layout.table import Element, Table
 
 
 @dataclass(frozen=True)

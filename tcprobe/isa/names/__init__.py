@@ -124,15 +124,15 @@ class Meaning:
     def _all(self, find: Callable[[str], list[T]]) -> list[T]:
         return list(dict.fromkeys(row for text in self.texts for row in find(text)))
 
-    def _only(self, kind: str, rows: Sequence[T]) -> T:
-        if len(rows) == 1:
-            return rows[0]
+    def _only(self, kind: str, matches: Sequence[T]) -> T:
+        if len(matches) == 1:
+            return matches[0]
         from tcprobe.isa.names import wrong
 
         raise AmbiguousError(
-            f"{quoted(self.name)} matches {len(rows)} {kind}: {wrong.some(r.id for r in rows)}.",
+            f"{quoted(self.name)} matches {len(matches)} {kind}: {wrong.some(r.id for r in matches)}.",
             self.name,
-            [row.id for row in rows[:6]],
+            [row.id for row in matches[:6]],
         )
 
 
@@ -150,13 +150,13 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
     return allowed(meant, family, [device] if device else [])
 
 
-def allowed(rows: Iterable[T], family: str | None, devices: Sequence[Arch]) -> list[T]:
+def allowed(candidates: Iterable[T], family: str | None, devices: Sequence[Arch]) -> list[T]:
     """The rows of a family, each once, that one of the devices has, if any is named; UsageError for no such family."""
     if family not in (None, *inventory.families()):
         from tcprobe.isa.names import wrong
 
         raise wrong.no_family(family or "")
-    known = [row for row in dict.fromkeys(rows) if family in (None, row.family)]
+    known = [row for row in dict.fromkeys(candidates) if family in (None, row.family)]
     return [row for row in known if any(map(row.target.on, devices))] if devices else known
 
 

@@ -19,9 +19,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from tcprobe.isa.dtypes import ptx_name
+
 _TYPES = r"TF32|BF16|F64|F32|F16|S32|[SU][841]|E[2-5]M[1-3]"
 _ARGUMENTS = r"(?:<([^<>]*)>)?"
-_NAMES = {"float": "f32", "half_t": "f16"}
 _KINDS = {"f16bf16": "f16", "tf32": "tf32", "s8": "i8", "f8f6f4": "f8f6f4", "mxf8f6f4": "mxf8f6f4"}
 _LEFT = {"4": "b4x16_p64", "6": "b6x16_p32"}  # bits of an element, as PTX says that they are padded to bytes
 _MAJOR = r"(?:\w+::)*major::(k|mn)"
@@ -79,7 +80,7 @@ def _matrices(opcode: str, turned: str, count: str) -> list[str]:
 
 def _sm120(sparse: str, k: str, scaled: str, arguments: str) -> list[str]:
     """The template arguments are the types of A, B, C and, of a scaled one, of the scales, and VS."""
-    a, b, c, scale, size = [*(_type(argument) for argument in arguments.split(",") if argument), *[""] * 5][:5]
+    a, b, c, scale, size = [*(ptx_name(argument) for argument in arguments.split(",") if argument), *[""] * 5][:5]
     head = ["mma", "sp::ordered_metadata" if sparse else "", f"m16n8k{k}", "row", "col"]
     if not scaled:
         return [*head, "kind::f8f6f4", c, a, b, c, scale]
@@ -94,16 +95,9 @@ def _blocks(k: int, size: str) -> str:
     return str(k // int(size)) if whole else size
 
 
-def _type(argument: str) -> str:
-    """PTX's name of a type: float_e4m3_t, half_t, float."""
-    bare = argument.strip().rpartition("::")[2]
-    narrow = re.fullmatch(r"float_(u?e\dm\d)_t", bare)
-    return narrow[1] if narrow else _NAMES.get(bare, bare)
-
-
-def _memory(op: str, lanes: str, bits: str) -> list[str]:
+def _memory(op: str, lanes: str, width: str) -> list[str]:
     """A load of tensor memory; 16 lanes of 32 bits are two halves."""
-    window = "16x32bx2" if (lanes, bits) == ("16", "32") else f"{lanes}x{bits}b"
+    window = "16x32bx2" if (lanes, width) == ("16", "32") else f"{lanes}x{width}b"
     return ["tcgen05", "ld" if op == "load" else "st", window]
 
 

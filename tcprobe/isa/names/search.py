@@ -63,8 +63,8 @@ def fragments(name: str) -> list[Fragment]:
     return rows or (_held(instructions(name)) if by_operand else _search(reading, known.values()))
 
 
-def _held(rows: Iterable[Instruction]) -> list[Fragment]:
-    return list(dict.fromkeys(inventory.fragment(fragment.id) for row in rows for fragment in row.fragments))
+def _held(users: Iterable[Instruction]) -> list[Fragment]:
+    return list(dict.fromkeys(inventory.fragment(fragment.id) for row in users for fragment in row.fragments))
 
 
 def instructions(name: str) -> list[Instruction]:
@@ -109,9 +109,9 @@ def _exact(name: str, find: Callable[[str], T | None]) -> T | None:
     return row if row and _fits(reading, row) else None
 
 
-def _search(reading: Reading, rows: Iterable[T]) -> list[T]:
+def _search(reading: Reading, candidates: Iterable[T]) -> list[T]:
     """The rows that a name fits; of words in any order those that it fits best."""
-    fitting = [row for row in rows if _fits(reading, row)]
+    fitting = [row for row in candidates if _fits(reading, row)]
     return _closest(reading, fitting) if reading.words and len(reading.plain) > 1 else fitting
 
 
@@ -166,8 +166,8 @@ def _is_pattern(name: str) -> bool:
     return any(c in name for c in "*?[")
 
 
-def _globbed(name: str, rows: Iterable[T]) -> list[T]:
-    by_id = {row.id: row for row in rows}
+def _globbed(name: str, candidates: Iterable[T]) -> list[T]:
+    by_id = {row.id: row for row in candidates}
     return [by_id[id_] for id_ in matching(short(name), by_id)]
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from tcprobe.isa.dtypes import OTHER_NAMES
 from tcprobe.isa.instruction import IMPLIED
 from tcprobe.isa.names import atoms
 
@@ -31,22 +32,7 @@ MEANT = {
     "result|out|output": "d",
     "metadata|meta": "e",
     "addresses|addr|pointer": "address",
-    "half|fp16|float16|half_t|__half": "f16",
-    "bfloat16|bfloat16_t|__nv_bfloat16|bf": "bf16",
-    "float|fp32|float32|single": "f32",
-    "tfloat32_t|tf": "tf32",
-    "double|fp64|float64": "f64",
-    "fp8|float8": "e4m3|e5m2",
-    "e4m3fn|float8_e4m3fn|float8_e4m3|float_e4m3_t|__nv_fp8_e4m3": "e4m3",
-    "float8_e5m2|float_e5m2_t|__nv_fp8_e5m2": "e5m2",
-    "fp6|float6": "e2m3|e3m2",
-    "fp4|float4|float_e2m1_t": "e2m1",
-    "int|int32|i32|int32_t": "s32",
-    "int8|i8|char|int8_t": "s8",
-    "uint8|uint8_t": "u8",
-    "int4|i4|int4b_t": "s4",
-    "uint4": "u4",
-    "bit|binary|u1": "b1",
+    **{others: name for name, others in OTHER_NAMES.items()},
     "row_major|rowmajor": "row",
     "col_major|colmajor|column|column_major": "col",
     "transposed|transpose": "trans",
@@ -126,9 +112,9 @@ class Reading:
             and _each(self.plain, [*parts, *(part for part in more if part not in parts)])
         )
 
-    def written_as(self, parts: Callable[[], Sequence[str]]) -> bool:
+    def written_as(self, make_parts: Callable[[], Sequence[str]]) -> bool:
         """Whether the parts that every form has are in the same places as in a PTX name."""
-        return self.dotted == self.bare or all(_ordered(run, parts()) for run in self.dotted)
+        return self.dotted == self.bare or all(_ordered(run, make_parts()) for run in self.dotted)
 
     def in_order(self, parts: Iterable[str]) -> bool:
         """Whether all words mean parts in the very order of these."""

@@ -107,15 +107,15 @@ def sparse_operands(multiply_row: MultiplyRow, count: int) -> tuple[Operand, ...
 
 
 @cache  # many rows have the same ones
-def _stored(a: Operand, cols: int) -> Operand:
-    return replace(a, cols=cols, registers=registers_for(a.rows * cols, a.slot_bits, WARP))
+def _stored(operand: Operand, cols: int) -> Operand:
+    return replace(operand, cols=cols, registers=registers_for(operand.rows * cols, operand.slot_bits, WARP))
 
 
 @cache
-def _metadata(a: Operand, cols: int, count: int) -> tuple[Operand, Operand]:
-    bits, span = 4 if a.type == "tf32" else 2, 2 if dtype(a.type).bits == a.slot_bits == 4 else 1
+def _metadata(operand: Operand, cols: int, count: int) -> tuple[Operand, Operand]:
+    bits, span = 4 if operand.type == "tf32" else 2, 2 if dtype(operand.type).bits == operand.slot_bits == 4 else 1
     selectors = tuple(range(count))
-    e = Operand("e", Role.METADATA, f"b{bits}", a.rows, cols, bits, 1, selectors=selectors, span=span)
+    e = Operand("e", Role.METADATA, f"b{bits}", operand.rows, cols, bits, 1, selectors=selectors, span=span)
     selector = Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
     return e, selector
 

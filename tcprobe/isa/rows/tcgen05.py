@@ -102,44 +102,44 @@ TABLES_96 = (
 )
 
 
-def _multiply(kind: Kind, variant: Variant, k: int = 0) -> Instruction:
+def _multiply(kind_row: Kind, variant: Variant, k: int = 0) -> Instruction:
     sparse = ".sp" in variant.qualifiers
-    kind = kind._replace(scales=SCALES_96[kind.name]) if k else kind
-    called = f"tcgen05.mma{variant.qualifiers}.cta_group::{variant.group}.kind::{kind.name}"
-    n = variant.n_i8 if kind.name == "i8" else variant.n
-    shape = Shape(variant.m[-1], n[-1], k or kind.k * (2 if sparse else 1))
+    kind_row = kind_row._replace(scales=SCALES_96[kind_row.name]) if k else kind_row
+    called = f"tcgen05.mma{variant.qualifiers}.cta_group::{variant.group}.kind::{kind_row.name}"
+    n = variant.n_i8 if kind_row.name == "i8" else variant.n
+    shape = Shape(variant.m[-1], n[-1], k or kind_row.k * (2 if sparse else 1))
     stated: dict[str, tuple[int | str, ...]] = {
         "m_values": variant.m,
         "n_values": n,
-        "d_types": kind.d,
-        "ab_types": kind.ab,
+        "d_types": kind_row.d,
+        "ab_types": kind_row.ab,
     }
-    target = Target("sm_103a", "8.8") if k else kind.sp if sparse else kind.target
+    target = Target("sm_103a", "8.8") if k else kind_row.sp if sparse else kind_row.target
     return Instruction(
         "tcgen05",
-        called + (".block_scale{.scale_vectorsize}" if kind.scales else ""),
+        called + (".block_scale{.scale_vectorsize}" if kind_row.scales else ""),
         shape,
-        _matrices(kind, shape, sparse),
+        _matrices(kind_row, shape, sparse),
         target,
-        kind=kind.name,
+        kind=kind_row.name,
         called=called + (f".k{k}" if k else ""),
-        stated=stated | ({"scales": kind.scales} if kind.scales else {}) | ({"tables": TABLES_96} if k else {}),
+        stated=stated | ({"scales": kind_row.scales} if kind_row.scales else {}) | ({"tables": TABLES_96} if k else {}),
     )
 
 
-def _matrices(kind: Kind, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
+def _matrices(kind_row: Kind, shape: Shape, sparse: bool) -> tuple[Operand, ...]:
     """The matrices of the largest M and N, of the first types; no thread holds a part of them."""
     m, n, k = shape
     stored = k // 2 if sparse else k
     operands = [
-        _placed("d", Role.RESULT, kind.d[0], (m, n), Place.TENSOR_MEMORY),
-        _placed("a", Role.FACTOR, kind.ab[0], (m, stored), Place.SHARED),
-        _placed("b", Role.FACTOR, kind.ab[0], (k, n), Place.SHARED),
+        _placed("d", Role.RESULT, kind_row.d[0], (m, n), Place.TENSOR_MEMORY),
+        _placed("a", Role.FACTOR, kind_row.ab[0], (m, stored), Place.SHARED),
+        _placed("b", Role.FACTOR, kind_row.ab[0], (k, n), Place.SHARED),
     ]
     if sparse:
         operands.append(_placed("e", Role.METADATA, "b2", (m, stored), Place.TENSOR_MEMORY))
-    if kind.scales:
-        scale, vector = kind.scales[0].removesuffix("X").split()
+    if kind_row.scales:
+        scale, vector = kind_row.scales[0].removesuffix("X").split()
         operands.append(_placed("scale_a", Role.SCALE, scale, (m, int(vector)), Place.TENSOR_MEMORY))
         operands.append(_placed("scale_b", Role.SCALE, scale, (int(vector), n), Place.TENSOR_MEMORY))
     return tuple(operands)

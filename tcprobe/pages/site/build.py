@@ -111,7 +111,7 @@ def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
             for id_ in inventory.user_ids(fragment.id):
                 yield addresses.instruction(id_), addresses.instruction(for_every_n(id_, fragment.shape))
             family = fragment.family
-            yield index_view.shape_page(family, fragment.shape), index_view.shape_page(family, fact.shape)
+            yield index_view.shape_page(family, str(fragment.shape)), index_view.shape_page(family, fact.shape)
 
 
 def redirect(old: str, new: str) -> View:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tcprobe.layout.ranges import ranges
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.render import View
@@ -43,7 +44,10 @@ def _data(facts: Facts) -> Json:
     for number, fact in enumerate(facts.facts.values()):
         groups.setdefault(tuple(_number(fact, arch, numbers) for arch in facts.archs), []).append(number)
     formulas = [words.formula(table).replace("\n", ", ") for table in facts.tables.values()]
-    runs = [[[list(run) for run in markup.ranges(members)], list(cells)] for cells, members in groups.items()]
+    runs = [
+        [[[first, last - first + 1] for first, last in ranges(members)], list(cells)]
+        for cells, members in groups.items()
+    ]
     return {"kind": "diff", "archs": facts.archs, "groups": runs, "formulas": formulas}
 
 

@@ -99,7 +99,7 @@ def _family_text(family: str) -> str:
     return family + (" (every N)" if row.threads == WARPGROUP else "")
 
 
-def shape_page(family: str, shape: object) -> str:
+def shape_page(family: str, shape: str) -> str:
     """The page that lists the fragments of a family and shape."""
     return f"m/family-{addresses.slug(f'{family} {shape}')}.html"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.isa.fragment import Fragment
@@ -93,17 +93,3 @@ def plain(value: object) -> str:
     """JSON on one line, with <, > and & escaped."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def ranges(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(first, how many) of the runs of ascending numbers."""
-    start = previous = None
-    for number in numbers:
-        if previous is not None and number == previous + 1:
-            previous = number
-            continue
-        if start is not None and previous is not None:
-            yield start, previous - start + 1
-        start = previous = number
-    if start is not None and previous is not None:
-        yield start, previous - start + 1

@@ -206,8 +206,8 @@ def _instruction_link(facts: Facts, id_: str) -> Links:
     return [(id_, addresses.instruction(name) if name in facts.instructions else "")]
 
 
-def _number(value: float | None) -> Links:
-    return [("-" if value is None else f"{value:g}", "")]
+def _number(figure: float | None) -> Links:
+    return [("-" if figure is None else f"{figure:g}", "")]
 
 
 def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:

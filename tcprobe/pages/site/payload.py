@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from tcprobe.fit import fitted
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.ranges import ranges
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import words
 from tcprobe.pages.site.facts import Fact
-from tcprobe.pages.site.markup import ranges
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
@@ -122,5 +122,5 @@ def _layout(table: Table) -> Json:
     return data | {
         "bases": bases,
         "zero": [fit.layout.origin[out] for out in table.outputs],
-        "unused": [list(run) for run in ranges(unused)],
+        "unused": [[first, last - first + 1] for first, last in ranges(unused)],
     }

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from tcprobe.errors import UsageError
 from tcprobe.layout.address import Pair
+from tcprobe.layout.arrays import Ints
 
 Number = Any  # an integer from 0 on, or a NumPy array of them
 ACCESS, LINE = 128, 1024  # bits of one vector access, and of a line of shared memory: every bank once
@@ -26,22 +27,22 @@ VECTORS = LINE // ACCESS
 _NAME = re.compile(r"(ColumnMajor|RowMajor)?([A-Za-z0-9]*)(?:<([0-9]{1,4}(?:,[0-9]{1,4})*)>)?")
 
 
-def pitch_linear(c: Number, s: Number, stride: int) -> Number:
+def pitch_linear(contiguous: Number, strided: Number, stride: int) -> Number:
     """The contiguous coordinate, then the strided one."""
-    return c + s * stride
+    return contiguous + strided * stride
 
 
-def interleaved(c: Number, s: Number, stride: int, group: int) -> Number:
+def interleaved(contiguous: Number, strided: Number, stride: int, group: int) -> Number:
     """`group` strided indices side by side, then the next contiguous index."""
-    return s // group * stride + c * group + s % group
+    return strided // group * stride + contiguous * group + strided % group
 
 
-def block_linear(c: Number, s: Number, stride: int, wide: int, high: int) -> Number:
+def block_linear(contiguous: Number, strided: Number, stride: int, wide: int, high: int) -> Number:
     """Blocks of `wide` x `high`, each linear, one after the other along the contiguous coordinate."""
-    return c % wide + s % high * wide + c // wide * wide * high + s // high * stride
+    return contiguous % wide + strided % high * wide + contiguous // wide * wide * high + strided // high * stride
 
 
-def multiplicand(c: Number, s: Number, stride: int, bits: int, crosswise: int) -> Number:
+def multiplicand(contiguous: Number, strided: Number, stride: int, bits: int, crosswise: int) -> Number:
     """16-byte vectors, 8 to a line of 128 bytes, XORed with the number of the line.
 
     A line has `crosswise` elements of each of kFactor = 1024 / bits / crosswise strided indices. The pattern repeats
@@ -50,84 +51,88 @@ def multiplicand(c: Number, s: Number, stride: int, bits: int, crosswise: int) -
     """
     vector, factor = ACCESS // bits, LINE // bits // crosswise
     per, height = VECTORS // factor, max(VECTORS // factor, 32 // VECTORS)
-    line, part = s // factor, s % factor
+    line, part = strided // factor, strided % factor
     key = line % height
-    place = (c // vector % per + part * per) ^ (key % 4) ^ (key // 4 % 2 * 4)
-    return (c // vector // per * VECTORS + place) * vector + c % vector + line * stride * factor
+    place = (contiguous // vector % per + part * per) ^ (key % 4) ^ (key // 4 % 2 * 4)
+    return (contiguous // vector // per * VECTORS + place) * vector + contiguous % vector + line * stride * factor
 
 
-def congruous(c: Number, s: Number, stride: int, bits: int, crosswise: int) -> Number:
+def congruous(contiguous: Number, strided: Number, stride: int, bits: int, crosswise: int) -> Number:
     """As `multiplicand`; but 32-bit elements XOR twice the low two bits of the line, for any `crosswise`."""
     if bits != 32:
-        return multiplicand(c, s, stride, bits, crosswise)
-    return ((c // 4 % 8) ^ (2 * (s % 4))) * 4 + c // 32 * 32 + c % 4 + s * stride
+        return multiplicand(contiguous, strided, stride, bits, crosswise)
+    return ((contiguous // 4 % 8) ^ (2 * (strided % 4))) * 4 + contiguous // 32 * 32 + contiguous % 4 + strided * stride
 
 
-def congruous_64(c: Number, s: Number, stride: int) -> Number:
+def congruous_64(contiguous: Number, strided: Number, stride: int) -> Number:
     """16 x 4 elements of 64 bits: contiguous bits 1 and 2 become the line, and are XORed into its places."""
-    line = c >> 1 & 3
-    place = (((c & 1) << 2 | line) ^ (s & 1)) << 1 | (c >> 3 & 1)
-    return c // 16 * 16 + (place ^ ((s & 2) << 1)) + (s // 4 * 4 + line) * stride
+    line = contiguous >> 1 & 3
+    place = (((contiguous & 1) << 2 | line) ^ (strided & 1)) << 1 | (contiguous >> 3 & 1)
+    return contiguous // 16 * 16 + (place ^ ((strided & 2) << 1)) + (strided // 4 * 4 + line) * stride
 
 
-def crosswise_64(c: Number, s: Number, stride: int) -> Number:
+def crosswise_64(contiguous: Number, strided: Number, stride: int) -> Number:
     """16 x 16 elements of 64 bits; two bits of each coordinate make the line.
 
-    C's precedence puts + before ^: ((k & 2) << 2) ^ (((s % 2) << 3) + (c % 4) * 2 + (s / 2) / 4) ^ (k & 1).
+    C's precedence puts + before ^, so the sum of the strided bits and the others is XORed as a whole.
     """
-    k, pair = c % 16 // 4, s % 16 // 2
-    place = ((k & 2) << 2) ^ ((s % 2 << 3) + c % 4 * 2 + pair // 4) ^ (k & 1)
-    return (k * 4 + pair % 4 + c // 16 * 16) * stride + s // 16 * 16 + place
+    k, pair = contiguous % 16 // 4, strided % 16 // 2
+    place = ((k & 2) << 2) ^ ((strided % 2 << 3) + contiguous % 4 * 2 + pair // 4) ^ (k & 1)
+    return (k * 4 + pair % 4 + contiguous // 16 * 16) * stride + strided // 16 * 16 + place
 
 
-def congruous_128(c: Number, s: Number, stride: int) -> Number:
+def congruous_128(contiguous: Number, strided: Number, stride: int) -> Number:
     """8 x 4 elements of 128 bits: contiguous bits 1 and 2 become the line, and are XORed into its places."""
-    line = c >> 1 & 3
-    return c // 8 * 8 + ((c & 1) << 2 | (s & 3) ^ line) + (s // 4 * 4 + line) * stride
+    line = contiguous >> 1 & 3
+    return contiguous // 8 * 8 + ((contiguous & 1) << 2 | (strided & 3) ^ line) + (strided // 4 * 4 + line) * stride
 
 
-def crosswise_128(c: Number, s: Number, stride: int) -> Number:
+def crosswise_128(contiguous: Number, strided: Number, stride: int) -> Number:
     """8 x 8 elements of 128 bits. C's precedence puts + before ^ here too."""
-    place = (c % 4 + (s & 1) * 4) ^ (c & 4)
-    line = (c & 4) + s % 8 // 4 * 2 + (s >> 1 & 1)
-    return (c // 8 * 8 + line) * stride + s // 8 * 8 + place
+    place = (contiguous % 4 + (strided & 1) * 4) ^ (contiguous & 4)
+    line = (contiguous & 4) + strided % 8 // 4 * 2 + (strided >> 1 & 1)
+    return (contiguous // 8 * 8 + line) * stride + strided // 8 * 8 + place
 
 
-def volta_congruous(c: Number, s: Number, stride: int, bits: int) -> Number:
+def volta_congruous(contiguous: Number, strided: Number, stride: int, bits: int) -> Number:
     """8 x 4 vectors of 16 bytes: bits 1 and 2 of a vector's number become its line, and are XORed into its place."""
     vector = ACCESS // bits
-    number = c // vector % 8
+    number = contiguous // vector % 8
     line = number >> 1
     return (
-        (c // vector // 8 * 8 + ((s % 4) ^ line | (number & 1) << 2)) * vector
-        + c % vector
-        + (s // 4 * 4 + line) * stride
+        (contiguous // vector // 8 * 8 + ((strided % 4) ^ line | (number & 1) << 2)) * vector
+        + contiguous % vector
+        + (strided // 4 * 4 + line) * stride
     )
 
 
-def volta_b_congruous(c: Number, s: Number, stride: int, bits: int) -> Number:
+def volta_b_congruous(contiguous: Number, strided: Number, stride: int, bits: int) -> Number:
     """As `volta_congruous`, with bits 0 and 1 of a vector's number."""
     vector = ACCESS // bits
-    number = c // vector % 8
+    number = contiguous // vector % 8
     line = number & 3
-    return (c // vector // 8 * 8 + ((s % 4) ^ line | number & 4)) * vector + c % vector + (s // 4 * 4 + line) * stride
+    return (
+        (contiguous // vector // 8 * 8 + ((strided % 4) ^ line | number & 4)) * vector
+        + contiguous % vector
+        + (strided // 4 * 4 + line) * stride
+    )
 
 
-def volta_crosswise(c: Number, s: Number, stride: int, bits: int, block: int) -> Number:
+def volta_crosswise(contiguous: Number, strided: Number, stride: int, bits: int, block: int) -> Number:
     """Vectors of 8 bytes; a line has one of each strided index, so `stride` counts these. `block` is not used."""
     vector = ACCESS // 2 // bits
-    number = c // vector
-    place = (s & ~15) + (s & 3) * 4 + ((s >> 2 ^ (s & 16) >> 3) & 3)
-    return (place ^ (number >> 1 & 3)) * vector + c % vector + number * stride * vector
+    number = contiguous // vector
+    place = (strided & ~15) + (strided & 3) * 4 + ((strided >> 2 ^ (strided & 16) >> 3) & 3)
+    return (place ^ (number >> 1 & 3)) * vector + contiguous % vector + number * stride * vector
 
 
-def tensor_op_interleaved(c: Number, s: Number, stride: int, bits: int, group: int) -> Number:
+def tensor_op_interleaved(contiguous: Number, strided: Number, stride: int, bits: int, group: int) -> Number:
     """Lines of 128 elements; blocks of 16 are XORed with the lowest bit of the line. The place in a block is dropped.
 
     `stride` and `bits` have no effect.
     """
     rows = 128 // group
-    line, column = s // rows, s % rows * group + c
+    line, column = strided // rows, strided % rows * group + contiguous
     return line * 128 + ((column >> 4 ^ line & 1) << 4)
 
 
@@ -187,18 +192,18 @@ class CutlassLayout(NamedTuple):
 
     def packed(self, extent: Pair) -> int:
         """The stride that CUTLASS gives a packed tile."""
-        pitch: int = self._ordered(*extent)[self.definition.packed]
+        pitch: int = self._ordered(extent)[self.definition.packed]
         return pitch * prod(self.arguments) if self.definition.times else pitch
 
-    def __call__(self, first: Number, second: Number, stride: int) -> Number:
+    def __call__(self, first: Ints, second: Ints, stride: int) -> Number:
         """Offsets in elements."""
         block = self.definition.formula is block_linear and self.view == "RowMajor"
         arguments = self.arguments[::-1] if block else self.arguments
-        return self.definition.formula(*self._ordered(first, second), stride, *arguments)
+        return self.definition.formula(*self._ordered((first, second)), stride, *arguments)
 
-    def _ordered(self, first: Number, second: Number) -> tuple[Number, Number]:
+    def _ordered(self, row_and_column: tuple[Number, Number]) -> tuple[Number, Number]:
         """(contiguous, strided)."""
-        return (second, first) if self.view == "RowMajor" else (first, second)
+        return row_and_column[::-1] if self.view == "RowMajor" else row_and_column
 
 
 def resolve(name: str) -> CutlassLayout | None:

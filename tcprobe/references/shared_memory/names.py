@@ -20,23 +20,23 @@ GROUPS = (4, 8, 16, 32, 64)
 SOME = 32  # cells that are compared before all are
 
 
-def names_of(address: AddressMap, layout: AddressFit, bits: int | None = None) -> list[str]:
+def names_of(address_map: AddressMap, fitted: AddressFit, bits: int | None = None) -> list[str]:
     """Sw<B,M,S> of a swizzle, then CUTLASS, CuTe and TMA names; `bits` is the width of an element, None if unknown.
 
     CuTe's and TMA's names need a width: if it is unknown, the one that CUTLASS's names agree on.
     """
-    swizzle = [layout.swizzle.name] if layout.swizzle else []
-    layouts = list(_cutlass(address, layout, bits))
+    swizzle = [fitted.swizzle.name] if fitted.swizzle else []
+    layouts = list(_cutlass(address_map, fitted, bits))
     widths = {layout.bits for layout in layouts if layout.bits} if bits is None else {bits}
     names = [layout.name for layout in layouts]
     if len(widths) == 1:
-        names += [*_cute(address, min(widths)), *_tma(address, min(widths))]
+        names += [*_cute(address_map, min(widths)), *_tma(address_map, min(widths))]
     return swizzle + names
 
 
-def _cutlass(address: AddressMap, fitted: AddressFit, bits: int | None) -> Iterator[cutlass.CutlassLayout]:
+def _cutlass(address_map: AddressMap, fitted: AddressFit, bits: int | None) -> Iterator[cutlass.CutlassLayout]:
     """The layouts that equal this map with some stride. Formulas are linear in the stride, so a few cells give it."""
-    part = _part(address)
+    part = _part(address_map)
     for name in dict.fromkeys(_candidates(fitted, bits)):
         layout = cutlass.resolve(name)
         if layout is None:
@@ -44,21 +44,27 @@ def _cutlass(address: AddressMap, fitted: AddressFit, bits: int | None) -> Itera
         fixed, once = (layout(part.first, part.second, stride) for stride in (0, 1))
         far = int(np.argmax(once - fixed))
         stride = int((part.offsets[far] - fixed[far]) // max(once[far] - fixed[far], 1))
-        if stride > 0 and _same(address, part, partial(layout.__call__, stride=stride)):
+        if stride > 0 and _same(address_map, part, partial(layout.__call__, stride=stride)):
             yield layout
 
 
-def _part(address: AddressMap) -> AddressMap:
+def _part(address_map: AddressMap) -> AddressMap:
     """Some cells of the map, with the farthest, for a quick check."""
-    some_cells = np.unique([*np.linspace(0, address.cells - 1, SOME, dtype=np.int64), np.argmax(address.offsets)])
+    some_cells = np.unique(
+        [*np.linspace(0, address_map.cells - 1, SOME, dtype=np.int64), np.argmax(address_map.offsets)]
+    )
     return AddressMap(
-        address.first[some_cells], address.second[some_cells], address.offsets[some_cells], address.low, address.high
+        address_map.first[some_cells],
+        address_map.second[some_cells],
+        address_map.offsets[some_cells],
+        address_map.low,
+        address_map.high,
     )
 
 
-def _same(address: AddressMap, part: AddressMap, offsets: Callable[[Ints, Ints], Ints]) -> bool:
+def _same(address_map: AddressMap, part: AddressMap, definition: Callable[[Ints, Ints], Ints]) -> bool:
     """Whether a definition gives every cell's offset."""
-    return all(np.array_equal(offsets(cells.first, cells.second), cells.offsets) for cells in (part, address))
+    return all(np.array_equal(definition(cells.first, cells.second), cells.offsets) for cells in (part, address_map))
 
 
 def _candidates(fitted: AddressFit, bits: int | None) -> Iterator[str]:
@@ -100,28 +106,34 @@ def _volta(bits: int) -> Iterator[str]:
         yield f"VoltaTensorOpMultiplicandCrosswise<{bits},32>"
 
 
-def _cute(address: AddressMap, bits: int) -> Iterator[str]:
-    typed, part = cute.NAMED.get(bits), _part(address)
+def _cute(address_map: AddressMap, bits: int) -> Iterator[str]:
+    typed, part = cute.NAMED.get(bits), _part(address_map)
     for name in cute.names() if typed else ():
         atom = answered(partial(cute.resolve, name.replace("<T>", f"<{typed}>")))  # None if the type is too wide
-        if atom and answered(partial(_same, address, part, partial(atom.__call__, extent=address.extent))):
+        if atom and answered(partial(_same, address_map, part, partial(atom.__call__, extent=address_map.extent))):
             yield atom.name  # no answer unless the tile is whole atoms
 
 
-def _tma(address: AddressMap, bits: int) -> Iterator[str]:
+def _tma(address_map: AddressMap, bits: int) -> Iterator[str]:
     """Modes of a box whose inner coordinate is either one, at the map's own first address."""
-    if bits < 8 or address.low != (0, 0):
+    if bits < 8 or address_map.low != (0, 0):
         return
     size = bits // 8
-    straight = AddressMap(address.first, address.second, address.offsets * size, address.low, address.high)
-    turned = AddressMap(address.second, address.first, straight.offsets, address.low, address.high[::-1])
+    straight = AddressMap(
+        address_map.first, address_map.second, address_map.offsets * size, address_map.low, address_map.high
+    )
+    turned = AddressMap(
+        address_map.second, address_map.first, straight.offsets, address_map.low, address_map.high[::-1]
+    )
     for name in tma.names():
         if any(_is_box(tma.resolve(name), way, bits) for way in (straight, turned)):
             yield name
 
 
-def _is_box(mode: tma.Mode | None, address: AddressMap, bits: int) -> bool:
-    box = tma.Box(address.extent, bits, int(address.offsets.min()))
+def _is_box(mode: tma.Mode | None, address_map: AddressMap, bits: int) -> bool:
+    box = tma.Box(address_map.extent, bits, int(address_map.offsets.min()))
     return (
-        mode is not None and not mode.why_not(box) and _same(address, _part(address), partial(mode.__call__, box=box))
+        mode is not None
+        and not mode.why_not(box)
+        and _same(address_map, _part(address_map), partial(mode.__call__, box=box))
     )

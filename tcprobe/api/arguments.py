@@ -1,0 +1,66 @@
+"""What Python programs pass, as the library takes it: numbers of NumPy, sizes as text, a capability as CUDA gives it.
+
+>>> sizes("tile", "128x64", 2), sizes("tile", [128, 64], 2), element_type("half_t"), place(128)
+((128, 64), (128, 64), 'f16', 'SWIZZLE_128B')
+>>> arch_name((9, 0)), arch_name("h100"), arch_name(None)
+('9.0', 'h100', None)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import Arch
+from tcprobe.layout import spelling
+from tcprobe.layout.swizzle import Swizzle
+
+Sizes = str | Sequence[SupportsIndex]  # "128x64", or numbers
+Placed = str | int | Swizzle  # of lines in shared memory: "plain", "pad:16", "128B", 128
+ArchName = str | int | float | tuple[int, int] | Arch
+
+
+def whole(name: str, python_number: object) -> int:
+    """A whole number of Python or NumPy; UsageError naming the parameter for anything else."""
+    if isinstance(python_number, SupportsIndex) and not isinstance(python_number, bool):
+        return operator.index(python_number)
+    raise UsageError(f"`{name}` {str(python_number)[:40]!r} is not a whole number.")
+
+
+def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tuple[int, ...]:
+    """Up to `most` numbers; UsageError naming the parameter where they are none."""
+    if isinstance(given_sizes, str):
+        return spelling.sides(given_sizes, most)
+    if not isinstance(given_sizes, Iterable):
+        raise UsageError(f"`{name}` {str(given_sizes)[:40]!r}: numbers such as (128, 64), or '128x64'.")
+    return tuple(whole(name, number) for number in given_sizes)
+
+
+def addresses(python_addresses: object) -> list[int | None]:
+    """An address a lane, None for an idle one; UsageError where they are none."""
+    if not isinstance(python_addresses, Iterable):
+        raise UsageError(f"`lane_addresses` {str(python_addresses)[:40]!r}: 32 addresses, or an expression in lane.")
+    return [None if address is None else whole("lane_addresses", address) for address in python_addresses]
+
+
+def element_type(python_type: object) -> str:
+    """PTX's name of a type: of its name, of NumPy's, PyTorch's or ml_dtypes's type."""
+    text = python_type if isinstance(python_type, str) else getattr(python_type, "__name__", str(python_type))
+    return spelling.element_type(str(text).rpartition(".")[2])
+
+
+def place(placed: Placed) -> str:
+    """A place in shared memory, a swizzle in its one spelling."""
+    text = ",".join(map(str, placed.to_json())) if isinstance(placed, Swizzle) else str(placed)
+    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text
+
+
+def arch_name(arch: ArchName | None) -> str | None:
+    """An arch as text: of 90, 9.0, or (9, 0), as torch.cuda.get_device_capability() gives it."""
+    if arch is None or isinstance(arch, str):
+        return arch
+    if isinstance(arch, Arch):
+        return arch.name
+    return ".".join(map(str, arch)) if isinstance(arch, tuple) else str(arch)

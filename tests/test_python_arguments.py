@@ -1,0 +1,157 @@
+"""Python's functions take what commands take, however it is spelled, and what NumPy, PyTorch and CUDA call it."""
+
+import numpy as np
+import pytest
+
+import tcprobe
+from tcprobe.api.arguments import arch_name, element_type, place, sizes, whole
+from tcprobe.errors import UsageError
+from tcprobe.isa.dtypes import DTYPES, OTHER_NAMES, ptx_name
+from tcprobe.isa.names.words import read
+from tcprobe.layout import spelling
+
+A, D = "mma.m16n8k16.row.col.f32.f16.f16.f32.a", "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_a_type_has_the_same_names_everywhere(name):
+    """In a fragment's name, in a command's --type, in Python; in any case, and in CUTLASS's namespace."""
+    for other in OTHER_NAMES[name].split("|"):
+        assert read(f"mma {other.upper()}").words == ("mma", name)
+        assert ptx_name(f"cutlass::{other}") == name
+        if "|" in name:
+            with pytest.raises(UsageError, match="choose one"):
+                spelling.element_type(other)
+        else:
+            assert spelling.element_type(f" {other.upper()} ") == element_type(other) == name
+
+
+def test_no_other_name_is_the_name_of_a_type_or_of_two():
+    others = [other for names in OTHER_NAMES.values() for other in names.split("|")]
+    assert len(set(others)) == len(others)
+    assert not {row.name for row in DTYPES} & set(others)
+    assert {part for name in OTHER_NAMES for part in name.split("|")} - {row.name for row in DTYPES} == {
+        "s64",  # of tensor maps alone
+        "u64",
+        "u16",
+    }
+
+
+def test_types_of_numpy_and_pytorch_are_types():
+    class Torch:
+        """As torch.bfloat16 prints itself."""
+
+        def __str__(self):
+            return "torch.bfloat16"
+
+    assert [element_type(kind) for kind in (np.float16, np.dtype("int8"), Torch())] == ["f16", "s8", "bf16"]
+    by_name = tcprobe.kernel("sm_80", "f16").source
+    assert tcprobe.kernel((8, 0), np.float16).source == tcprobe.kernel(8.0, "cutlass::half_t").source == by_name
+
+
+SIZES = ("64x64", "64,64", [64, 64], (64, 64), np.array([64, 64]), (np.int32(64), np.uint8(64)))
+PLACES = (128, "128", "128B", "SWIZZLE_128B", "swizzle_128b")
+SWIZZLES = ("3,4,3", "sw:3,4,3", "Swizzle<3,4,3>", tcprobe.swizzle("3,4,3"))
+
+
+def test_sizes_and_swizzles_in_any_spelling_give_the_same():
+    assert {sizes("tile", size, 2) for size in SIZES} == {(64, 64)}
+    assert {place(placed) for placed in PLACES} == {"SWIZZLE_128B"}
+    assert {place(placed) for placed in SWIZZLES} == {"sw:3,4,3"}
+    assert {place(placed) for placed in ("plain", "pad:16")} == {"plain", "pad:16"}
+    for placed in (*PLACES, *SWIZZLES):
+        banks = tcprobe.banks(A, tile="64x64", access="ldmatrix.x4", placed=placed)
+        assert [cost.wavefronts for cost in banks.costs] == [64]
+        assert tcprobe.tensormap("half", tile="64x64", swizzle=placed).map.swizzle == 3
+        assert tcprobe.descriptor(tile=[64, 64], kind="half", swizzle=placed).descriptor.encode() == 0x4000004000010000
+    assert str(tcprobe.path(A, "64x64", placed=128)) == str(tcprobe.path(A, (64, 64), placed="128B"))
+
+
+def test_an_arch_in_any_spelling():
+    """(9, 0) is torch.cuda.get_device_capability()."""
+    names = ("sm_90", 90, 9.0, (9, 0), "h100", tcprobe.arch("sm_90"))
+    assert {tcprobe.arch(name).name for name in names} == {"sm_90"}
+    assert {tcprobe.fragment(A, arch=name).arch for name in names} == {"sm_90"}
+    assert arch_name((12, 1)) == "12.1"
+    assert tcprobe.arch((12, 1)).name == "sm_121"
+
+
+def test_addresses_of_numpy_are_addresses():
+    strided = tcprobe.banks(lane_addresses=np.arange(32) * 128, access="ld.shared.b32")
+    assert strided.wavefronts == tcprobe.banks(lane_addresses="lane * 128", access="ld.shared.b32").wavefronts == 32
+
+
+WRONG = {
+    "a size that is a number": lambda: tcprobe.banks(A, tile=64, access="ldmatrix.x4"),
+    "a fraction as a size": lambda: tcprobe.path(A, (64.0, 64)),
+    "a size that is true": lambda: tcprobe.path(A, (True, 64)),
+    "one side": lambda: tcprobe.path(A, (64,)),
+    "three sides": lambda: tcprobe.path(A, "64x64x64"),
+    "a swizzle that is none": lambda: tcprobe.banks(A, tile="64x64", access="ldmatrix.x4", placed=100),
+    "stages as text": lambda: tcprobe.kernel("sm_80", "f16", stages="3"),
+    "either type": lambda: tcprobe.kernel("sm_90", "fp8"),
+    "an arch of nothing": lambda: tcprobe.arch(None),
+    "an arch of bytes": lambda: tcprobe.arch(b"90"),
+    "a row between two": lambda: tcprobe.fragment(A).where(row=1.5, col=0),
+    "a descriptor as text": lambda: tcprobe.descriptor("0x4000004000010000"),
+    "addresses that are one": lambda: tcprobe.banks(lane_addresses=128, access="ld.shared.b32"),
+    "an address between two": lambda: tcprobe.banks(lane_addresses=[1.5] * 32, access="ld.shared.b32"),
+    "a reduction and a mask": lambda: tcprobe.reduce(D, over="row", op="max", mask="row >= col"),
+    "strides of another rank": lambda: tcprobe.tensormap("bf16", tile=(64, 64), strides=(128, 256)),
+    "no number": lambda: whole("n", None),
+}
+
+
+@pytest.mark.parametrize("ask", WRONG.values(), ids=WRONG)
+def test_what_means_nothing_is_refused_in_words(ask):
+    with pytest.raises(UsageError) as error:
+        ask()
+    assert "--" not in str(error.value)
+
+
+def test_kernel_and_tensormap_have_the_parameters_of_their_options():
+    """With the same defaults, so that a new option is a new parameter."""
+    from inspect import signature
+
+    from tcprobe.api import shared_memory
+    from tcprobe.api.functions import KernelOptions
+    from tcprobe.ask.tensor_map import MapOptions
+    from tcprobe.kernel.gemm import GemmOptions
+
+    assert set(KernelOptions.__annotations__) == set(GemmOptions._field_defaults)
+    named = {p.name: p.default for p in signature(shared_memory.tensormap).parameters.values() if p.default != p.empty}
+    assert named == {**MapOptions._field_defaults, "arch": None}
+    with pytest.raises(UsageError, match="`tiles` is not an option of a kernel"):
+        tcprobe.kernel("sm_80", "f16", tiles=(128, 128, 64))
+
+
+def test_what_options_say_parameters_say():
+    """A descriptor's instruction and tcgen05, a store by stmatrix, a path behind a descriptor, a reduced tile."""
+    b_smem = "wgmma.mma_async.m64n64k16.f32.bf16.bf16.b_smem"
+    assert tcprobe.descriptor(tile=(64, 64), instruction=b_smem).type == "bf16"
+    with pytest.raises(UsageError, match="takes bf16, not f16"):
+        tcprobe.descriptor(tile=(64, 64), instruction=b_smem, kind="f16")
+    tile = tcprobe.descriptor(tile="128x64", kind="bf16", tcgen05=True)
+    assert f"{tile.value:#018x}" == "0x4000404000010000"
+    assert str(tile).splitlines()[1].startswith("0x4000404000010000 with start address 0, for tcgen05")
+    assert tcprobe.descriptor(tile.value).fields["version"] == 1
+    assert tcprobe.descriptor(0x4000004000010000).sbo == 1024
+    with pytest.raises(UsageError, match="more than 64 bits"):
+        tcprobe.descriptor(1 << 64)
+    store = tcprobe.convert(D, "stmatrix", kind=np.float16, placed=128, function="to_shared")
+    assert store.ptx.startswith("stmatrix.sync.aligned.m8n8.x2")
+    assert "to_shared(" in store.code
+    with pytest.raises(UsageError, match="stmatrix"):
+        tcprobe.convert(D, A, placed=128)
+    with pytest.raises(UsageError, match="do not apply"):
+        tcprobe.convert(D, "stmatrix", transpose=True)
+    assert [step.instruction for step in tcprobe.path(b_smem, "64x64", placed=128).steps][-1].startswith("wgmma")
+    assert tcprobe.reduce(D, over="row", op="max", tile="64x64", function="row_max").code.count("row_max") >= 1
+    assert tcprobe.banks(lane_addresses="16 * lane", source_addresses="16 * lane", access="cp.async.16").wavefronts == 4
+    facts = tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32")
+    in_words = facts.steps(",".join(["1"] * 16), ",".join(["0x4000"] * 16), "3")
+    assert in_words == facts.steps([1.0] * 16, np.full(16, 2), 3)
+    assert in_words[-1] == "D = 0x420c0000 = 35.0"
+    assert facts.bound(64)["length"] == 64
+    ways = tcprobe.kernel("sm_80", "f16").explain(200, 150, 77)
+    assert [way["element"] for way in ways] == ["A(200, 77)", "B(77, 150)", "D(200, 150)"]
