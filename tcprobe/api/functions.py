@@ -135,8 +135,8 @@ def reduce(
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 
-        if tile is not None:
-            raise UsageError("`tile` needs `over`.")
+        if tile is not None or op != "sum":
+            raise UsageError(f"`{'op' if tile is None else 'tile'}` needs `over`.")
         return mask_fragment(cell, mask, fill, function or ("fill" if mask is None else "mask"))
     from tcprobe.ask.reduce import reduce as reduced
 
@@ -231,5 +231,7 @@ def kernel(arch: ArchName, kind: str, **options: Unpack[KernelOptions]) -> GemmK
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:
-    """The cell of a name; a cell stays itself."""
+    """The cell of a name; a cell stays itself. UsageError where that is of another arch than the one given."""
+    if isinstance(name, Cell) and arch is not None and named(arch_name(arch) or "").name != name.arch:
+        raise UsageError(f"the table is that of {name.arch}: give `arch` with a name, or not at all.")
     return name if isinstance(name, Cell) else fragment(name, arch)

@@ -64,6 +64,8 @@ def banks(
 
         if lane_addresses is None or len(accesses) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
+        if (name, kind, contiguous, placed, propose) != (None, None, "row", "plain", False):
+            raise UsageError("`name`, `kind`, `contiguous`, `placed` and `propose` are for a tile.")
         lanes, sources = (
             lanes_of(of_lanes) if isinstance(of_lanes, str) else None if of_lanes is None else addresses(of_lanes)
             for of_lanes in (lane_addresses, source_addresses)
@@ -145,6 +147,8 @@ def descriptor(
 
     if value is not None:
         bits = whole("value", value)
+        if (tile, kind, major, swizzle, instruction, tcgen05) != (None, None, "k", "128", None, False):
+            raise UsageError("a descriptor's value holds every field: give the value alone, or a tile.")
         return tcgen05_word.read(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
     sides = sizes("tile", tile, 2) if tile is not None else ()
     if len(sides) != 2:
@@ -216,6 +220,8 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
     from tcprobe.layout import spelling
 
     if isinstance(what, str):
+        if bits is not None:
+            raise UsageError("`bits` are those of the elements of an array; a swizzle by name maps any offsets.")
         return spelling.swizzle(what).swizzle
     import numpy as np
 

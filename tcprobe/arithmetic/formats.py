@@ -130,10 +130,10 @@ def bits_of(floats: FloatFormat, numbers: ArrayLike) -> Array:
     if array.dtype == floats.numpy and floats.name != "tf32":
         return array.view(floats.word)
     check_numbers(floats.name, array)
-    doubles = array.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a NaN that signals makes a cast warn
+        doubles = array.astype(np.float64)
         held = doubles.astype(floats.numpy)
-    wrong = (held.astype(np.float64) != doubles) & ~np.isnan(doubles)
+        wrong = (held.astype(np.float64) != doubles) & ~np.isnan(doubles)
     if wrong.any():
         raise UsageError(f"{float(doubles[wrong].flat[0])!r} is not a number of type {floats.name}.")
     return np.ascontiguousarray(held).view(floats.word)

@@ -7,17 +7,22 @@ from collections.abc import Iterable
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.ask.confidence import ORDER, UNMEASURED, Confidence, witnesses
+from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
 
 
 def confidence(cell: Cell) -> Confidence:
-    """In a table: counted over all measurements of the arch that the folders have."""
+    """In a table: counted over all measurements of the arch that the folders have.
+
+    In the instruction's own, where the cell has a part of its fragment, or the same registers as other elements.
+    """
     if cell.measured is None:
         return UNMEASURED
-    whole = cell.measured.tables[cell.fragment.operand]
-    found = list(cell.layers.tables(cell.fragment, [cell.arch]))
-    alike = [one.measured for one in found if one.table(cell.fragment) == whole]
-    said = Counter(verdict.verdict for verdict in verdicts(cell.fragment, cell.measured))
+    fragment = inventory.find(cell.fragment.id) or cell.fragment
+    whole = cell.measured.tables[fragment.operand]
+    found = list(cell.layers.tables(fragment, [cell.arch]))
+    alike = [one.measured for one in found if one.table(fragment) == whole]
+    said = Counter(verdict.verdict for verdict in verdicts(fragment, cell.measured))
     return Confidence(
         len({m.method for m in alike}),
         len(witnesses(alike, live=True)),

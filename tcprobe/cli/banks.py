@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, print_notes, read_results
+from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, given, print_notes, read_results
 from tcprobe.cli.path_steps import MAJOR
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError
@@ -133,10 +132,7 @@ def banks(ctx: click.Context, /, **request: Unpack[BanksRequest]) -> None:
 
 def _check_form(ctx: click.Context) -> None:
     """UsageError unless just one of the four forms was asked for, by options of its own."""
-    default = ParameterSource.DEFAULT
-    options = {
-        n for n, value in ctx.params.items() if ctx.get_parameter_source(n) != default and value not in (None, ())
-    }
+    options = {*given(), *(["fragment"] if ctx.params["fragment"] else [])}
     forms = sorted(options & set(FORMS))
     if len(forms) != 1:
         raise UsageError("give one of --tile, --address, --patterns and --rule.")
@@ -145,6 +141,8 @@ def _check_form(ctx: click.Context) -> None:
         names = {p.name: p.opts[0] for p in ctx.command.params}
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
         raise UsageError(f"{words} cannot be combined with {names[forms[0]]}.")
+    if "explain" in options and not ctx.params["as_json"]:
+        raise UsageError("--explain needs --json.")
 
 
 def _as_access(words: str) -> str | None:

@@ -17,6 +17,7 @@ from tcprobe.cli.options import (
     ARCHS,
     JSON,
     SELECTOR,
+    given,
     print_notes,
     read_results,
 )
@@ -53,9 +54,13 @@ def compare(
     from tcprobe.store import lookup
 
     if request["costs"]:
+        if beside := given("costs", "name", "folder", "only"):
+            raise UsageError(f"--cost compares no tables: remove {', '.join(beside.values())}.")
         same = _compare_costs(names, name, layers, as_json)
     elif names and (names[0].endswith((".csv", ".tsv")) or names[0] == "-" or os.path.isfile(names[0])):
         same = _compare_file(names, name, layers, as_json, request)
+    elif request["complete"]:
+        raise UsageError("--complete needs FILE.csv and its fragment.")
     elif request["selector"] is not None:
         raise UsageError("--selector needs FILE.csv and its fragment; without a file, all selectors are compared.")
     else:

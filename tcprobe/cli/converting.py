@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,8 @@ def convert(
 
     aside = not request["as_json"] and (output is not None or redirected())
     conversions = _conversions(names, called or _function_names(names, output is not None, request), request)
-    for conversion in conversions:
+    for made in conversions:
+        conversion = _in_namespace(made, namespace)
         if request["as_json"]:
             click.echo(json.dumps(conversion.to_json()))
         elif isinstance(conversion, StorePlan):
@@ -94,6 +96,17 @@ def convert(
         files.write(output, header(moved, namespace or "").encode())
     elif aside:
         click.echo(header(moved, namespace or ""), nl=False)
+
+
+def _in_namespace(made: Conversion | StorePlan, namespace: str | None) -> Conversion | StorePlan:
+    """The answer with its code in a namespace; UsageError if it is not one."""
+    from tcprobe.ask.convert.stmatrix import StorePlan
+    from tcprobe.code.scope import in_namespace
+
+    conversion = made.conversion if isinstance(made, StorePlan) else made
+    code = in_namespace(conversion.code or "", namespace)
+    placed = replace(conversion, code=code if conversion.code else None)
+    return replace(made, conversion=placed) if isinstance(made, StorePlan) else placed
 
 
 def _function_names(names: tuple[str, ...], in_file: bool, convert_request: ConvertRequest) -> list[str]:

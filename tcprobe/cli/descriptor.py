@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from tcprobe.cli import tcgen05_descriptor as tcgen05
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Given
+from tcprobe.cli.options import JSON, Given, given
 from tcprobe.cli.places import ElementType, Sides, SwizzleType
 from tcprobe.cli.shared_operand import MAJOR
 from tcprobe.cli.wrapping import bold
@@ -56,8 +54,11 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
     from tcprobe.ask import descriptor as ask
 
     if tile["idesc"]:
-        if tile["tcgen05"] or tile["size"] or tile["zero_mask"]:
-            raise UsageError("--idesc describes an instruction, not a tile: remove --tile, --tcgen05 and --zero-mask.")
+        if beside := given("idesc", *tcgen05.NAMES):
+            raise UsageError(
+                f"--idesc describes an instruction, not a tile: remove {', '.join(beside.values())}. Types of A and B "
+                "are --a-type and --b-type, what is contiguous --set a_major=mn and b_major=mn."
+            )
         tcgen05.instruction(value, tile, as_json)
         return
     if tile["zero_mask"]:
@@ -66,9 +67,10 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
     tcgen05.check_none(tile)
     size = tile["size"]
     if value is not None and size is None:
-        if beside := _beside():
+        if beside := given():
             raise UsageError(
-                f"a descriptor's value holds every field: remove {beside[0]}, or give a --tile instead of the value."
+                f"a descriptor's value holds every field: remove {next(iter(beside.values()))}, or give a --tile "
+                "instead of the value."
             )
         _explain(value, as_json)
         return
@@ -85,24 +87,12 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
         wrapping.lines(shared_tile.in_words, f"{shared_tile.descriptor.encode():#018x}")
 
 
-def _beside() -> list[str]:
-    """The options given that say something of a tile."""
-    ctx, default = click.get_current_context(), ParameterSource.DEFAULT
-    names = {p.name: p.opts[0] for p in ctx.command.params if p.name not in ("value", "as_json", "help")}
-    return [words for name, words in names.items() if name and ctx.get_parameter_source(name) != default]
-
-
 def _explain(value: str, as_json: bool) -> None:
     from tcprobe.ask.descriptor import field_lines, fields
     from tcprobe.layout.descriptor import decode
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
-    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(
-            f"{value[:40]!r} is not a 64-bit number such as 0x4000004000010000; a tile needs --tile LINESxK "
-            "and --type or --instruction."
-        )
-    bits = int(value, 0) if value[:2].lower() == "0x" else int(value)
+    bits = tcgen05.hexadecimal(value, 64, "; a tile needs --tile LINESxK and --type or --instruction")
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)
         return

@@ -188,6 +188,18 @@ class Numbers(click.ParamType[list[int]]):
         return list(numbers)
 
 
+def given(*apart: str) -> dict[str, str]:
+    """The options that stand in the command's line, but for those `apart` and --json: as written, by their names."""
+    ctx = click.get_current_context()
+    written = {p.name: max(p.opts, key=len) for p in ctx.command.params if isinstance(p, click.Option)}
+    default = click.core.ParameterSource.DEFAULT
+    return {
+        name: option
+        for name, option in written.items()
+        if name and name not in (*apart, "as_json") and ctx.get_parameter_source(name) is not default
+    }
+
+
 def several(name: str | None) -> list[str | None]:
     """The archs that --arch lists, separated by commas; [None] where it lists none."""
     return list(name.split(",")) if name else [None]

@@ -68,6 +68,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **requ
         return
     tensor_memory.require_none(request)
     if meaning := shared_operand.in_shared_memory(fragment):
+        tensor_memory.check_warp(meaning.shared_operand.family, request["warp"])
         shared_operand.check_asked(meaning.shared_operand, name, request["selector"])
         shared_operand.print_places(shared_operand.behind_operand(meaning, layers, request), request, as_json)
         return

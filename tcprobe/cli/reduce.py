@@ -16,6 +16,7 @@ from tcprobe.cli.options import (
     NAMESPACE,
     Given,
     fragment_names,
+    given,
     print_notes,
     read_results,
     redirected,
@@ -73,8 +74,8 @@ def reduce(
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
-    if over is None and request["size"]:
-        raise UsageError("--tile needs --over.")
+    if over is None and (beside := given("mask", "fill", "called", "namespace", "name", "folder", "only")):
+        raise UsageError(f"{', '.join(beside.values())} needs --over.")
     cell, note = meant(fragment, request["name"], request["layers"])
     print_notes(note)
     answer: Reduction | Masked
@@ -88,11 +89,12 @@ def reduce(
         answer = reduced(
             cell, over, request["op"], request["called"] or WORDS.get(request["op"], "reduce"), request["size"]
         )
+    code = in_namespace(answer.code, request["namespace"])
     if request["as_json"]:
-        click.echo(json.dumps(answer.to_json()))
+        click.echo(json.dumps({**answer.to_json(), "code": code}))
         return
     wrapping.lines(answer.in_words, answer.cell.fragment.id, redirected())
-    click.echo(in_namespace(answer.code, request["namespace"]))
+    click.echo(code)
 
 
 COMMANDS = (reduce,)

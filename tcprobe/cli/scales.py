@@ -45,6 +45,10 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **req
     from tcprobe.ask.scales import scale_json
     from tcprobe.code.names import FUNCTION, require_legal
 
+    if request["lines"] is None and (request["scaled"], request["blocks"]) != (None, None):
+        raise UsageError("--block and --blocks need --line; the code takes every block.")
+    if request["lines"] is not None and request["called"] and not as_json:
+        raise UsageError("--name is for the code, which --line leaves out: remove one of them, or give --json.")
     layout = _scale_layout(fragment, name, layers, request)
     blocks = request["blocks"] or 4
     lines = request["lines"] or []

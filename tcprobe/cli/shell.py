@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
@@ -56,6 +56,8 @@ class Suggesting(click.Group):
             raise self._unknown_command(ctx, args)
         name, command, words = super().resolve_command(ctx, args)
         ctx.meta["args"] = list(words)
+        if command is not None and not ctx.resilient_parsing:
+            _check_once(click.Context(command, parent=ctx, info_name=name), words)
         return name, command, words
 
     def _unknown_command(self, ctx: click.Context, args: list[str]) -> UnknownNameError:
@@ -74,6 +76,17 @@ class Suggesting(click.Group):
         error = UnknownNameError(f"there is no command {quoted(' '.join([*path[1:], args[0]]))}. {advice}")
         error.commands = [shlex.join(words) for words in choices]
         return error
+
+
+def _check_once(ctx: click.Context, command_line: Sequence[str]) -> None:
+    """UsageError for an option with a value that stands twice and may not: click would take the last, silently."""
+    try:
+        given = ctx.command.make_parser(ctx).parse_args(list(command_line))[2]
+    except click.UsageError:
+        return  # the command itself says it, with its own help
+    once = [p for p in given if isinstance(p, click.Option) and not (p.multiple or p.is_flag or p.count)]
+    if twice := next((param for param in once if given.count(param) > 1), None):
+        raise UsageError(f"{max(twice.opts, key=len)} is given {given.count(twice)} times, but takes one value.")
 
 
 def _with_option(name: str, ctx: click.Context) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import Command, Given, Number, together
+from tcprobe.cli.options import Command, Given, Number, given, together
 from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def instruction(value: str | None, descriptor_request: TileDescriptorRequest, as
     if value is not None:
         if typed:
             raise UsageError(f"0xVALUE holds every field except the kind: remove {next(iter(typed))}.")
-        plain = ask.instruction_value_json(_bits(value), descriptor_request["mma_kind"])
+        plain = ask.instruction_value_json(hexadecimal(value, 32), descriptor_request["mma_kind"])
     elif descriptor_request["mma_kind"] is None:
         raise UsageError("give --kind, --m, --n and the types, or a value such as 0x08400490.")
     else:
@@ -88,12 +88,12 @@ def zero_mask(value: str | None, descriptor_request: TileDescriptorRequest, as_j
     from tcprobe.ask.tcgen05_descriptor import zero_mask_json
     from tcprobe.isa import zero_column_mask as zeros
 
-    m, n, options = descriptor_request["m"], descriptor_request["n"], dict[str, object](descriptor_request)
-    if m is None or n is None or any(options[name] is not None for name in ("mma_kind", *FIELDS[2:])):
+    m, n = descriptor_request["m"], descriptor_request["n"]
+    if m is None or n is None or given("zero_mask", "m", "n", "others"):
         raise UsageError("--zero-mask takes only --m, --n, and the fields with --set or as a value.")
     if (value is None) == (not descriptor_request["others"]):
         raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
-    bits = zeros.encode(_others(descriptor_request["others"])) if value is None else _bits(value, zeros.WIDTH)
+    bits = zeros.encode(_others(descriptor_request["others"])) if value is None else hexadecimal(value, zeros.WIDTH)
     plain = zero_mask_json(bits, m, n)
     if as_json:
         click.echo(json.dumps(plain))
@@ -129,14 +129,21 @@ def _others(assignments: tuple[str, ...]) -> dict[str, int | str]:
         name, equal, value = word.partition("=")
         if not (equal and re.fullmatch(r"[a-z_]{1,20}[0-3]?", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
             raise UsageError(f"--set {word[:40]!r}: expected FIELD=VALUE, such as b_major=mn.")
+        if name in fields:
+            raise UsageError(f"--set gives {name} twice.")
         fields[name] = int(value) if value.isdigit() else value
     return fields
 
 
-def _bits(value: str, width: int = 32) -> int:
-    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        raise UsageError(f"{value[:40]!r} is not a number of {width} bits such as {0x08400490:#0{width // 4 + 2}x}.")
-    return int(value, 0) if value[:2].lower() == "0x" else int(value)
+def hexadecimal(value: str, width: int, otherwise: str = "") -> int:
+    """The number of a text such as 0x08400490; UsageError for another one, also where only the 0x is missing."""
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", value):
+        return int(value, 0)
+    if re.fullmatch(r"[0-9a-fA-F]{1,16}", value):
+        decimal = f", or 0x{int(value):x} if it is decimal" if value.isdigit() else ""
+        raise UsageError(f"{value} does not say that it is hexadecimal: give 0x{value}{decimal}.")
+    example = "0x08400490" if width <= 32 else "0x4000004000010000"
+    raise UsageError(f"{value[:40]!r} is not a number of {width} bits such as {example}{otherwise}.")
 
 
 def _print_instruction(plain: Json) -> None:

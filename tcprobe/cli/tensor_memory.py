@@ -164,6 +164,8 @@ def _answers(placement: Placement, where: WhereRequest) -> Iterator[Json]:
         raise UsageError(f"{placement.operand.id} is in tensor memory: give --row and --col, or --lane and --column.")
     if cells is not None and where["ld"]:
         raise UsageError("--ld needs --row and --col; `where tcgen05.ld...` says what a register holds.")
+    if cells is None and (where["cta"], where["bit"]) != (None, None):
+        raise UsageError("--cta and --bit say which cell, so they need --lane and --column.")
     for row, col in elements or ():
         yield _of_element(placement, row, col, where["ld"])
     cta, bit = where["cta"] or 0, where["bit"] or 0
@@ -258,6 +260,12 @@ def _cell(coordinates: dict[str, int]) -> str:
     return f"cta {coordinates['cta']}, lane {coordinates['lane']}, column {coordinates['column']}{bit}"
 
 
+def check_warp(family: str, warp: int | None) -> None:
+    """UsageError for a warp of anything but a load or store of tensor memory."""
+    if warp is not None and family != "tcgen05":
+        raise UsageError("--warp applies to tcgen05.ld and .st, where each warp reaches its own lanes.")
+
+
 def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> list[Json]:
     """The cell of each slot of a load or store of tensor memory: relative to the address, or with the lanes of a warp.
 
@@ -265,9 +273,8 @@ def reaches(fragment: Fragment, holders: Sequence[Holder], warp: int | None) -> 
     """
     from tcprobe.isa.arch import WARP, WARPGROUP
 
+    check_warp(fragment.family, warp)
     if fragment.family != "tcgen05":
-        if warp is not None:
-            raise UsageError("--warp applies to tcgen05.ld and .st, where each warp reaches its own lanes.")
         return [{} for _ in holders]
     if (warp or 0) >= WARPGROUP // WARP:
         raise UsageError(f"a warpgroup has no warp {warp}: 0 to {WARPGROUP // WARP - 1}.")

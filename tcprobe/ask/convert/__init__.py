@@ -224,12 +224,18 @@ def _costs(plan: Plan, cast: Cast) -> dict[str, int]:
 
 
 def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
-    """The other factor of the target's multiply, and its table where k is in the order; None where that is not one."""
+    """The other factor of the target's multiply, and its table where k is in the order.
+
+    None where it is in no register (B of a warpgroup), where metadata choose its k (sparse A), and where the order is
+    not that of one multiply.
+    """
     fragment = tiling.target.fragment
     row = inventory.instructions().get(fragment.experiment)
-    if row is None or len(tiling.order) != row.shape.k:
+    if row is None or len(tiling.order) != row.shape.k or row.metadata:
         return None
-    factor = next(f for f in row.factors if f.id != fragment.id)
+    factor = next((f for f in row.factors if f.id != fragment.id), None)
+    if factor is None:
+        return None
     other = cell_of(factor, tiling.target.arch, tiling.target.layers)
     name = "row" if factor.operand == "b" else "col"
     changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])

@@ -8,6 +8,7 @@
 ({'cvt': 8, 'prmt': 4}, (0, 1, 8, 9, 2, 3, 10, 11))
 
 Place k of the target then holds row or column order[k] of the source, and the other factor must be loaded so, too.
+Where a scale belongs to a block of k, every k stays in its block.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import product
 
 from tcprobe.ask.convert.units import Tiling
 from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
 from tcprobe.isa.operand import Role
 
 Need = tuple[int, int]  # (lane, the index that is not k)
@@ -51,7 +53,18 @@ def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
         for element in tiling.needed_unit(lane, (tile, place)):
             needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
-    return [tuple(k for k in sorted(needed) if needed[place] <= available[k]) for place in sorted(needed)]
+    block = _scaled_together(tiling) or len(needed)
+    return [
+        tuple(k for k in sorted(needed) if k // block == place // block and needed[place] <= available[k])
+        for place in sorted(needed)
+    ]
+
+
+def _scaled_together(tiling: Tiling) -> int | None:
+    """How many k of the target have one scale; None without scales."""
+    row = inventory.instructions().get(tiling.target.fragment.experiment)
+    scales = [f.cols for f in row.of_role(Role.SCALE) if f.operand == "scale_a"] if row else []
+    return row.shape.k // scales[0] if row and scales else None
 
 
 def _match_places(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:

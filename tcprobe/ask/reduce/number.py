@@ -32,13 +32,19 @@ def value(token: str) -> float:
 
 
 def number(text: str) -> int | float | None:
-    """The number that a whole text is, an int where it is written as one; None where it is something else."""
+    """The number that a whole text is, an int where it is written as one; None where it is something else.
+
+    UsageError for one that is beyond all finite numbers.
+    """
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
-    sign = -1 if match[1] == "-" else 1
-    whole = match[2].isdigit() and int(match[2]) <= INT
-    return sign * (int(match[2]) if whole else value(match[2]))
+    sign, token = -1 if match[1] == "-" else 1, match[2]
+    size = value(token)
+    if math.isinf(size) and token[0] in ".0123456789":
+        raise UsageError(f"{quoted(text[:40])} is a number too large to hold; infinity is inf or -inf.")
+    whole = token.isdigit() and -INT - 1 <= sign * size <= INT
+    return sign * (int(size) if whole else size)
 
 
 def literal(constant: float, kind: str) -> str:
