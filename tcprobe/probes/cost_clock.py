@@ -114,10 +114,7 @@ def _rates_and_cycles(times: Ints) -> tuple[Floats, Floats]:
 
 
 def numbers(type_: str) -> Words:
-    """An image of random numbers of a type: normally distributed for f16, tf32 and f64.
-
-    For integers any bits; for e4m3 any bits with biased exponents below 8.
-    """
+    """Random numbers of a type: normal for f16, tf32 and f64, any bits for integers, small exponents for e4m3."""
     random = np.random.default_rng(0)
     normal = random.normal(size=2 * IMAGE_WORDS)
     if type_ == "f16":

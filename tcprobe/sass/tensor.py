@@ -115,10 +115,7 @@ def form(opcode: str) -> Form:
 
 
 def computes(opcode: str, instruction: Instruction, turned: bool) -> bool:
-    """Whether the opcode multiplies the types of A and B; with `turned`, of B and A.
-
-    If it has .ROW and .COL to choose from (HMMA.884), they must be those of the instruction.
-    """
+    """Whether the opcode multiplies the types of A and B, `turned` of B and A, and with their .ROW and .COL, if any."""
     a, b = (instruction.type(operand).upper() for operand in (reversed(FACTORS) if turned else FACTORS))
     row, col = ((factor.layout or "").upper() for factor in instruction.factors)
     patterns = {
