@@ -1,6 +1,7 @@
 """Inside the packages that have most files: each file is in one group of ARCHITECTURE.md, and imports point up."""
 
 import ast
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TABLE = (ROOT / "ARCHITECTURE.md").read_text().partition("## Inside the larger packages")[2].partition("\n## ")[0]
+
+ROOMS = ("ask/convert", "ask/path", "ask/reduce", "ask/repack", "isa/names", "isa/rows")
+PACKAGES = sorted(path.parent.name for path in (ROOT / "tcprobe").glob("*/__init__.py"))
 
 
 def groups():
@@ -76,3 +80,13 @@ def test_an_import_of_a_group_below_is_noticed(tmp_path):
     (tmp_path / "sparse.py").write_text("def late():\n    from tcprobe.probes import cost, ptx\n")
     (tmp_path / "moves.py").write_text("from tcprobe.probes.wgmma_kernels import text\n")
     assert upward("probes", tmp_path) == ["moves.py imports wgmma_kernels", "sparse.py imports cost"]
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, *ROOMS])
+def test_a_package_says_what_each_of_its_files_is(package):
+    """In its docstring, by name or with * for any end of one."""
+    path = ROOT / "tcprobe" / package
+    words = re.findall(r"[a-z_0-9]+\*?", ast.get_docstring(ast.parse((path / "__init__.py").read_text("utf-8"))))
+    files = {p.stem for p in path.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()} - {"__init__"}
+    unsaid = {name for name in files if not any(fnmatchcase(name, word) for word in words)}
+    assert not unsaid

@@ -1,5 +1,9 @@
 """The library as the commands use it: load a table, ask it, convert, emit. Published results need no GPU.
 
+    functions, shared_memory     what `import tcprobe` gives
+    arguments, values            what they take and give
+    offered                      modules that are called as functions
+
 >>> from tcprobe import api
 >>> d = api.load("wmma.m16n16k16.d.f32", arch="sm_80")
 >>> d.table.at(lane=5, i=2), d.evidence.split(",")[0]

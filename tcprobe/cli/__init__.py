@@ -1,4 +1,14 @@
-"""The command line: parse, call the library, print. Everything heavy is imported by the command that needs it."""
+"""The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
+
+shell, options, requests, naming, places, hints, examples     what commands share
+terminal, wrapping, printing, summaries, verdicts, answers    how answers are printed
+facts, showing, questions, operand, shared_operand,
+tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
+banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
+path, path_steps, load, converting, reduce, kernel, emitting  code
+cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
+measuring, fleet                                              runs
+"""
 
 from __future__ import annotations
 

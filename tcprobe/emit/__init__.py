@@ -1,5 +1,12 @@
 """Layouts in the terms of other programs, one module for each format.
 
+    common, read, metadata, calls, svg_drawing    what formats share
+    csv, json, markdown, latex, svg, svg_cute,
+    svg_ptx                                       to read and to draw
+    cuda, ptx, python, numpy, sympy, numba        code
+    cute, cute_dsl, tensor_layouts, triton,
+    tinygrad, tilelang, mosaic                    frameworks
+
 A format is a module of this package with WHAT (one line for the help) and `emit(tables) -> str`. It may set ARCHS:
 "all" if it distinguishes archs itself and wants every one, "any" if tables of several archs may be side by side; other
 formats take one arch. It may set ROLES, the roles of operands besides matrices that it can express, and SELECTORS "all"

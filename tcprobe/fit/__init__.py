@@ -1,5 +1,11 @@
 """Fit: from a table to its layout and formulas, each proven for every slot before it is returned.
 
+    linear, formula, not_linear      GF(2)
+    boolean, symbolic                what is not linear
+    inverse, manual                  the way back, and the manual's names
+    affine, xor, coordinate, swizzle,
+    boxes                            address maps
+
 >>> from tcprobe.fit import fit
 >>> from tcprobe.layout.table import slot_table
 >>> found = fit(slot_table(2, 2, {"row": (0, 0, 1, 1), "col": (0, 1, 0, 1)}))

@@ -1,1 +1,10 @@
-"""What is stated: archs, element types, instructions and their operands, and the rows that list them."""
+"""What is stated: archs, element types, instructions and their operands, and the rows that list them.
+
+arch, gpus, target, peaks                    compute capabilities and what PTX targets they run
+operand, fragment, instruction, multiply     what a form is made of
+dtypes, sparsity, native, forms              types, stored columns, opcodes of types, forms made on demand
+bit_fields, instruction_descriptor,
+zero_column_mask                             words of bits, field by field
+shared_memory, tensor_map                    accesses to shared memory, numbers of cuda.h
+rows, inventory, names                       all forms: by file, gathered, and by what people call them
+"""

@@ -3,6 +3,12 @@
 The hardware has no numbers of rows, columns and k; any simultaneous renumbering fits equally. So tables are *confirmed*
 by predicting the structure tensor, triple by triple (`agreement`). Only if no known tables predict it does `number`
 choose numbers by a stated rule.
+
+>>> from tcprobe import api
+>>> multiply, cells = api.multiply("mma.m8n8k4.row.col.f64.f64.f64.f64")
+>>> found = predict(multiply, {name: cells[name].table for name in MULTIPLIED})
+>>> len(found.a), [int(slots[9]) for slots in (found.a, found.b, found.d)]
+(256, [1, 5, 1])
 """
 
 from __future__ import annotations

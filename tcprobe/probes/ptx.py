@@ -2,6 +2,12 @@
 
 All kernels have the same frame: their parameters are pointers and a leading dimension; block numbers select input and
 output images. `op` of a kernel says what it does, so that the emulator, which runs no PTX, can do the same.
+
+>>> from tcprobe.probes import experiments
+>>> from tcprobe.probes.experiment import kernels
+>>> [kernel] = kernels(experiments()["movmatrix.m8n8.trans.b16"])
+>>> kernel.name, kernel.target.name, "movmatrix.sync.aligned.m8n8.trans.b16" in kernel.text
+('movmatrix_m8n8_trans_b16', 'sm_75', True)
 """
 
 from __future__ import annotations

@@ -1,5 +1,16 @@
 """What others published, one module for each source, in that source's own terms.
 
+    claim, formulas, shape_stride                          how a source states something
+    ptx_isa, ptx_isa_sparse, ptx_moves                     PTX ISA
+    cute, cute_copy, cute_gmma, cute_scale,
+    cute_tensor_memory                                     CuTe
+    register_mapping                                       others' tables of wmma
+    tensor_memory, memory_operand, accumulator,
+    scale_atom                                             tensor memory and scale factors
+    numerics, cost                                         published arithmetic and cost
+    shared_memory                                          layouts of shared memory
+    newer_forms                                            what newer compilers accept
+
 A reference is a module of this package with NAME, SOURCE, ERRATA and `claim(fragment, device) -> Claim | str`, where a
 string is the reason why it states nothing. PER_ARCH = False means that its claims are the same for every arch.
 """

@@ -1,10 +1,10 @@
 """How a layout is written: value by value, or, a warpgroup's, by its bases where it is linear.
 
 >>> from tcprobe.layout.table import slot_table
->>> from tcprobe.store.layouts import read, written
+>>> from tcprobe.store.layouts import read, to_json
 >>> rows, cols = zip(*(divmod(slot, 24) for slot in range(64 * 24)))
 >>> table = slot_table(128, 12, {"row": rows, "col": cols})
->>> "bases" in written(table), read(written(table)) == table
+>>> "bases" in to_json(table), read(to_json(table)) == table
 (False, True)
 
 A layout of 128 threads x 128 elements takes 100 KB written out; by its bases 1 KB. Its id is that of the table, the
@@ -46,7 +46,7 @@ def to_json(table: Table) -> Json:
 
 
 def read(data: object) -> Table:
-    """The inverse of `written`; DataError where anything is missing or of the wrong kind."""
+    """The inverse of `to_json`; DataError where anything is missing or of the wrong kind."""
     if not isinstance(data, dict) or "bases" not in data:
         return Table.from_json(data)
     if set(data) != _KEYS:

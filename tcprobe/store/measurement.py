@@ -54,7 +54,7 @@ class Measurement:
 
 
 def read(body: Json, tables: Tables) -> Measurement:
-    """The inverse of `written`, with its tables; TypeError or KeyError where anything is missing."""
+    """The inverse of `to_json`, with its tables; TypeError or KeyError where anything is missing."""
     structure, unread = body.pop("structure"), body.pop("unread")
     lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
     return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)

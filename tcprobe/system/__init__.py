@@ -1,1 +1,6 @@
-"""What is asked of the operating system: files, child processes, signals."""
+"""What is asked of the operating system: files, child processes, signals.
+
+files, digest                    files whole or not at all, checksums
+children, worker, beside         processes
+interrupts, memory               signals, and want of memory
+"""

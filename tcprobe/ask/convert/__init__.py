@@ -1,5 +1,11 @@
 """From one fragment to another that holds the same matrix: what has to move between registers and lanes, and the code.
 
+    units, band, words        what has to move, and words for it
+    plan, route, schedule     the moves
+    permute                   another order of k
+    casts, cuda, header       the code
+    stmatrix, store_code      into shared memory
+
 >>> from tcprobe.ask.convert import convert
 >>> from tcprobe.store.cell import load
 >>> d = load("mma.m16n8k16.row.col.f32.f16.f16.f32.d")

@@ -1,5 +1,12 @@
 """The path of a tile from global memory through shared memory into registers, or back: planned, proven, priced.
 
+    request, nearest              what is asked, and what is near it
+    steps, transfer, boxes,
+    registers, memory, progress   the steps, gone on emulated memory
+    operand, operand_code         to operands behind descriptors
+    formula, cycles               addresses and cost
+    answer, words, cuda, cute     the answer
+
 >>> from tcprobe.store.cell import load
 >>> b = load("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "sm_90")
 >>> found = path(request(b, PathOptions("64x64", "col", "sw:3,4,3", "ldmatrix.x4")))

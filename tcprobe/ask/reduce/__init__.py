@@ -1,5 +1,10 @@
 """What a lane's elements come to by row or column: which slots combine, which exchanges follow, who has the result.
 
+    tile, plan             the elements of a lane, and the exchanges
+    code, softmax          the code
+    mask, condition,
+    number                 elements changed by their row and col
+
 >>> from tcprobe.ask.reduce import reduce
 >>> from tcprobe.store.cell import load
 >>> found = reduce(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "row", "max")

@@ -1,5 +1,8 @@
 """Weights repacked once: an order of storage in which a lane's elements of several k steps are one 16-byte load.
 
+    request, sums, words     what is asked, scales, and words
+    cuda, python             the code that loads, and that packs
+
 >>> from tcprobe.ask.repack import repack
 >>> from tcprobe.store.cell import load
 >>> found = repack(load("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "sm_80"), "s4")

@@ -1,5 +1,10 @@
 """What a name means: the one door from text to rows.
 
+    words     a name read: its dotted parts and its words
+    atoms     CuTe's atoms and opcodes as dotted names
+    search    the rows that a reading fits
+    wrong     what is wrong with a name that means nothing
+
 >>> from tcprobe.isa.names import resolve, select
 >>> resolve("wmma.m16n16k16.a.row.bf16").fragment.elements
 8
