@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from tcprobe.errors import StarvedError, starved
+from tcprobe.errors import StarvedError, is_want_of_resources
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -47,7 +47,7 @@ def end(error: BaseException | None) -> None:
     """End the process at once if a signal or want of memory stopped it; what it started ends too (`children`)."""
     if isinstance(error, KeyboardInterrupt):
         end_with("Stopped.", getattr(error, "code", 130))
-    if starved(error):
+    if is_want_of_resources(error):
         end_with(f"Error: {StarvedError()}", StarvedError.exit_code)
 
 

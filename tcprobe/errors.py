@@ -52,7 +52,7 @@ def check_choice(name: str, value: object, allowed_words: Collection[object]) ->
         raise UsageError(f"`{name}` {str(value)[:60]!r}: one of {', '.join(map(str, allowed_words))} is needed.")
 
 
-def answered(ask: Callable[[], T]) -> T | None:
+def answer_or_none(ask: Callable[[], T]) -> T | None:
     """What `ask` gives; None where it says by UsageError that there is none, for who tries one thing after another."""
     try:
         return ask()
@@ -131,7 +131,7 @@ class InternalError(TcprobeError):
     exit_code = 70
 
 
-def named(name: str) -> type[TcprobeError]:
+def class_named(name: str) -> type[TcprobeError]:
     """The class of this name: an error that came from another process as a name and words."""
     kinds, by_name = [TcprobeError], {}
     while kinds:
@@ -143,17 +143,17 @@ def named(name: str) -> type[TcprobeError]:
 
 def understood(error: Exception) -> TcprobeError:
     """Any error in these terms: what the system refuses is the machine's, the unexpected is tcprobe's own."""
-    if starved(error):
+    if is_want_of_resources(error):
         return StarvedError()
     if isinstance(error, TcprobeError):
         return error
     if not isinstance(error, OSError):
         return InternalError(f"internal error, please report it: {type(error).__name__}: {error}")
     kind = UsageError if error.errno == errno.ENAMETOOLONG else EnvironmentUnfitError
-    return kind(f"{_refused(error)}{error.strerror or error}.")
+    return kind(f"{_system_words(error)}{error.strerror or error}.")
 
 
-def starved(error: BaseException | None) -> bool:
+def is_want_of_resources(error: BaseException | None) -> bool:
     """Whether an error, or one that it came of, is want of memory, threads or processes."""
     while error and not _is_want(error):
         error = error.__cause__ or error.__context__
@@ -179,7 +179,7 @@ def _address_space() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def _refused(failure: OSError) -> str:
+def _system_words(failure: OSError) -> str:
     """What the system refused. Files are opened by name; what fails without one is written, to standard output."""
     if failure.filename is not None:
         return f"{failure.filename}: "

@@ -24,6 +24,7 @@ from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bits
 from tcprobe.store.choose import Layers, default
 from tcprobe.store.finding import Sourced
@@ -41,7 +42,7 @@ def measured(instruction: Instruction, arch: str, layers: Layers | None = None) 
 
 def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
     """The parameters of a form; UsageError where it has no model that gives every bit."""
-    rule = _modelled(instruction, arch, layers)
+    rule = _rule_for(instruction, arch, layers)
     if isinstance(rule, UsageError):
         raise rule
     return rule
@@ -49,11 +50,11 @@ def model(instruction: Instruction, arch: str | None = None, layers: Layers | No
 
 def find_model(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | Integers | None:
     """As `model`, None where it has none."""
-    rule = _modelled(instruction, arch, layers)
+    rule = _rule_for(instruction, arch, layers)
     return None if isinstance(rule, UsageError) else rule
 
 
-def _modelled(instruction: Instruction, arch: str | None, layers: Layers | None) -> Arithmetic | Integers | UsageError:
+def _rule_for(instruction: Instruction, arch: str | None, layers: Layers | None) -> Arithmetic | Integers | UsageError:
     """The parameters, or why there are none."""
     name = arch_row(arch or MEASURED).name
     sourced = measured(instruction, name, layers)
@@ -85,7 +86,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
     if row.metadata:
         raise UsageError(f"{row.id} is sparse, so every row meets other lines of B: use `numerics.dot`.")
     rule, kinds = model(row, arch), types(row)
-    given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
+    given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
     if any(array.ndim != 2 for array in given.values()):
         raise UsageError("A, B and C are matrices.")
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
@@ -98,7 +99,7 @@ def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = 
     """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
     row = names.resolve(form).instruction
     rule, kinds = model(row, arch), types(row)
-    given = dict(zip("abc", map(np.asarray, (a, b, c)), strict=True))
+    given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
     check_length(row, given["a"].shape[-1], given["b"].shape[-1])
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
     return values_of_d(kinds, of_bits(kinds, rule, bits))
@@ -117,7 +118,7 @@ def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits_of_oper
     a, b, c = bits_of_operands
     if isinstance(arithmetic, Arithmetic):
         return dot_of_bits(kinds, arithmetic, (a, b, c))
-    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip("abc", bits_of_operands, strict=True)]
+    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip(INPUTS, bits_of_operands, strict=True)]
     d = integers.multiplied(
         kinds, arithmetic, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
     )

@@ -14,7 +14,7 @@ from types import ModuleType
 from tcprobe.errors import RowError, TcprobeError
 
 
-def found(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
+def module_names(package: str, apart: Sequence[str] = ()) -> tuple[str, ...]:
     """Names of the package's modules, sorted, without importing them; those `apart` are not plug-ins."""
     folders = importlib.import_module(package).__path__
     names = {name.removesuffix(".py") for folder in folders for name in os.listdir(folder) if name.endswith(".py")}
@@ -37,7 +37,7 @@ def load(package: str, name: str, names: Sequence[str]) -> ModuleType:
 
 def discover(package: str, names: Sequence[str], apart: Sequence[str] = ()) -> dict[str, ModuleType]:
     """All plug-ins of a package by module name, sorted; RowError as `load`."""
-    return {name: load(package, name, names) for name in found(package, apart)}
+    return {name: load(package, name, names) for name in module_names(package, apart)}
 
 
 def _has(module: ModuleType, name: str) -> bool:

@@ -38,12 +38,12 @@ def escaped(text: str) -> str:
 
 def one_line(text: str) -> str:
     """What a file may hold of a text: spelt out, and cut where it is longer than MOST_TEXT."""
-    return _cut(escaped(text), MOST_TEXT)
+    return _shorten(escaped(text), MOST_TEXT)
 
 
 def quoted(text: str) -> str:
     """The beginning of a text in quotes, for a message."""
-    return f"'{_cut(escaped(text[: _SHOWN + 1]), _SHOWN)}'"
+    return f"'{_shorten(escaped(text[: _SHOWN + 1]), _SHOWN)}'"
 
 
 def message(text: str) -> str:
@@ -66,7 +66,7 @@ def markdown(text: str) -> str:
     return escaped(text).translate(_SYNTAX)
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tcprobe.errors import DataError, UsageError, answered
+from tcprobe.errors import DataError, UsageError, answer_or_none
 
 ROOT = Path(__file__).parent.parent / "tcprobe"
 # who catches one and goes on, and why: each hands on what the error says
@@ -37,7 +37,7 @@ def test_what_is_answered_and_what_is_not():
     def refuses(error):
         raise error("no")
 
-    assert answered(lambda: 0) == 0
-    assert answered(lambda: refuses(UsageError)) is None
+    assert answer_or_none(lambda: 0) == 0
+    assert answer_or_none(lambda: refuses(UsageError)) is None
     with pytest.raises(DataError, match="no"):  # it is no absence
-        answered(lambda: refuses(DataError))
+        answer_or_none(lambda: refuses(DataError))

@@ -26,7 +26,7 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.store.finding import Key
 from tcprobe.store.findings import read
-from tcprobe.store.kinds import shaped
+from tcprobe.store.kinds import to_body
 from tcprobe.store.results import Results
 
 ARCHS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
@@ -259,7 +259,7 @@ def test_tags_are_saved_and_answer(tmp_path):
     body = read(Results(tmp_path), key).plain
     for wrong in ([], [0], [3], ["x"], [1 << 70], [128] * 9, [True]):
         with pytest.raises(DataError):
-            save(tmp_path, "banks", {key.subject: shaped("banks", body | {"tags": {"masks": wrong}})})
+            save(tmp_path, "banks", {key.subject: to_body("banks", body | {"tags": {"masks": wrong}})})
 
 
 def test_lookups_are_counted_by_sets():

@@ -162,7 +162,7 @@ def test_a_worker_that_gets_no_memory_says_so_by_its_end(text, tmp_path):
     done = subprocess.run(worker.command("starving"), env=environment, capture_output=True, check=False, timeout=600)
     assert (done.stdout, done.stderr) == (b"", b"")
     with pytest.raises(StarvedError):
-        children.lived(done.returncode)
+        children.exit_code(done.returncode)
 
 
 def test_a_worker_that_goes_wrong_otherwise_shows_it(tmp_path):
@@ -170,5 +170,5 @@ def test_a_worker_that_goes_wrong_otherwise_shows_it(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     command = worker.command("wrong", "a", "b")
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
-    assert (children.lived(done.returncode), done.stdout) == (1, b"['a', 'b'] __main__\n")
+    assert (children.exit_code(done.returncode), done.stdout) == (1, b"['a', 'b'] __main__\n")
     assert b"KeyError" in done.stderr

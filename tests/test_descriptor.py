@@ -18,7 +18,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
 from tcprobe.layout.expression import values
 from tcprobe.store.findings import every, published_finding
-from tcprobe.store.kinds import shaped
+from tcprobe.store.kinds import to_body
 from tcprobe.store.results import Results
 
 fields = st.integers(0, (1 << 14) - 1).map(lambda n: 16 * n)
@@ -266,7 +266,7 @@ SPOILT = [
 
 
 def write(folder, **bodies):
-    save(folder, "descriptors", {subject: shaped("descriptors", body) for subject, body in bodies.items()})
+    save(folder, "descriptors", {subject: to_body("descriptors", body) for subject, body in bodies.items()})
 
 
 @pytest.mark.parametrize("change", SPOILT)
@@ -295,7 +295,7 @@ def test_products_that_cannot_be_are_refused(tmp_path):
 
 
 def test_descriptors_of_an_arch_that_has_none_are_refused(tmp_path):
-    body = shaped("descriptors", {"products": {"products": 2, "wrong": 1}})
+    body = to_body("descriptors", {"products": {"products": 2, "wrong": 1}})
     with pytest.raises(DataError, match="on sm_80"):
         save(tmp_path, "descriptors", {PRODUCTS: body}, arch="sm_80")
 

@@ -12,7 +12,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.isa import names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
-from tcprobe.probes.numerics_experiments import _run, _tabled
+from tcprobe.probes.numerics_experiments import _run, _tabled_form
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.worker import Desk
 
@@ -73,7 +73,7 @@ def test_a_gemm_of_many_multiplies(gpu):
     """D of one multiply as C of the next, on the device and in the model."""
     backend, bench = gpu
     row, rng = names.resolve(core.MMA_BF16).instruction, np.random.default_rng(9)
-    form = _tabled(row, bench)
+    form = _tabled_form(row, bench)
     assert backend.load([form.kernel]) == {}
     a, b = (floats(types(row), MultiplySize(1, 16, 8, 64), 3, seed=9)[n][1, 0] for n in (0, 1))
     c = rng.normal(size=(16, 8)).astype(np.float32).view(np.uint32)

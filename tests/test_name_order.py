@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tcprobe.ask.cost import costs
 from tcprobe.cli import main
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
 from tcprobe.store.choose import alone
@@ -114,6 +114,6 @@ def test_costs_are_found_by_names_that_keep_their_order():
     taken = []
     for name in subjects * 8:
         how, text = mutated(name, chance)
-        if how != "dropped" and text != name and answered(lambda text=text: costs([text], "sm_90", layers)):
+        if how != "dropped" and text != name and answer_or_none(lambda text=text: costs([text], "sm_90", layers)):
             taken.append(text)
     assert (taken, len(subjects)) == ([], 4)

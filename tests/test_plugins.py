@@ -70,5 +70,5 @@ def test_a_file_of_rows_needs_rows(package):
 
 
 def test_what_is_apart_is_no_plug_in():
-    assert "common" not in plugins.found("tcprobe.emit", apart=("common",))
+    assert "common" not in plugins.module_names("tcprobe.emit", apart=("common",))
     assert plugins.load("tcprobe.emit", "csv", ("WHAT", "emit")) is csv

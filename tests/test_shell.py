@@ -237,11 +237,13 @@ def test_want_of_memory_threads_or_processes_is_one_message(error, debug, monkey
 
 @pytest.mark.parametrize("error", [errors.DataError("cannot allocate memory"), OSError(errno.EIO, "so"), ValueError()])
 def test_what_is_no_want_of_memory(error):
-    assert not errors.starved(error)
+    assert not errors.is_want_of_resources(error)
 
 
 def test_a_stream_that_nobody_reads_is_no_want_of_memory():
-    assert not errors.starved(BlockingIOError(errno.EAGAIN, "write could not complete without blocking", 0))
+    assert not errors.is_want_of_resources(
+        BlockingIOError(errno.EAGAIN, "write could not complete without blocking", 0)
+    )
 
 
 @pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
@@ -268,8 +270,8 @@ def test_tracebacks_are_for_who_asks_for_them(monkeypatch):
 
 def test_errors_have_their_class_by_name():
     for kind in (errors.DataError, errors.NewerSchemaError, errors.UsageError, errors.InternalError, errors.RowError):
-        assert errors.named(kind.__name__) is kind
-    assert errors.named("of a later version") is errors.TcprobeError
+        assert errors.class_named(kind.__name__) is kind
+    assert errors.class_named("of a later version") is errors.TcprobeError
 
 
 def test_the_exit_codes_of_the_docs_are_those_of_the_classes():

@@ -18,7 +18,7 @@ from tcprobe.probes import dialogues
 from tcprobe.references.shared_memory.tensor_map import broken_rules, refusing_rules, rules_on
 from tcprobe.store import findings, tensor_maps
 from tcprobe.store.choose import alone
-from tcprobe.store.kinds import shaped
+from tcprobe.store.kinds import to_body
 from tcprobe.store.kinds.tensor_maps import words
 from tcprobe.store.results import Results
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_is_refused(spoil, saved, tmp_path):
     bodies = plain(saved)
     spoil(bodies)
     with pytest.raises(DataError):
-        save(tmp_path, "tensor_maps", {subject: shaped("tensor_maps", body) for subject, body in bodies.items()})
+        save(tmp_path, "tensor_maps", {subject: to_body("tensor_maps", body) for subject, body in bodies.items()})
 
 
 def earlier(folder):

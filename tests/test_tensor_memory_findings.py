@@ -218,7 +218,7 @@ WRONG = {
 def test_what_cannot_be_is_not_taken(how):
     experiment = ALL[D]
     one = found(experiment, machine(experiment))
-    body = kinds.shaped(KIND, one.plain)
+    body = kinds.to_body(KIND, one.plain)
     WRONG[how](body)
     with pytest.raises(DataError):
         kinds.check(replace(one, body=body))
@@ -237,7 +237,7 @@ def test_what_cannot_be_of_any_operand_is_not_taken(id_):
     one = found(ALL[id_], machine(ALL[id_]))
     kinds.check(one)
     for change in EVERYWHERE.values():
-        body = kinds.shaped(KIND, one.plain)
+        body = kinds.to_body(KIND, one.plain)
         change(body)
         with pytest.raises(DataError):
             kinds.check(replace(one, body=body))

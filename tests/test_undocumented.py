@@ -21,7 +21,7 @@ from tcprobe.probes import sparse_undocumented as probe
 from tcprobe.run.emulator import Emulator
 from tcprobe.store import findings
 from tcprobe.store.choose import alone
-from tcprobe.store.kinds import shaped
+from tcprobe.store.kinds import to_body
 from tcprobe.store.results import Results, published
 
 
@@ -97,7 +97,7 @@ def bodies():
 
 
 def write(folder, found):
-    save(folder, "undocumented", {subject: shaped("undocumented", body) for subject, body in found.items()})
+    save(folder, "undocumented", {subject: to_body("undocumented", body) for subject, body in found.items()})
 
 
 def test_a_finding_is_saved_read_and_told(tmp_path):

@@ -118,7 +118,7 @@ def test_references_state_tables_that_can_be():
 def test_a_layout_is_written_by_its_bases(n):
     fragment = inventory.fragment(f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d")
     table = stated(fragment, arch("sm_90"))[1].meant
-    written = layouts.written(table)
+    written = layouts.to_json(table)
     assert layouts.read(json.loads(json.dumps(written))) == table
     assert len(json.dumps(written)) < 400
 
@@ -140,7 +140,7 @@ def test_a_layout_is_written_by_its_bases(n):
 )
 def test_a_damaged_layout_is_refused(damage):
     fragment = inventory.fragment("wgmma.mma_async.m64n24k16.f32.f16.f16.d")
-    written = layouts.written(stated(fragment, arch("sm_90"))[1].meant)
+    written = layouts.to_json(stated(fragment, arch("sm_90"))[1].meant)
     with pytest.raises((DataError, TypeError, KeyError)):  # what `documents.naming` turns into a DataError
         layouts.read({**written, **damage})
 

@@ -18,7 +18,7 @@ from tcprobe.layout import spelling
 from tcprobe.layout.swizzle import Swizzle
 
 Sizes = str | Sequence[SupportsIndex]  # "128x64", or numbers
-Placed = str | int | Swizzle  # of lines in shared memory: "plain", "pad:16", "128B", 128
+PlaceName = str | int | Swizzle  # of lines in shared memory: "plain", "pad:16", "128B", 128
 ArchName = str | int | float | tuple[int, int] | Arch
 
 
@@ -51,7 +51,7 @@ def element_type(python_type: object) -> str:
     return spelling.element_type(str(text).rpartition(".")[2])
 
 
-def place(placed: Placed) -> str:
+def place(placed: PlaceName) -> str:
     """A place in shared memory, a swizzle in its one spelling."""
     text = ",".join(map(str, placed.to_json())) if isinstance(placed, Swizzle) else str(placed)
     return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

@@ -19,7 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tcprobe.api.arguments import ArchName, Placed, Sizes, arch_name, element_type, place, sizes, whole
+from tcprobe.api.arguments import ArchName, PlaceName, Sizes, arch_name, element_type, place, sizes, whole
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
@@ -79,7 +79,7 @@ def convert(
     register_type: str | None = None,
     kind: str | None = None,
     contiguous: str | None = None,
-    placed: Placed | None = None,
+    placed: PlaceName | None = None,
     function: str = "convert",
     arch: ArchName | None = None,
 ) -> Conversion | StorePlan:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex
 
-from tcprobe.api.arguments import ArchName, Placed, Sizes, addresses, arch_name, element_type, place, sizes, whole
+from tcprobe.api.arguments import ArchName, PlaceName, Sizes, addresses, arch_name, element_type, place, sizes, whole
 from tcprobe.api.functions import cell_of
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
@@ -43,7 +43,7 @@ def banks(
     source_addresses: str | Sequence[SupportsIndex | None] | None = None,
     kind: str | None = None,
     contiguous: str = "row",
-    placed: Placed = "plain",
+    placed: PlaceName = "plain",
     propose: bool = False,
     arch: ArchName | None = None,
 ) -> TileAnswer | Cost:
@@ -94,7 +94,7 @@ def path(
     tile: Sizes,
     *,
     contiguous: str = "row",
-    placed: Placed = "plain",
+    placed: PlaceName = "plain",
     access: str | None = None,
     ld: int | None = None,
     fill: str | None = None,
@@ -125,7 +125,7 @@ def descriptor(
     tile: Sizes | None = None,
     kind: str | None = None,
     major: str = "k",
-    swizzle: Placed = "128",
+    swizzle: PlaceName = "128",
     instruction: str | None = None,
     tcgen05: bool = False,
 ) -> SharedTile | Tcgen05Tile | Descriptor | DecodedWord:
@@ -174,7 +174,7 @@ def tensormap(
     strides: Sizes | None = None,
     steps: Sizes | None = None,
     interleave: str = "NONE",
-    swizzle: Placed = "NONE",
+    swizzle: PlaceName = "NONE",
     promotion: str = "NONE",
     fill: str = "NONE",
     address: int = 16,

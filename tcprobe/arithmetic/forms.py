@@ -15,6 +15,7 @@ from tcprobe.arithmetic.parameters import ElementTypes
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 
 Alike = tuple[str, ElementTypes, int, str | None, tuple[tuple[str, int], ...]]
 
@@ -22,7 +23,7 @@ Alike = tuple[str, ElementTypes, int, str | None, tuple[tuple[str, int], ...]]
 def types(instruction: Instruction) -> ElementTypes:
     """The element types of a multiply; a warpgroup's C has D's type."""
     operands = {operand.name: operand.type for operand in instruction.operands}
-    a, b = (operands.get(name) or operands[f"{name}_smem"] for name in "ab")
+    a, b = (operands.get(name) or operands[f"{name}_smem"] for name in FACTORS)
     return ElementTypes(a, b, operands.get("c", operands["d"]), operands["d"], instruction.bit_op)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tcprobe.arithmetic.formats import FORMATS, FloatFormat
 from tcprobe.arithmetic.model import in_f32, nan_bits
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
+from tcprobe.isa.operand import INPUTS, MATRICES
 
 SPECIAL = {"none": 0, "nan": 1, "ieee": 2}
 NO_FLOOR = -(1 << 20)
@@ -64,18 +65,18 @@ def _struct(entry: Entry) -> str:
         "c_last": rule.c == AFTER,
         "negative_zero": bool(rule.negative_zero),
         "largest": rule.overflow == "largest",
-        **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in "abcd"},
-        **{f"normalized_{name}": name in rule.normalized for name in "abc"},
+        **{f"subnormal_{name}": getattr(rule.subnormals, name) is not False for name in MATRICES},
+        **{f"normalized_{name}": name in rule.normalized for name in INPUTS},
     }
     lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
     lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCDS", [*forms, sums], strict=True)]
     lines += [f"  static constexpr {name} = {value};" for name, value in constants.items()]
     lines += [f"  static constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
-    lines += [_listed("product", order), _listed("end", ends), "};", ""]
+    lines += [_initializer("product", order), _initializer("end", ends), "};", ""]
     return "\n".join(lines)
 
 
-def _listed(name: str, values: Sequence[int]) -> str:
+def _initializer(name: str, values: Sequence[int]) -> str:
     return (
         f"  TCPROBE_HD static constexpr int {name}(int i) {{\n"
         f"    const short at[] = {{{', '.join(map(str, values))}}};\n    return at[i];\n  }}"

@@ -52,7 +52,7 @@ class Terms(NamedTuple):
 def factor(operand: str, kind: str, arithmetic: Arithmetic, bit_patterns: Bits) -> Decoded:
     """A, B or C, as the form reads it."""
     form = FORMATS[kind].without(arithmetic.unread_bits) if kind == "tf32" else FORMATS[kind]
-    number = _kept(decode(form, bit_patterns), getattr(arithmetic.subnormals, operand))
+    number = _flush_subnormals(decode(form, bit_patterns), getattr(arithmetic.subnormals, operand))
     return _normalized(number) if operand in arithmetic.normalized else number
 
 
@@ -64,7 +64,7 @@ def _normalized(number: Decoded) -> Decoded:
     return number._replace(significand=significand << up, exponent=(exponent - up).astype(np.int32))
 
 
-def _kept(number: Decoded, subnormals: bool | None) -> Decoded:
+def _flush_subnormals(number: Decoded, subnormals: bool | None) -> Decoded:
     """The numbers; subnormals are zero if the form does not keep them."""
     if subnormals is not False:
         return number
@@ -104,9 +104,9 @@ def multiplied(types: ElementTypes, arithmetic: Arithmetic, factors: Factors, c_
     result = np.zeros(c_bits.shape, d.word)
     own = decode(d, result) if last else factor("c", types.c, arithmetic, c_bits)
     for group in arithmetic.groups:
-        part = factors[0].at(picked(group)), factors[1].at(picked(group))
+        part = factors[0].at(index_of_group(group)), factors[1].at(index_of_group(group))
         result = summed(d, arithmetic, part, own)
-        own = _kept(decode(d, result), arithmetic.subnormals.c)
+        own = _flush_subnormals(decode(d, result), arithmetic.subnormals.c)
     return _added(d, arithmetic, result, c_bits) if last else result
 
 
@@ -134,7 +134,7 @@ def narrowed(d_format: FloatFormat, arithmetic: Arithmetic, bit_patterns: Bits) 
     return np.where(number.kind == NAN, nan_bits(d_format, arithmetic), signed)
 
 
-def picked(group: tuple[int, ...]) -> Any:
+def index_of_group(group: tuple[int, ...]) -> Any:
     """The index of a group's products on the last axis; a slice if they are consecutive."""
     together = group[-1] - group[0] + 1 == len(group)
     return (..., slice(group[0], group[-1] + 1) if together else list(group))
@@ -142,7 +142,7 @@ def picked(group: tuple[int, ...]) -> Any:
 
 def summed(d_format: FloatFormat, arithmetic: Arithmetic, factors: Factors, addend: Decoded) -> Bits:
     """The sum of one group: its products and C."""
-    terms = aligned(arithmetic, factors, addend)
+    terms = align_terms(arithmetic, factors, addend)
     bits = rounded(d_format, arithmetic, terms.products.sum(axis=-1) + terms.c, terms.top)
     if arithmetic.negative_zero:
         every = (factors[0].negative ^ factors[1].negative).all(axis=-1) & addend.negative & (terms.top == NOTHING)
@@ -150,7 +150,7 @@ def summed(d_format: FloatFormat, arithmetic: Arithmetic, factors: Factors, adde
     return _specials(d_format, arithmetic, (*factors, addend), bits).astype(d_format.word)
 
 
-def aligned(arithmetic: Arithmetic, factors: Factors, addend: Decoded) -> Terms:
+def align_terms(arithmetic: Arithmetic, factors: Factors, addend: Decoded) -> Terms:
     """All terms, cut toward zero."""
     a, b = factors
     product = a.significand * b.significand
@@ -161,13 +161,13 @@ def aligned(arithmetic: Arithmetic, factors: Factors, addend: Decoded) -> Terms:
         top = np.where(top == NOTHING, top, np.maximum(top, arithmetic.exponent_floor))
     kept = arithmetic.fraction_bits or 0
     return Terms(
-        _cut(product, kept - a.fraction - b.fraction, top[..., None] - exponent),
-        _cut(addend.significand, kept - addend.fraction, top - own),
+        _truncate(product, kept - a.fraction - b.fraction, top[..., None] - exponent),
+        _truncate(addend.significand, kept - addend.fraction, top - own),
         top,
     )
 
 
-def _cut(term: Ints, more: int, below: Ints) -> Ints:
+def _truncate(term: Ints, more: int, below: Ints) -> Ints:
     """term x 2^(more - below), toward zero."""
     magnitude = abs(term)
     if more > 0:

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Bits = Annotated[int, msgspec.Meta(ge=0, le=64)]
-Product = Annotated[int, msgspec.Meta(ge=0, lt=4096)]
+BitCount = Annotated[int, msgspec.Meta(ge=0, le=64)]
+ProductNumber = Annotated[int, msgspec.Meta(ge=0, lt=4096)]
 Rounding = Literal["toward zero", "nearest even"]
 PlaceOfC = Literal["in the group", "after", "before"]
 IN_GROUP: PlaceOfC = "in the group"
@@ -45,9 +45,9 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the exponents of its scales alone.
     """
 
-    groups: tuple[tuple[Product, ...], ...]
-    fraction_bits: Bits | None
-    result_bits: Bits
+    groups: tuple[tuple[ProductNumber, ...], ...]
+    fraction_bits: BitCount | None
+    result_bits: BitCount
     rounding: Rounding
     c: PlaceOfC = "in the group"
     exponent_floor: int | None = None
@@ -56,7 +56,7 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nan: str | None = None
     overflow: Literal["infinity", "largest"] | None = None
     negative_zero: bool | None = None
-    unread_bits: Bits = 0
+    unread_bits: BitCount = 0
     normalized: tuple[Literal["a", "b", "c"], ...] = ()
     through_f32: Rounding | None = None
     summed_first: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 1

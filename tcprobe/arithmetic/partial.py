@@ -14,7 +14,7 @@ from tcprobe.arithmetic.formats import FORMATS, OperandBits, values_of
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes
 from tcprobe.layout.arrays import Bits
 
-Floats = NDArray[np.float32]
+Floats32 = NDArray[np.float32]
 
 
 def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
@@ -27,7 +27,7 @@ def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) 
     return np.where(np.isnan(d), np.uint32(0x7FFFFFFF), d.view(np.uint32))
 
 
-def _sum(arithmetic: Arithmetic, group: Sequence[int], a_and_b: tuple[Floats, Floats]) -> Floats:
+def _sum(arithmetic: Arithmetic, group: Sequence[int], a_and_b: tuple[Floats32, Floats32]) -> Floats32:
     """One group's sum; it starts from the first product if a sum of negative zeros is negative."""
     products = [a_and_b[0][..., k] * a_and_b[1][..., k] for k in group]
     total = products[0] if arithmetic.negative_zero else products[0] + np.float32(0)

@@ -21,7 +21,7 @@ from tcprobe.layout.banks import LINE, WORD, BankRule, Judge, agree, as_array
 from tcprobe.layout.ranges import ranges
 
 if TYPE_CHECKING:
-    from tcprobe.ask.bank_patterns import Lane, Pattern
+    from tcprobe.ask.bank_patterns import LaneAddress, Pattern
 
 MOST_PARTIES = 8  # that are printed
 MOST_COLLISIONS = 4  # lines of a phase
@@ -87,7 +87,7 @@ def _phase(pattern: Pattern, rule: BankRule, phase_lanes: range) -> Phase:
     return Phase(tuple(phase_lanes), passes, tuple(sorted(collisions, key=lambda c: -len(c.parties))))
 
 
-def _active(lane_addresses: Sequence[Lane], phase_lanes: range) -> dict[int, int]:
+def _active(lane_addresses: Sequence[LaneAddress], phase_lanes: range) -> dict[int, int]:
     """Addresses by lane, of those lanes that have one."""
     return {lane: address for lane, address in enumerate(lane_addresses) if lane in phase_lanes and address is not None}
 

@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 << 20  # of a file of patterns
 MOST_LANES_BYTES = 1 << 16  # of a file of 32 addresses
 ENDS = {"address": MOST_SHARED, "source": 1 << 62}  # of memory
-Lane = int | None
+LaneAddress = int | None
+LaneAddresses = Sequence[LaneAddress]
 
 
 class Pattern(NamedTuple):
     """One access: 32 addresses, None for idle lanes, also of cp.async's sources; and the arch whose rule counts."""
 
     row: SharedAccess
-    address: Sequence[Lane]
-    source: Sequence[Lane] | None = None
+    address: LaneAddresses
+    source: LaneAddresses | None = None
     arch: str | None = None
 
 
@@ -51,7 +52,7 @@ def check_pattern(access: SharedAccess, address_array: object, source: object = 
     return Pattern(access, counted, None if source is None else _source(access, counted, _lanes(source, "source")))
 
 
-def _source(access: SharedAccess, counted: Sequence[Lane], source_addresses: Sequence[Lane]) -> Sequence[Lane]:
+def _source(access: SharedAccess, counted: LaneAddresses, source_addresses: LaneAddresses) -> LaneAddresses:
     """The sources of the lanes that copy."""
     if not access.has_source:
         raise UsageError(f"source: {access.name} reads no global memory; only cp.async has a source.")
@@ -62,7 +63,7 @@ def _source(access: SharedAccess, counted: Sequence[Lane], source_addresses: Seq
     return used
 
 
-def _lanes(array: object, what: str) -> Sequence[Lane]:
+def _lanes(array: object, what: str) -> LaneAddresses:
     """`array`, if it is 32 whole numbers or None."""
     if not isinstance(array, list | tuple) or len(array) != WARP:
         raise UsageError(f"{what}: {WARP} numbers or null are needed, one for each lane.")
@@ -72,7 +73,7 @@ def _lanes(array: object, what: str) -> Sequence[Lane]:
     return array
 
 
-def _check(access: SharedAccess, counted: Sequence[Lane], what: str) -> None:
+def _check(access: SharedAccess, counted: LaneAddresses, what: str) -> None:
     """UsageError unless all are multiples of the access's bytes, from 0 to below the end of what memory there is."""
     step, end = access.bytes, ENDS[what]
     for lane, value in enumerate(counted):
@@ -85,7 +86,7 @@ def _short(value: int) -> str:
     return str(value) if value.bit_length() < 80 else f"a number of {value.bit_length()} bits"
 
 
-def lanes_of(text: str) -> list[Lane]:
+def lanes_of(text: str) -> list[LaneAddress]:
     """32 addresses from an expression in `lane`, or from @FILE: numbers and null, commas or spaces between."""
     if not text.startswith("@"):
         return list(values(text))

@@ -199,12 +199,12 @@ def behind(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: in
         raise UsageError(
             f"{operand.id}: {operand.held.type} has major {' and '.join(operand.held.majors)} only, not {major}."
         )
-    chosen = filled(operand, major, swizzle)._replace(**given)
+    chosen = packed_atoms(operand, major, swizzle)._replace(**given)
     case, source = evidence(operand, major, swizzle, layers)
     return Behind(operand, major, chosen.check(), case, source, layers)
 
 
-def filled(operand: SharedOperand, major: str, swizzle: int) -> Descriptor:
+def packed_atoms(operand: SharedOperand, major: str, swizzle: int) -> Descriptor:
     """The descriptor of one instruction's operand by itself: atoms of 8 next to each other, as `ask.descriptor` has."""
     lines, k = (
         (operand.held.rows, operand.held.cols)

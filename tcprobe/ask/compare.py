@@ -7,7 +7,7 @@ are a convention, so only which slots meet can be confirmed; of movmatrix only w
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tcprobe.ask.diagnosis import FIRST, WORDS
@@ -16,8 +16,8 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Role
-from tcprobe.layout.table import Table
+from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
+from tcprobe.layout.table import Table, Tables
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.measurement import Measurement
 
@@ -91,16 +91,16 @@ def _verdict(reference: Reference, subject: _Subject) -> Verdict:
     claim = claim_of(reference, fragment, device)
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
-    if numbered(fragment) or fragment.role is Role.SCALE:
+    if has_fixed_k(fragment) or fragment.role is Role.SCALE:
         return _by_number(reference, claim, measured.tables[fragment.operand])
     if conventional(fragment):
         return _by_structure(reference, claim, subject)
     table = measured.tables[fragment.operand]
     agreed, given, wrong = same_slots(claim.printed, table)
-    return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_unstated(claim.printed, table)])
+    return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_more_slots(claim.printed, table)])
 
 
-def _unstated(stated: Table, measured: Table) -> list[str]:
+def _more_slots(stated: Table, measured: Table) -> list[str]:
     """The first slots that the source leaves unused, and the measurement does not: lanes whose address counts."""
     pairs = enumerate(zip(stated.cells, measured.cells, strict=True))
     extra = ((slot, ours) for slot, (theirs, ours) in pairs if theirs is None and ours is not None)
@@ -114,7 +114,7 @@ def _slot(table: Table, lane: int, i: int) -> str:
     return f"{holder_name(lane, table.threads)} i {i}"
 
 
-def numbered(fragment: Fragment) -> bool:
+def has_fixed_k(fragment: Fragment) -> bool:
     """Whether it belongs to a sparse multiply: index fields fix k, so its numbers are not a convention."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.metadata is not None
@@ -154,7 +154,7 @@ def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) ->
 def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verdict:
     fragment, measured, device = subject
     instruction = inventory.instructions()[fragment.experiment]
-    compared = "cd" if fragment.operand == "c" else "abd" if instruction.multiplies else "ad"
+    compared = ACCUMULATORS if fragment.operand == "c" else MULTIPLIED if instruction.multiplies else OF_WARPGROUP
     claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
     if len(meant) < len(claims):
@@ -168,11 +168,9 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
     return _judge(reference, claim, f"structure tensor, {matched} of {needed} triples agree", list(wrong))
 
 
-def _agreement(
-    instruction: Instruction, stated: Mapping[str, Table], measured: Mapping[str, Table]
-) -> tuple[int, int, tuple[str, ...]]:
+def _agreement(instruction: Instruction, stated: Tables, measured: Tables) -> tuple[int, int, tuple[str, ...]]:
     """(matched triples, predicted triples, the first that disagree)."""
-    if all(stated[operand] == measured[operand] for operand in "abd"):
+    if all(stated[operand] == measured[operand] for operand in MULTIPLIED):
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
         return count, count, ()  # the same layouts predict the same structure tensor
     from tcprobe.layout.structure import agreement, predict
@@ -182,7 +180,7 @@ def _agreement(
     return counts.matched, counts.needed, counts.first or (() if counts.total else missing)
 
 
-def _misfits(source: str, stated: Mapping[str, Table], measured: Mapping[str, Table]) -> list[str]:
+def _misfits(source: str, stated: Tables, measured: Tables) -> list[str]:
     """The first slots of an operand whose element D does not hold where it is stated."""
     wrong: list[str] = []
     if all(stated[operand] == measured[operand] for operand in (source, "d")):

@@ -57,10 +57,10 @@ def _by_words(text: str, ids: Iterable[str]) -> list[str]:
     reading = read(text)
     if not reading.words and not IMPLIED.isdisjoint(search.short(text).split(".")):
         return []  # a dotted name in another order than PTX's
-    return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _cut(id_))]
+    return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _omissions(id_))]
 
 
-def _cut(id_: str) -> list[str]:
+def _omissions(id_: str) -> list[str]:
     """What people leave out of parts of a name: 128 of ld.shared.b128, f16 of kind::f16."""
     parts = id_.split(".")
     sizes = [part[1:] for part in parts if part[0] == "b" and part[1:].isdigit()]

@@ -104,7 +104,7 @@ def cell_entry(cell: Cell) -> Json:
     stated = {"method": None, "arch": cell.arch, "source": cell.evidence, "why": hindrance(fragment)}
     return {
         **fragment_entry(fragment),
-        **({} if cell.selector is None else _chosen(cell)),
+        **({} if cell.selector is None else _selector_json(cell)),
         "arch": cell.arch,
         "source": cell.source,
         "layout_id": table.id,
@@ -138,14 +138,14 @@ def hindrance(fragment: Fragment) -> str:
     return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
 
 
-def _chosen(cell: Cell) -> Json:
+def _selector_json(cell: Cell) -> Json:
     """What the object of a selector's table says besides."""
     fragment = cell.fragment
     assert cell.selector is not None
     picked: Json = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
     if fragment.role is not Role.METADATA:
         return picked
-    more = _undocumented(cell)
+    more = _find_undocumented(cell)
     return {**picked, "undocumented": more.to_json() if more else None}
 
 
@@ -210,9 +210,9 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
-        lines = [f"selector {cell.selector}: {_kept(fragment, cell.selector)}; {_read(table)}"]
+        lines = [f"selector {cell.selector}: {_slot_words(fragment, cell.selector)}; {_read(table)}"]
         if fragment.role is Role.METADATA:
-            more = _undocumented(cell)
+            more = _find_undocumented(cell)
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same, most)}" if same else "")]
@@ -232,13 +232,13 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
     return lines
 
 
-def _undocumented(cell: Cell) -> Undocumented | None:
+def _find_undocumented(cell: Cell) -> Undocumented | None:
     from tcprobe.ask.undocumented import beyond
 
     return beyond(cell.fragment, cell.arch, cell.layers)
 
 
-def _kept(fragment: Fragment, selector: int) -> str:
+def _slot_words(fragment: Fragment, selector: int) -> str:
     """What the slots of an operand are from which a selector selects."""
     if fragment.role is Role.METADATA:
         return f"index fields of {fragment.slot_bits} bits"

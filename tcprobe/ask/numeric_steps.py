@@ -16,11 +16,22 @@ from tcprobe.arithmetic.bound import bound
 from tcprobe.arithmetic.formats import FINITE, FORMATS, NAN, Decoded, FloatFormat, bits_of, decode, values_of
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
-from tcprobe.arithmetic.model import NOTHING, Factors, Terms, aligned, factor, in_f32, picked, separate, summed
+from tcprobe.arithmetic.model import (
+    NOTHING,
+    Factors,
+    Terms,
+    align_terms,
+    factor,
+    in_f32,
+    index_of_group,
+    separate,
+    summed,
+)
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Bits
 from tcprobe.values import Json
 
@@ -41,7 +52,7 @@ def parse_case(instruction: Instruction, a_text: str, b_text: str, c_text: str) 
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types(instruction)
     first, second, own = (
-        _parse_numbers(kinds, name, text) for name, text in zip("abc", (a_text, b_text, c_text), strict=True)
+        _parse_numbers(kinds, name, text) for name, text in zip(INPUTS, (a_text, b_text, c_text), strict=True)
     )
     numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:
@@ -157,8 +168,8 @@ def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Itera
     own = np.asarray(dot.c)[None]
     c = decode(d, np.zeros(1, d.word)) if arithmetic.c == AFTER else factor("c", kinds.c, arithmetic, own)
     for number, group in enumerate(arithmetic.groups, 1):
-        part = factors[0].at(picked(group)), factors[1].at(picked(group))
-        terms, top = aligned(arithmetic, part, c), int(aligned(arithmetic, part, c).top[0])
+        part = factors[0].at(index_of_group(group)), factors[1].at(index_of_group(group))
+        terms, top = align_terms(arithmetic, part, c), int(align_terms(arithmetic, part, c).top[0])
         result_ = summed(d, arithmetic, part, c)
         beyond = _not_finite(group, part, c)
         if beyond:

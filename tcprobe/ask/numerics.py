@@ -15,6 +15,7 @@ from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arit
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MATRICES
 from tcprobe.isa.sparsity import emulated
 from tcprobe.references.numerics import Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering
@@ -185,7 +186,7 @@ def _floats(arithmetic: Arithmetic) -> Json:
         "c": arithmetic.c,
         "result": {"bits": arithmetic.result_bits, "rounding": arithmetic.rounding},
         "exponent_floor": arithmetic.exponent_floor,
-        "subnormals": {name: getattr(arithmetic.subnormals, name) for name in "abcd"},
+        "subnormals": {name: getattr(arithmetic.subnormals, name) for name in MATRICES},
         "nan": arithmetic.nan,
         "overflow": arithmetic.overflow,
         "negative_zero": arithmetic.negative_zero,
@@ -222,7 +223,7 @@ def _words(arithmetic: Arithmetic, kinds: ElementTypes) -> Iterator[str]:
         yield f"a sum is rounded {rounded} to f32, and that to D; a negative one that becomes zero is -0"
     what = "D" if arithmetic.through_f32 else "a sum"
     yield f"{what} is rounded {_to(arithmetic.rounding)} to {arithmetic.result_bits} bits below its leading one"
-    lost = ", ".join(name.upper() for name in "abcd" if getattr(arithmetic.subnormals, name) is False)
+    lost = ", ".join(name.upper() for name in MATRICES if getattr(arithmetic.subnormals, name) is False)
     yield f"subnormals count{f', but not of {lost}' if lost else ''}"
     if arithmetic.normalized:
         yield f"subnormals of {', '.join(arithmetic.normalized).upper()} have the exponent of their leading bit"

@@ -128,10 +128,7 @@ def instruction_json(kind: str, field_values: Json) -> Json:
 
 
 def instruction_value_json(bits: int, kind: str | None) -> Json:
-    """Plain data of what 32 bits say, to a kind or to every one: the kind is in the instruction, not in the bits.
-
-    `fields` are of the first kind that takes the value.
-    """
+    """Plain data of what 32 bits say to a kind, or to every one; `fields` are of the first that takes the value."""
     readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else idesc.KINDS)]
     taking = [reading for reading in readings if not reading["undocumented"] and not reading["refused"]]
     first = (taking or readings)[0]

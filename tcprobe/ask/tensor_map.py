@@ -48,7 +48,7 @@ from tcprobe.values import Json
 
 TAKEN = "CUDA_SUCCESS"
 PREFIX = "CU_TENSOR_MAP_"
-Numbers = tuple[int, ...]
+DimNumbers = tuple[int, ...]
 
 
 class MapOptions(NamedTuple):
@@ -59,11 +59,11 @@ class MapOptions(NamedTuple):
     """
 
     type: str
-    tile: Numbers | None = None
-    box: Numbers | None = None
-    dims: Numbers | None = None
-    strides: Numbers | None = None
-    steps: Numbers | None = None
+    tile: DimNumbers | None = None
+    box: DimNumbers | None = None
+    dims: DimNumbers | None = None
+    strides: DimNumbers | None = None
+    steps: DimNumbers | None = None
     interleave: str = "NONE"
     swizzle: str = "NONE"
     promotion: str = "NONE"
@@ -76,7 +76,7 @@ class MapPlan(Described):
     """A map that breaks no rule, its boxes along each side of the tile, and the type as the driver has it."""
 
     map: TensorMap
-    boxes: Numbers
+    boxes: DimNumbers
     type: str
     evidence: dict[str, str]
 
@@ -179,12 +179,12 @@ def _bits(kind: str) -> tuple[int, int, int]:
     return number, 8 * size, 8 * size
 
 
-def dense_strides(dims: Numbers, bits: int) -> Numbers:
+def dense_strides(dims: DimNumbers, bits: int) -> DimNumbers:
     """Strides in bytes of a tensor without gaps."""
     return tuple(bits * prod(dims[:n]) // 8 for n in range(1, len(dims)))
 
 
-def fitting_box(sides: Numbers, bits: int, span: int) -> Numbers:
+def fitting_box(sides: DimNumbers, bits: int, span: int) -> DimNumbers:
     """A large box whose copies fill a tile exactly: sides up to 256, rows up to the span in bytes, 0 for any.
 
     In all it has no more bytes than a box may have.
@@ -200,7 +200,7 @@ def _divisor(count: int, most: int) -> int:
     return next((n for n in range(min(count, most), 0, -1) if count % n == 0), 0)
 
 
-def _same_rank(dims: Numbers, **others: Numbers) -> None:
+def _same_rank(dims: DimNumbers, **others: DimNumbers) -> None:
     for name, values in others.items():
         if len(values) != len(dims):
             raise UsageError(

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, find_measured_places, same_places, statement_of
-from tcprobe.errors import UsageError, answered
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
@@ -263,7 +263,7 @@ def is_documented(sourced: Sourced) -> bool:
     assert key is not None
     in_memory = MemoryOperand(inventory.instructions()[key.form], key.operand)
     variant = OperandVariant(key.m, key.n, key.selector, key.vector, key.multicast or None)
-    documented, measured = answered(lambda: placement(in_memory, variant)), statement_of(sourced)
+    documented, measured = answer_or_none(lambda: placement(in_memory, variant)), statement_of(sourced)
     return documented is not None and any(same_places(statement, measured) for statement in documented.statements)
 
 

@@ -19,6 +19,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MATRICES, MULTIPLIED
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
@@ -192,7 +193,7 @@ class Trace(Described):
         }
 
     def _meeting(self, meeting: Meeting) -> Json:
-        elements: Json = {o: self._json(o, getattr(meeting, o)) for o in "abd"}
+        elements: Json = {o: self._json(o, getattr(meeting, o)) for o in MULTIPLIED}
         return elements | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
     def _json(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
@@ -282,7 +283,7 @@ def measured_multiply(instruction: Instruction, operands: Mapping[str, Cell]) ->
     """The multiply's measurement beside that of D, None if there is none with these very tables."""
     cell = operands["d"]
     saved = cell.layers.multiply(instruction.id, cell.measured) if cell.measured else None
-    return saved if saved and all(saved.tables[o] == operands[o].table for o in "abcd") else None
+    return saved if saved and all(saved.tables[o] == operands[o].table for o in MATRICES) else None
 
 
 def _holder(cell: Cell, slot: int) -> Holder:

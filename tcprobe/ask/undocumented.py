@@ -80,7 +80,7 @@ def beyond(metadata: Fragment, name: str, layers: Layers) -> Undocumented | None
     nibbles = layers.finding(KIND, name, id_)
     numbers = range(len(metadata.selectors), MOST_SELECTOR + 1)
     tried = {n: one for n in numbers if (one := layers.finding(KIND, name, f"{id_}{SELECTOR}{n}"))}
-    return _undocumented(metadata, nibbles, tried) if nibbles else None
+    return _of_metadata(metadata, nibbles, tried) if nibbles else None
 
 
 def everything(name: str, layers: Layers) -> list[Undocumented]:
@@ -92,10 +92,10 @@ def everything(name: str, layers: Layers) -> list[Undocumented]:
         if number is not None:
             selectors.setdefault(id_, {})[number] = one
     rows = [row for id_, row in inventory.instructions().items() if id_ in found]
-    return [_undocumented(row.fragment("e"), found[row.id], selectors.get(row.id, {})) for row in rows]
+    return [_of_metadata(row.fragment("e"), found[row.id], selectors.get(row.id, {})) for row in rows]
 
 
-def _undocumented(metadata: Fragment, nibbles: Sourced, tried: Mapping[int, Sourced]) -> Undocumented:
+def _of_metadata(metadata: Fragment, nibbles: Sourced, tried: Mapping[int, Sourced]) -> Undocumented:
     selectors = {number: one.finding.plain["selector"] for number, one in sorted(tried.items())}
     finding = nibbles.finding
     return Undocumented(metadata, finding.arch, finding.plain["nibbles"], selectors, finding.provenance, nibbles.source)

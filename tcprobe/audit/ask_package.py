@@ -12,7 +12,7 @@ from tcprobe.audit.adapters import adapters
 from tcprobe.audit.statement import MOST_BYTES, MOST_STATEMENTS, Statement
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.system import files, worker
-from tcprobe.system.children import HungError, Scratch, lived, one_line
+from tcprobe.system.children import HungError, Scratch, exit_code, one_line
 from tcprobe.text import escaped
 
 MOST_NAME, MOST_CODE = 200, 4_000
@@ -58,7 +58,7 @@ def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, li
             completed = scratch.call(_command(python, *words), limit)
         except HungError as error:
             raise EnvironmentUnfitError(f"{package} {error}; raise `limit`.") from None
-        if lived(completed.returncode):
+        if exit_code(completed.returncode):
             last = one_line(completed.stderr.strip().rpartition("\n")[2]) or f"exit {completed.returncode}"
             lacks = f" It needs: {python} -m pip install {package} msgspec." if python and ABSENT in last else ""
             raise EnvironmentUnfitError(f"{package} cannot be read: {last}.{lacks}")

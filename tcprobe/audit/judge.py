@@ -20,13 +20,12 @@ from tcprobe.audit.statement import Statement
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import holder_name
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.structure import agreement, predict
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.store.cell import Cell, find, selection
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
-
-MULTIPLIED = "abd"
 
 
 @dataclass(frozen=True)

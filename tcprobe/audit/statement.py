@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from tcprobe.layout.grid import LaneAndElement
 from tcprobe.layout.table import Table, slot_table
 
 MOST_STATEMENTS = 5_000
 MOST_BYTES = 30 << 20  # of all statements of a package, as JSON
 
-Slot = tuple[int, int]  # (thread, i)
-Place = tuple[int, int] | None  # (row, col), None of a slot of which nothing is stated
+StatedPlace = tuple[int, int] | None  # (row, col), None of a slot of which nothing is stated
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +49,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def statement(
-    name: str, fragment: str, thread_slots: Slot, placed: Callable[[int, int], Place], **more: object
+    name: str, fragment: str, thread_slots: LaneAndElement, placed: Callable[[int, int], StatedPlace], **more: object
 ) -> Statement:
     """The statement of `placed(thread, i)` for all slots; `thread_slots` is (threads, elements)."""
     threads, elements = thread_slots
@@ -57,7 +57,9 @@ def statement(
     return Statement(name, fragment, threads, elements, cells, **more)  # type: ignore[arg-type]
 
 
-def invert(tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], Slot]) -> Callable[[int, int], Place]:
+def invert(
+    tile_places: Iterable[tuple[int, int]], holder: Callable[[int, int], LaneAndElement]
+) -> Callable[[int, int], StatedPlace]:
     """The map from slots to places, from one from places to slots; of a slot claimed twice one place counts."""
     place_of_slot = {_plain(holder(*place)): place for place in tile_places}
     return lambda thread, i: place_of_slot.get((thread, i))
@@ -68,5 +70,5 @@ def uncompared_statement(name: str, fragment: str, reason: str) -> Statement:
     return Statement(name, fragment, reason=reason)
 
 
-def _plain(anywhere: Place) -> Place:
+def _plain(anywhere: StatedPlace) -> StatedPlace:
     return None if anywhere is None else (int(anywhere[0]), int(anywhere[1]))

@@ -70,7 +70,7 @@ def conversion(converted: Conversion, aside: bool) -> None:
     wrapping.lines(words.rests_on(converted), err=aside)
 
 
-def stored(stored_tile: StorePlan, aside: bool) -> None:
+def print_store(stored_tile: StorePlan, aside: bool) -> None:
     """`convert` to stmatrix, likewise."""
     from tcprobe.ask.convert import words
 
@@ -107,7 +107,7 @@ def against(path: str, cell: Cell, comparison: Against) -> None:
     wrapping.line(cell.evidence)
 
 
-def verified(verdict: Verified) -> None:
+def print_verdict(verdict: Verified) -> None:
     """`verify`: one multiply."""
     mark = click.style("ok   ", **wrapping.GOOD) if verdict.good else click.style("WRONG", **wrapping.BAD)
     words = [verdict.first] if not verdict.exact else []

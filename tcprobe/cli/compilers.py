@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.naming import split
+from tcprobe.cli.naming import split_names
 from tcprobe.cli.options import JSON, Given, Named
 from tcprobe.text import escaped
 
@@ -41,7 +41,7 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
     from tcprobe.run.survey import survey as survey_of
 
     with terminal.progress("reading machine code") as tick:
-        survey = survey_of(folders, name, split(patterns), tick)
+        survey = survey_of(folders, name, split_names(patterns), tick)
     if as_json:
         click.echo(json.dumps(survey.to_json()))
     else:

@@ -88,7 +88,7 @@ def convert(
         if request["as_json"]:
             click.echo(json.dumps(conversion.to_json()))
         elif isinstance(conversion, StorePlan):
-            answers.stored(conversion, aside)
+            answers.print_store(conversion, aside)
         else:
             answers.conversion(conversion, aside)
     moved = [conversion.conversion if isinstance(conversion, StorePlan) else conversion for conversion in conversions]

@@ -65,7 +65,7 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
         return
     from tcprobe.cli import printing, summaries, terminal
 
-    with terminal.paged():
+    with terminal.pager():
         if patterns or name or family:
             printing.fragments(fragments, shared, forms)
         else:
@@ -182,7 +182,7 @@ def _behind(patterns: tuple[str, ...], layers: Layers, as_json: bool, show: Show
     for meaning in behind.values():
         selector = show["selector"] if len(patterns) == 1 else None
         shared_operand.check_asked(meaning.shared_operand, show["name"], selector)
-        shared_operand.print_behind(shared_operand.meant(meaning, layers, show), as_json)
+        shared_operand.print_behind(shared_operand.behind_operand(meaning, layers, show), as_json)
     return tuple(pattern for pattern in patterns if pattern not in behind)
 
 

@@ -32,7 +32,7 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
                 raise UsageError(f"the name has {gpus}, and --arch is {params['name']}: give the arch once.")
             params |= {"name": gpus} if gpus else {}
             apart = count == "pairs" and len(words) == 2
-            names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split(words)
+            names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split_names(words)
             params[parameter] = " ".join(names) or None if count == "one" else tuple(names)
             try:
                 for arch_params in _archs(params, archs):
@@ -94,14 +94,14 @@ def _is_gpu(name_words: Sequence[str]) -> bool:
     return bool(re.fullmatch(_NUMBERED, text) or gpus.numbers(text)) or text.lower() in generations
 
 
-def split(tokens: Sequence[str]) -> list[str]:
+def split_names(tokens: Sequence[str]) -> list[str]:
     """Names of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
     one name; or of several, each with an operand at its end, or all at their beginning. A file of a table comes first.
     """
     from tcprobe.isa import inventory
 
     if tokens and (tokens[0] == "-" or tokens[0].endswith((".csv", ".tsv"))):
-        return [tokens[0], *split(tokens[1:])]
+        return [tokens[0], *split_names(tokens[1:])]
     if len(tokens) < 2 or not any(map(_is_bare, tokens)) or set(tokens) <= set(inventory.families()):
         return list(tokens)
     words = " ".join(tokens).split()
@@ -133,7 +133,7 @@ def _commands(
 
     ctx = click.get_current_context()
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
-    rest = [word for parameter in ctx.command.params for word in _typed(parameter, options)]
+    rest = [word for parameter in ctx.command.params for word in _option_words(parameter, options)]
     lines = []
     for choice in name_error.choices:
         spelled = [choice if name == name_error.name else name for name in names]
@@ -141,7 +141,7 @@ def _commands(
     return lines
 
 
-def _typed(parameter: click.Parameter, option_values: Mapping[str, object]) -> list[str]:
+def _option_words(parameter: click.Parameter, option_values: Mapping[str, object]) -> list[str]:
     """An option and its values as words of a command line."""
     value = option_values.get(parameter.name or "")
     if value is None or not isinstance(parameter, click.Option):

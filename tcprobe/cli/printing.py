@@ -68,14 +68,14 @@ def fragments(
         for operand in shared_operands
     ]
     lines += [(row.id, "-", "-", "none", row.target.name) for row in forms]
-    for number, text in enumerate(_aligned([heads, *lines], stated_width())):
+    for number, text in enumerate(_align([heads, *lines], stated_width())):
         click.echo(bold(text) if number == 0 else text)
     others = f", {len(shared_operands)} operands in shared memory" if shared_operands else ""
     others += f", {len(forms)} instructions without any" if forms else ""
     say(f"{len(in_registers)} fragments{others}")
 
 
-def _aligned(table_lines: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:
+def _align(table_lines: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:
     """Rows in aligned columns; the first cell stands on a line of its own where a row would be too wide."""
     widths = [max(len(row[j]) for row in table_lines) for j in range(len(table_lines[0]))]
     apart = columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns

@@ -70,7 +70,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **requ
     if meaning := shared_operand.in_shared_memory(fragment):
         tensor_memory.check_warp(meaning.shared_operand.family, request["warp"])
         shared_operand.check_asked(meaning.shared_operand, name, request["selector"])
-        shared_operand.located(shared_operand.meant(meaning, layers, request), request, as_json)
+        shared_operand.print_places(shared_operand.behind_operand(meaning, layers, request), request, as_json)
         return
     if beyond := shared_operand.beyond(request, "byte"):
         raise UsageError(f"{beyond[0]} needs an operand in shared memory: a_smem, b_smem.")
@@ -161,7 +161,7 @@ def trace(instruction: str, name: str | None, layers: Layers, as_json: bool, **r
     tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
     print_notes(note)
     if multiply.described:
-        for shared in shared_operand.traced(multiply, tables, request):
+        for shared in shared_operand.traces(multiply, tables, request):
             if as_json:
                 click.echo(json.dumps(shared.to_json()))
             else:
@@ -249,7 +249,7 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
         if as_json:
             click.echo(json.dumps(verdict.to_json()))
         else:
-            answers.verified(verdict)
+            answers.print_verdict(verdict)
     if not as_json:
         answers.verified_all(device, verdicts, len(rows) - len(allowed), len(unknown_ids))
     if not all(verdict.good for verdict in verdicts):

@@ -68,7 +68,7 @@ def in_shared_memory(name: str) -> Meaning | None:
     return meaning if meaning.says_shared else None
 
 
-def meant(meaning: Meaning, layers: Layers, fields: DescriptorRequest) -> Behind:
+def behind_operand(meaning: Meaning, layers: Layers, fields: DescriptorRequest) -> Behind:
     """The operand that a name means, behind the descriptor that the options say; its major may be in the name."""
     one = meaning.shared_operand
     return behind(one, layers, {**fields, "major": fields["major"] or meaning.major(one)})
@@ -114,7 +114,7 @@ def _check_traced(instruction: Instruction, trace: TraceRequest) -> None:
         )
 
 
-def traced(instruction: Instruction, operands: Mapping[str, Cell], trace: TraceRequest) -> Iterator[SharedTrace]:
+def traces(instruction: Instruction, operands: Mapping[str, Cell], trace: TraceRequest) -> Iterator[SharedTrace]:
     """What `trace` answers of a multiply with factors behind descriptors, one answer after the other.
 
     UsageError unless just an element of D, a byte, or a slot of A is asked about.
@@ -158,7 +158,7 @@ def meetings(answer: SharedTrace) -> None:
     click.echo(line(memory.confidence))
 
 
-def located(behind: Behind, where: WhereRequest, as_json: bool) -> None:
+def print_places(behind: Behind, where: WhereRequest, as_json: bool) -> None:
     """`where` of an operand behind a descriptor: the bytes of elements, or the elements at bytes."""
     from tcprobe.ask.behind import ARCH
     from tcprobe.ask.confidence import line

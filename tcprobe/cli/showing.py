@@ -35,11 +35,11 @@ class ShowView(NamedTuple):
 def show(cells: Sequence[Cell], view: ShowView) -> None:
     """Tables of one or several fragments: one of them brief, several outlined, or what `view` says of each."""
     if any(view):
-        from tcprobe.cli.terminal import paged
+        from tcprobe.cli.terminal import pager
 
-        with paged():
+        with pager():
             for cell in cells:
-                (_whole if view.full else _drawn)(cell, view)
+                (_whole if view.full else _print_drawings)(cell, view)
     elif all(cell.fragment is cells[0].fragment and cell.arch == cells[0].arch for cell in cells):
         _brief(cells[0])
         _others(cells[1:], MOST_SELECTORS)
@@ -48,7 +48,7 @@ def show(cells: Sequence[Cell], view: ShowView) -> None:
         click.echo("`tcprobe show` of one of them draws it; --full shows all, whole")
 
 
-def _judged(cell: Cell) -> list[Verdict]:
+def _verdicts_on(cell: Cell) -> list[Verdict]:
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
 
 
@@ -61,11 +61,11 @@ def _whole(cell: Cell, _view: ShowView) -> None:
     click.echo()
     click.echo(cell.evidence)
     click.echo(f"numbers from: {cell.numbering}")
-    for verdict in _judged(cell):
+    for verdict in _verdicts_on(cell):
         verdict_line(verdict)
 
 
-def _drawn(cell: Cell, view: ShowView) -> None:
+def _print_drawings(cell: Cell, view: ShowView) -> None:
     """Head, formulas and one or both drawings, whole."""
     _head(cell)
     both = list(drawings(cell.table, cell.fragment))
@@ -90,11 +90,11 @@ def _brief(cell: Cell) -> None:
     click.echo()
     line(cell.evidence)
     line(f"numbers from: {cell.numbering}")
-    _verdicts(_judged(cell))
+    _print_verdicts(_verdicts_on(cell))
     click.echo("--elements and --lanes draw it whole, --full prints everything")
 
 
-def _verdicts(judged: Sequence[Verdict]) -> None:
+def _print_verdicts(judged: Sequence[Verdict]) -> None:
     for verdict in judged:
         if verdict.erratum and verdict.verdict == DIFFERS:
             line(f"{verdict.reference}: known erratum ({verdict.detail}): {verdict.erratum}")
@@ -110,7 +110,7 @@ def _others(cells: Sequence[Cell], most: int) -> None:
         chosen = "" if cell.selector is None else f", selector {cell.selector}"
         line(f"{cell.fragment.id} on {cell.arch}{chosen}, {cell.known}", cell.fragment.id, bold=True)
         _formulas(cell)
-        if who := [verdict.reference for verdict in _judged(cell) if verdict.verdict == CONFIRMED]:
+        if who := [verdict.reference for verdict in _verdicts_on(cell) if verdict.verdict == CONFIRMED]:
             line(f"  {CONFIRMED} by {', '.join(who)}", CONFIRMED, **STYLE[CONFIRMED])
     if len(cells) > most:
         click.echo(f"and {len(cells) - most} more, which --full shows")

@@ -168,7 +168,7 @@ def draw(
     """
     from tcprobe.layout import bankdraw
 
-    offsets, bits = _drawn(what, extent, table, _options(request))
+    offsets, bits = _offsets_to_draw(what, extent, table, _options(request))
     if offsets.size > MOST_CELLS_DRAWN:
         raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
     if as_json:
@@ -202,7 +202,7 @@ def claims(as_json: bool) -> None:
                 wrapping.line(text)
 
 
-def _drawn(
+def _offsets_to_draw(
     what: str, extent: tuple[int, int] | None, table: int | None, options: Options
 ) -> tuple[NDArray[np.int64], int]:
     """Offsets in elements by [first, second], -1 where there is none, and the bits of an element."""

@@ -109,7 +109,7 @@ def _print_zero_mask(plain: Json) -> None:
     )
     fields = (f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
     wrapping.line(f"  {', '.join(fields)}")
-    _undocumented(plain["undocumented"])
+    _print_undocumented(plain["undocumented"])
     wrapping.line(f"  columns of B treated as zero: {_spans(plain['zero'])}, by {plain['source']}")
     for other in plain["differs"]:
         wrapping.line(f"  differs in {other['source']}: {_spans(other['zero'])}")
@@ -158,17 +158,17 @@ def _print_instruction(plain: Json) -> None:
         click.echo(f"  CUDA: {plain['cuda']}")
 
 
-def _reading(reading: Json) -> None:
-    fields = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
-    wrapping.line(f"  kind::{reading['kind']}: {fields}")
-    _undocumented(reading["undocumented"])
-    for reason in reading["refused"]:
+def _reading(plain: Json) -> None:
+    fields = ", ".join(f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
+    wrapping.line(f"  kind::{plain['kind']}: {fields}")
+    _print_undocumented(plain["undocumented"])
+    for reason in plain["refused"]:
         wrapping.line(f"    refused: {reason}")
-    if reading["forms"]:
-        wrapping.line(f"    accepted by {', '.join(reading['forms'])}")
+    if plain["forms"]:
+        wrapping.line(f"    accepted by {', '.join(plain['forms'])}")
 
 
-def _undocumented(runs: list[Json]) -> None:
+def _print_undocumented(runs: list[Json]) -> None:
     for run in runs:
         field = f" ({run['field']})" if run["field"] else ""
         verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
@@ -187,7 +187,7 @@ def value(bits: int, as_json: bool) -> None:
     wrapping.line(plain["value"] + reading, plain["value"], bold=True)
     for name, number in plain["fields"].items():
         click.echo(f"  {name:<12} {'-' if number is None else number}")
-    _undocumented(plain["undocumented"])
+    _print_undocumented(plain["undocumented"])
 
 
 def tile(size: tuple[int, int], descriptor_request: TileDescriptorRequest, as_json: bool) -> None:

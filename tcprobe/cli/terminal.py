@@ -56,7 +56,7 @@ def working(words: str) -> Iterator[None]:
 
 
 @contextmanager
-def paged(enabled: bool = True) -> Iterator[None]:
+def pager(enabled: bool = True) -> Iterator[None]:
     """What is printed inside goes through the user's pager if it is longer than the terminal; Ctrl-C leaves as usual.
 
     PAGER= (empty) or PAGER=cat turns it off.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tcprobe.cli.naming import named, split
+from tcprobe.cli.naming import named, split_names
 from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
 from tcprobe.text import escaped
@@ -53,7 +53,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     from tcprobe.run.compilers import compilers
 
     same, sides = True, names[: 0 if folders else 2]
-    patterns = split(names[len(sides) :])
+    patterns = split_names(names[len(sides) :])
     differences = compilers(folders, name, patterns) if folders else compare_named((*sides, *patterns), name, layers)
     for difference in differences:
         same = same and difference.none
@@ -114,7 +114,7 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
         return
     from tcprobe.cli import summaries, terminal, wrapping
 
-    with terminal.paged():
+    with terminal.pager():
         if not patterns:
             summaries.lowerings(answers, list(rows), by_family=name not in (None, "all"))
         if patterns or name:
@@ -153,8 +153,7 @@ def pages(folder: Path, check: bool) -> None:
     if not results.archs():
         merged = " apart from merged runs, for which `tcprobe site` makes pages" if results.runs() else ""
         raise UsageError(f"no measurements in {folder}{merged}. `tcprobe run --results {folder}` makes them.")
-    rendered = render(results)
-    changed = stale(results, rendered)
+    changed = stale(results, rendered := render(results))
     if not check:
         write(results, rendered)
     for path in changed:

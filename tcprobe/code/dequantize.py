@@ -24,7 +24,7 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.target import Target
 
-Bits = tuple[int, ...]  # where the bits of a code lie in its word, from its lowest on
+CodeBits = tuple[int, ...]  # where the bits of a code lie in its word, from its lowest on
 WORD = 32
 STORED = ("s4", "u4", "s8", "e4m3", "e2m1")  # what weights are stored as
 # functions of one instruction: parameters, asm, operands after the output
@@ -61,7 +61,7 @@ class Decoding(NamedTuple):
     source: str
     target: str
     registers: int
-    places: tuple[Bits, ...]
+    places: tuple[CodeBits, ...]
     lines: tuple[str, ...]
     words: str
     flip: int = 0
@@ -126,7 +126,7 @@ def scaling(target: str) -> str:
     return "times_f16(x, y)" if target == "f16" else f"fma_bf16(x, y, {MINUS_ZERO:#010x}u)"
 
 
-def _linear(bits: int, count: int) -> tuple[Bits, ...]:
+def _linear(bits: int, count: int) -> tuple[CodeBits, ...]:
     return tuple(tuple(range(bits * j, bits * (j + 1))) for j in range(count))
 
 
@@ -135,7 +135,7 @@ def _same(source: str) -> Decoding:
     return Decoding(source, source, 1, _linear(bits, WORD // bits), ("to[0] = word;",), "stored as it is multiplied")
 
 
-def _halves() -> tuple[Bits, ...]:
+def _halves() -> tuple[CodeBits, ...]:
     """Nibble j of the low half and nibble j of the high half are register j."""
     return tuple(tuple(range(4 * j + 16 * half, 4 * j + 16 * half + 4)) for j in range(4) for half in range(2))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED
 
 WORDS = {"f32": ("float", "f"), "s32": ("int", "r")}
 
@@ -25,7 +26,7 @@ def word(fragment: Fragment) -> tuple[str, str]:
 
 def function(instruction: Instruction) -> str:
     """`multiply`(d, a, b) of a multiply of registers."""
-    d, a, b = (instruction.fragment(name) for name in "dab")
+    a, b, d = (instruction.fragment(name) for name in MULTIPLIED)
     kind, letter = word(d)
     registers = [
         registers_in_braces(0, d.registers),

@@ -59,7 +59,7 @@ def rename(text: str, old: str, name: str | None) -> str:
     named = re.compile(rf"\b{old}(?=\b|_)")
     if not old or not named.search(text):
         raise UsageError(f"{quoted(name)} renames nothing: this code has no name.")
-    return "".join(_reguarded(part, named.sub(name, part)) for part in _parts(text))
+    return "".join(_own_guard(part, named.sub(name, part)) for part in _parts(text))
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _parts(text: str) -> Iterator[str]:
     yield part
 
 
-def _reguarded(part: str, code: str) -> str:
+def _own_guard(part: str, code: str) -> str:
     """The code with a guard of its own if it is no longer what the part was."""
     guard = _ONCE.match(part)
     if code == part or not guard:

@@ -38,7 +38,7 @@ class Format(Protocol):
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
     apart = ("calls", "common", "metadata", "read", "svg_drawing")
-    return tuple(name.replace("_", "-") for name in plugins.found(__name__, apart=apart))
+    return tuple(name.replace("_", "-") for name in plugins.module_names(__name__, apart=apart))
 
 
 @cache

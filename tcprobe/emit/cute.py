@@ -23,7 +23,7 @@ CONVENTION = (
     "the products of a warp that has several follow each other; row + rows * col for a matrix that is only moved",
 )
 ROLES = (Role.METADATA,)
-Modes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
+CuteModes = tuple[tuple[int, ...], tuple[int, ...]]  # of lane and of i
 
 
 def emit(cells: Sequence[Cell]) -> str:
@@ -32,7 +32,7 @@ def emit(cells: Sequence[Cell]) -> str:
     lines += ["#include <cute/layout.hpp>", "", "namespace tcprobe {", ""]
     for cell in cells:
         shape, stride = thread_value(cell)
-        lines += [f"// {nested(shape)}:{nested(stride)}", layout_code(cell), ""]
+        lines += [f"// {mode_text(shape)}:{mode_text(stride)}", layout_code(cell), ""]
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
@@ -42,7 +42,7 @@ def layout_code(cell: Cell) -> str:
     return f"using {cell_identifier(cell)} = cute::Layout<{_type('Shape', shape)}, {_type('Stride', stride)}>;"
 
 
-def thread_value(cell: Cell) -> tuple[Modes, Modes]:
+def thread_value(cell: Cell) -> tuple[CuteModes, CuteModes]:
     """(shape, stride), each of lane and i; UsageError unless the map is a sum of strides and all lanes are read."""
     require_every_lane(cell)
     linear = layout(cell)
@@ -80,12 +80,12 @@ def _merge(strides: list[int], count: int) -> tuple[tuple[int, ...], tuple[int, 
     return tuple(size for size, _ in modes), tuple(stride for _, stride in modes)
 
 
-def nested(modes: Modes) -> str:
+def mode_text(modes: CuteModes) -> str:
     """Modes as CuTe prints them: ((4, 8), 2)."""
     return "(" + ", ".join(str(mode[0] if len(mode) == 1 else mode) for mode in modes) + ")"
 
 
-def _type(kind: str, modes: Modes) -> str:
+def _type(kind: str, modes: CuteModes) -> str:
     inner = [_integers(kind, mode) if len(mode) > 1 else f"cute::Int<{mode[0]}>" for mode in modes]
     return f"cute::{kind}<{', '.join(inner)}>"
 

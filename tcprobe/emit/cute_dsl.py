@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe.emit.common import cell_identifier, heading
-from tcprobe.emit.cute import CONVENTION, nested, thread_value
+from tcprobe.emit.cute import CONVENTION, mode_text, thread_value
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
@@ -28,5 +28,5 @@ def layout_code(cell: Cell) -> str:
     return (
         f"def {cell_identifier(cell)}():\n"
         f'    """{fragment.rows} x {fragment.cols} of {fragment.type} on {cell.arch}, layout {cell.table.id}."""\n'
-        f"    return cute.make_layout({nested(shape)}, stride={nested(stride)})"
+        f"    return cute.make_layout({mode_text(shape)}, stride={mode_text(stride)})"
     )

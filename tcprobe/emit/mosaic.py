@@ -23,7 +23,7 @@ WARPS = 4  # of a warpgroup, over which every TiledLayout is distributed
 LANE_BITS = WARP.bit_length() - 1
 AXES = ("product", "row", "col")
 COPIES = -1
-Tile = tuple[int, ...]
+MosaicDims = tuple[int, ...]
 
 
 class Digit(NamedTuple):
@@ -41,9 +41,9 @@ class Digit(NamedTuple):
 class Tiled(NamedTuple):
     """The arguments of a TiledLayout; a dimension is a negative number, and n > 0 is a Replicated of n copies."""
 
-    tiles: tuple[Tile, ...]
-    warps: Tile
-    lanes: Tile
+    tiles: tuple[MosaicDims, ...]
+    warps: MosaicDims
+    lanes: MosaicDims
     vector: int
 
 
@@ -70,12 +70,12 @@ def _layout(cell: Cell) -> Iterator[str]:
     yield from (f"    vector_dim={tiling.vector},", ")")
 
 
-def _dims_text(numbers_of_dims: Tile) -> str:
+def _dims_text(numbers_of_dims: MosaicDims) -> str:
     words = [str(dim) if dim < 0 else f"fa.Replicated({dim})" for dim in numbers_of_dims]
     return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 
-def shape(cell: Cell) -> Tile:
+def shape(cell: Cell) -> MosaicDims:
     """The sides of the matrix, after the number of products if a warp holds several."""
     fragment = cell.fragment
     return (*((fragment.products,) if fragment.products > 1 else ()), fragment.rows, fragment.cols)
@@ -158,14 +158,14 @@ def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> 
     return order
 
 
-def _tiles(extent: Tile, ordered_digits: Sequence[Digit], vector: Digit | None) -> tuple[Tile, ...]:
+def _tiles(extent: MosaicDims, ordered_digits: Sequence[Digit], vector: Digit | None) -> tuple[MosaicDims, ...]:
     """The base tile, without the digits of i that come first; then the tile after each further step.
 
     As JAX requires, leading ones of a tile and tiles that split nothing go. Without a vector the last is one element.
     """
     outside, *steps = _steps(ordered_digits, vector)
     rest = list(extent)
-    tiles: list[Tile] = []
+    tiles: list[MosaicDims] = []
     for step in (outside, *(steps if vector is None else steps[:-1])):
         for digit in step:
             rest[digit.axis] //= digit.size
@@ -186,11 +186,11 @@ def _steps(ordered_digits: Sequence[Digit], vector: Digit | None) -> list[list[D
     return steps
 
 
-def _trim(tile: Tile) -> Tile:
-    return tile if len(tile) == 1 or tile[0] > 1 else _trim(tile[1:])
+def _trim(mosaic_dims: MosaicDims) -> MosaicDims:
+    return mosaic_dims if len(mosaic_dims) == 1 or mosaic_dims[0] > 1 else _trim(mosaic_dims[1:])
 
 
-def _places(tiles: Sequence[Tile]) -> dict[tuple[int, int, int], int]:
+def _places(tiles: Sequence[MosaicDims]) -> dict[tuple[int, int, int], int]:
     """The dimension, counted from the end, of each (axis, stride, size) inside the base tile."""
     dims = [(axis, 1, size) for axis, size in enumerate(tiles[0])]
     for tile in tiles[1:]:

@@ -16,7 +16,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import INPUTS, Role
 from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes import ptx, tensor_memory
@@ -44,7 +44,7 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield from _address(cell) if cell.fragment.role is Role.ADDRESS else _registers(operand, cell)
     names = {operand: _operand_text(instruction, cell) for operand, cell in operands.items()}
     if instruction.family == "wmma":
-        yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in "abc")
+        yield from (f"{operands[o].fragment.instruction} {names[o]}, [%p{o}], %ld{o};" for o in INPUTS)
     if instruction.described:
         yield from _warpgroup_multiply(instruction, names)
         return

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from tcprobe.emit import svg_drawing as drawing
 from tcprobe.emit.common import about, instructions
 from tcprobe.emit.svg_drawing import Drawing, Label
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.manual import manual_names
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.grid import WIDE, blocks
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
@@ -62,10 +63,10 @@ def _composites(cells: Sequence[Cell], label: Label) -> Iterator[Drawing]:
     """A, B and D of each multiply that has all of them, by arch and product."""
     for arch in dict.fromkeys(cell.arch for cell in cells):
         on_arch = [cell for cell in cells if cell.arch == arch]
-        for row, operands in answered(lambda: list(instructions(on_arch))) or ():  # noqa: B023 - asked at once
+        for row, operands in answer_or_none(lambda: list(instructions(on_arch))) or ():  # noqa: B023 - asked at once
             if row.multiplies and {"a", "b", "d"} <= set(operands):
-                parts = {name: blocks(operands[name].table, operands[name].fragment) for name in "abd"}
-                fragments = {name: operands[name].fragment for name in "abd"}
+                parts = {name: blocks(operands[name].table, operands[name].fragment) for name in MULTIPLIED}
+                fragments = {name: operands[name].fragment for name in MULTIPLIED}
                 for number in range(row.products):
                     yield drawing.heading([f"{row.id} on {arch}" + (f", product {number}" if row.products > 1 else "")])
                     yield drawing.composite(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.grid import Block, Stretch, lanes
 from tcprobe.text import escaped
 
@@ -195,7 +196,7 @@ def composite(drawn: Mapping[str, Block], fragments: Mapping[str, Fragment], lab
     """A left, B above, D lower right: a row of A and a column of B meet at their product in D."""
     widths = {name: element_width(drawn[name], fragments[name], label) for name in drawn}
     widths["b"] = widths["d"] = max(widths["b"], widths["d"])
-    a, b, d = (matrix(drawn[name], fragments[name], label, widths[name]) for name in "abd")
+    a, b, d = (matrix(drawn[name], fragments[name], label, widths[name]) for name in MULTIPLIED)
     parts = [*move(b, a.width, LINE), text((a.width + 8, 12), "B", "h")]
     parts += [*move(a, 0, b.height + 2 * LINE), text((8, b.height + 2 * LINE - 6), "A", "h")]
     parts += [*move(d, a.width, b.height + 2 * LINE), text((a.width + 8, b.height + 2 * LINE - 6), "D", "h")]

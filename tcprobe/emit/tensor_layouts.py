@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tcprobe.code.names import identifier
 from tcprobe.emit.common import heading
-from tcprobe.emit.cute import CONVENTION, nested, thread_value
+from tcprobe.emit.cute import CONVENTION, mode_text, thread_value
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tensor-layouts: Layout(shape, stride)"
@@ -17,5 +17,5 @@ def emit(cells: Sequence[Cell]) -> str:
     lines = [*heading(cells, "#"), *(f"# {line}" for line in CONVENTION), "from tensor_layouts import Layout", ""]
     for cell in cells:
         shape, stride = thread_value(cell)
-        lines.append(f"{identifier(cell.fragment.id)} = Layout({nested(shape)}, {nested(stride)})")
+        lines.append(f"{identifier(cell.fragment.id)} = Layout({mode_text(shape)}, {mode_text(stride)})")
     return "\n".join(lines)

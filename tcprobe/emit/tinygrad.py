@@ -15,11 +15,12 @@ from tcprobe.emit.common import heading, layout, multiplies
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tinygrad: dims, opts and swizzle of a TensorCore"
 Bit = tuple[str, int]  # ("m", "n" or "k", number of the bit)
-Swizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+TinygradSwizzle = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 AXES = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n"), "d": ("m", "n")}
 
 
@@ -29,7 +30,7 @@ def emit(cells: Sequence[Cell]) -> str:
     for instruction, operands in multiplies(cells):
         opts, swizzle = rows(instruction, operands)
         m, n, k = instruction.shape
-        elements = tuple(operands[o].table.elements for o in "abd")
+        elements = tuple(operands[o].table.elements for o in MULTIPLIED)
         lines += [
             "",
             f"{identifier(instruction.id)} = dict(",
@@ -43,11 +44,13 @@ def emit(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def rows(instruction: Instruction, operands: Mapping[str, Cell]) -> tuple[tuple[str, ...], tuple[Swizzle, Swizzle]]:
+def rows(
+    instruction: Instruction, operands: Mapping[str, Cell]
+) -> tuple[tuple[str, ...], tuple[TinygradSwizzle, TinygradSwizzle]]:
     """(opts, swizzle of A and B); UsageError if some bit of lane or i is not one bit of a matrix."""
     if instruction.metadata:
         raise UsageError(f"{instruction.id} is sparse; tinygrad cannot express metadata.")
-    bits = {operand: _bits(instruction, operands[operand]) for operand in "abd"}
+    bits = {operand: _bits(instruction, operands[operand]) for operand in MULTIPLIED}
     lane, i = bits["d"]
     names = {bit: f"l{j}" for j, bit in enumerate(lane)} | {bit: f"u{j}" for j, bit in enumerate(i)}
     opts = _opts(names, instruction)
@@ -98,7 +101,7 @@ def _opts(bit_names: Mapping[Bit, str], instruction: Instruction) -> tuple[str, 
     return tuple(opts)
 
 
-def _swizzle(operand_bits: tuple[list[Bit], list[Bit]], bit_names: Mapping[Bit, str], upcasts: int) -> Swizzle:
+def _swizzle(operand_bits: tuple[list[Bit], list[Bit]], bit_names: Mapping[Bit, str], upcasts: int) -> TinygradSwizzle:
     lane, i = ([bit_names[bit] for bit in part] for part in operand_bits)
     depth = sum(axis == "k" for axis, _ in bit_names)
     positions = [f"u{j}" for j in reversed(range(upcasts))] + [f"r{j}" for j in reversed(range(depth))]

@@ -15,7 +15,7 @@ from tcprobe.layout.table import Table
 MOST_BITS = 6
 MOST_PRODUCTS = 8
 
-Point = tuple[int, ...]
+InputPoint = tuple[int, ...]
 
 
 def boolean_formula(table: Table, output: str) -> Formula | None:
@@ -43,7 +43,7 @@ def boolean_formula(table: Table, output: str) -> Formula | None:
     return formula if proven(formula, table, output) else None
 
 
-def _points(table: Table, output: str, variable_bits: list[tuple[str, int]]) -> dict[Point, int]:
+def _points(table: Table, output: str, variable_bits: list[tuple[str, int]]) -> dict[InputPoint, int]:
     """Used slots, as tuples of input bits."""
     points = {}
     for number, value in enumerate(table.values[output]):
@@ -53,7 +53,7 @@ def _points(table: Table, output: str, variable_bits: list[tuple[str, int]]) -> 
     return points
 
 
-def _bit(points: dict[Point, int], bit: int, variable_bits: list[tuple[str, int]]) -> Products | None:
+def _bit(points: dict[InputPoint, int], bit: int, variable_bits: list[tuple[str, int]]) -> Products | None:
     """One output bit; None if it depends on too many input bits, or needs too many products."""
     needed, short = _support(points)
     if len(needed) > MOST_BITS:
@@ -67,7 +67,7 @@ def _bit(points: dict[Point, int], bit: int, variable_bits: list[tuple[str, int]
     return Products(bit, tuple(tuple((*variable_bits[needed[j]], wanted) for j, wanted in p) for p in products))
 
 
-def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:
+def _support(points: dict[InputPoint, int]) -> tuple[list[int], dict[InputPoint, int]]:
     """(input bits that the value needs, the value by these).
 
     A bit is dropped if the others determine the value. Once more than MOST_BITS are needed, the rest is not tried.
@@ -75,7 +75,7 @@ def _support(points: dict[Point, int]) -> tuple[list[int], dict[Point, int]]:
     needed = list(range(len(next(iter(points), ()))))
     for candidate in tuple(needed):
         j = needed.index(candidate)
-        rest: dict[Point, int] = {}
+        rest: dict[InputPoint, int] = {}
         if all(rest.setdefault(p[:j] + p[j + 1 :], v) == v for p, v in points.items()):
             points = rest
             needed.remove(candidate)

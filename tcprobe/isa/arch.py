@@ -77,10 +77,10 @@ def arch(name: str) -> Arch:
     UsageError where it means none, with the nearest names, or several. sm_101 is called sm_110 since CUDA 13.
     """
     exact = BY_NAME.get(name)
-    return exact or _meant(name)
+    return exact or _row_of(name)
 
 
-def _meant(name: str) -> Arch:
+def _row_of(name: str) -> Arch:
     written = re.fullmatch(_WRITTEN, name.strip().lower())
     if written:
         number = RENAMED.get(digits := int(written[1].replace(".", "")), digits)
@@ -97,7 +97,7 @@ def _meant(name: str) -> Arch:
         row for row in ARCHS if row.generation.partition(" ")[0].lower() == generation
     ]
     if len(rows) > 1:
-        listed = ", ".join(row.name + gpus.shown(row.number) for row in rows)
+        listed = ", ".join(row.name + gpus.gpu_words(row.number) for row in rows)
         raise UsageError(f"{name!r} means several archs: {listed}. Choose one.")
     if not rows:
         raise _unknown(name, name.lower())

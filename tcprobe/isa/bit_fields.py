@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tcprobe.errors import UsageError
 from tcprobe.values import Json
 
-Code = str | int | None  # what a code means; None where no text says it
+FieldCode = str | int | None  # what a code means; None where no text says it
 
 
 class Field(NamedTuple):
@@ -25,7 +25,7 @@ class Field(NamedTuple):
     name: str
     low: int
     size: int
-    values: Sequence[Code]
+    values: Sequence[FieldCode]
 
     @property
     def mask(self) -> int:
@@ -33,17 +33,17 @@ class Field(NamedTuple):
         return (1 << self.size) - 1 << self.low
 
     @property
-    def documented(self) -> list[Code]:
+    def documented(self) -> list[FieldCode]:
         """The values that have a meaning."""
         return [value for value in self.values if value is not None]
 
-    def encode(self, meaning: Code) -> int:
+    def encode(self, meaning: FieldCode) -> int:
         """The bits of a value; UsageError where it has no code."""
         if meaning is None or meaning not in self.values:
-            raise UsageError(f"{self.name} {meaning}: expected {_listed(self.documented)}.")
+            raise UsageError(f"{self.name} {meaning}: expected {_list_words(self.documented)}.")
         return self.values.index(meaning) << self.low
 
-    def decode(self, bits: int) -> Code:
+    def decode(self, bits: int) -> FieldCode:
         """What the bits mean, None where no text says it."""
         code = (bits & self.mask) >> self.low
         return self.values[code] if code < len(self.values) else None
@@ -85,7 +85,7 @@ def _gaps(word: Sequence[Field], width: int) -> Iterator[tuple[int, int]]:
         yield end, width - end
 
 
-def _listed(meanings: Sequence[Code]) -> str:
+def _list_words(meanings: Sequence[FieldCode]) -> str:
     if len(meanings) > 8:
         return f"{meanings[0]}, {meanings[1]}, ... {meanings[-1]}"
     return " or ".join(map(str, meanings))

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import WRITTEN
 from tcprobe.isa.target import version
 
 EVERYWHERE = ".sync.aligned"  # what the name of every form has, and no id
@@ -105,7 +106,7 @@ class Forms(Mapping[str, Instruction]):
 
 def _written_at(operand: str) -> tuple[int, str]:
     """Where PTX writes an operand of a multiply: d first; others after a, b and c, by name."""
-    return ("dabc".find(operand) % 5, operand)
+    return (WRITTEN.index(operand) if operand in WRITTEN else len(WRITTEN), operand)
 
 
 def one_by_one(forms: Callable[[], Iterable[tuple[str, Callable[[], Instruction]]]]) -> Callable[[], Makers]:

@@ -48,6 +48,6 @@ def bare(name: str) -> str:
     return _NOISE.sub("", name.lower())
 
 
-def shown(number: int) -> str:
+def gpu_words(number: int) -> str:
     """GPUs of an arch, in brackets; nothing where none is named."""
     return next((f" ({words})" for known, words, _ in GPUS if known == number), "")

@@ -16,7 +16,7 @@ from functools import cache
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields, inventory
-from tcprobe.isa.bit_fields import Code, DecodedWord, Field
+from tcprobe.isa.bit_fields import DecodedWord, Field, FieldCode
 from tcprobe.isa.instruction import Instruction
 from tcprobe.values import Json
 
@@ -27,7 +27,7 @@ FLAG, CODES = range(2), range(4)
 MAJORS = ("k", "mn")  # no transpose, transpose
 NARROW = ("e4m3", "e5m2", None, "e2m3", "e3m2", "e2m1")
 LARGE = ("e4m3", "e5m2")  # of the narrow types those that may be mn-major
-Codes = tuple[Code, ...]
+Codes = tuple[FieldCode, ...]
 PLAIN: dict[str, tuple[Codes, Codes]] = {  # by kind the codes of D, and of A and B
     "f16": (("f16", "f32"), ("f16", "bf16")),
     "tf32": ((None, "f32"), (None, None, "tf32")),
@@ -107,7 +107,7 @@ def encode(kind: str, said: Json) -> int:
     return bits
 
 
-def _default(kind: str, field: Field) -> Code:
+def _default(kind: str, field: Field) -> FieldCode:
     choices = field.documented
     if field.name in NEEDED and len(choices) > 1:
         first = f"{choices[0]} to {choices[-1]}" if len(choices) > 8 else " or ".join(map(str, choices))

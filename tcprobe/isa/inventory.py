@@ -93,11 +93,11 @@ def of_experiment(id_: str) -> tuple[Fragment, ...]:
     c and d together; none where the id is unknown.
     """
     row = instructions().get(id_)
-    return row.fragments if row else _moved().get(id_, ())
+    return row.fragments if row else _fragments_by_move().get(id_, ())
 
 
 @cache
-def _moved() -> MappingProxyType[str, tuple[Fragment, ...]]:
+def _fragments_by_move() -> MappingProxyType[str, tuple[Fragment, ...]]:
     """The wmma fragments by the experiment that loads and stores them."""
     by_experiment: dict[str, tuple[Fragment, ...]] = {}
     for fragment in (f for f in of_a_warp().values() if f.family == "wmma"):

@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[int, set[str]]] = {
     "mxf4": (4, {"e2m1"}),
     "mxf4nvf4": (4, {"e2m1"}),
 }
-Types = tuple[str, str, str, str]  # of d, a, b, c
+OperandTypes = tuple[str, str, str, str]  # of d, a, b, c
 
 
 class MultiplyRow(NamedTuple):
@@ -50,7 +50,7 @@ class MultiplyRow(NamedTuple):
     """
 
     shape: Shape
-    types: Types
+    types: OperandTypes
     layouts: tuple[str, str]
     target: Target
     bit_op: Literal["xor", "and"] | None = None

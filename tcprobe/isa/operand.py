@@ -40,6 +40,15 @@ class Place(Enum):
     IMMEDIATE = "immediate"
 
 
+# names of a multiply's operands, in PTX's order
+FACTORS = ("a", "b")
+INPUTS = (*FACTORS, "c")
+MULTIPLIED = (*FACTORS, "d")  # whose slots meet in the structure tensor
+ACCUMULATORS = ("c", "d")
+MATRICES = (*FACTORS, *ACCUMULATORS)
+WRITTEN = ("d", *INPUTS)  # as PTX writes operands and types
+SPARSE_INPUTS = (*INPUTS, "e")
+OF_WARPGROUP = ("a", "d")  # those of wgmma that may be in registers
 # operands of which every slot holds an element of a matrix, each element equally often
 WHOLE = (Role.FACTOR, Role.ACCUMULATOR, Role.RESULT, Role.SOURCE)
 SELECTED = (Role.METADATA, Role.SCALE, Role.SELECTOR)  # what documented values of a selector belong to

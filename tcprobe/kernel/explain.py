@@ -15,6 +15,7 @@ import numpy as np
 
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import FACTORS, MULTIPLIED
 from tcprobe.kernel.request import Gemm
 from tcprobe.kernel.warpgroups import LINES, WarpgroupGemm
 from tcprobe.store.cell import Cell
@@ -47,10 +48,10 @@ def explain(kernel: GemmKernel, row_col_k: RowColK) -> list[Way]:
     """The ways of A(row, k), B(k, col) and D(row, col)."""
     gemm, product_place = kernel.gemm, ProductPlace(*row_col_k)
     if isinstance(gemm, Gemm):
-        factors, result = {name: _factor(gemm, name, product_place) for name in "ab"}, _result(gemm, product_place)
+        factors, result = [_factor(gemm, name, product_place) for name in FACTORS], _result(gemm, product_place)
     else:
-        factors, result = {name: _boxed(gemm, name, product_place) for name in "ab"}, _from_group(gemm, product_place)
-    steps = {**factors, "d": result}
+        factors, result = [_in_boxes(gemm, name, product_place) for name in FACTORS], _from_group(gemm, product_place)
+    steps = dict(zip(MULTIPLIED, (*factors, result), strict=True))
     return [{"element": product_place.label(name), "steps": lines} for name, lines in steps.items()]
 
 
@@ -123,7 +124,7 @@ def _result(gemm: Gemm, product_place: ProductPlace) -> list[str]:
     ]
 
 
-def _boxed(gemm: WarpgroupGemm, operand: str, product_place: ProductPlace) -> list[str]:
+def _in_boxes(gemm: WarpgroupGemm, operand: str, product_place: ProductPlace) -> list[str]:
     """Global -> shared, read by the multiply behind a descriptor."""
     tile, along_rows = gemm.tiles[operand], (gemm.a if operand == "a" else gemm.b) == "row"
     outer, whole = (product_place.row, gemm.tile[0]) if operand == "a" else (product_place.col, gemm.tile[1])

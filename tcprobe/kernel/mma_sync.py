@@ -14,6 +14,7 @@ from tcprobe.ask.path.cuda import name
 from tcprobe.ask.path.cuda import source as path_code
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import FACTORS
 from tcprobe.kernel import pieces
 from tcprobe.kernel.copies import fill
 
@@ -216,7 +217,7 @@ def source(gemm: Gemm, called: str) -> str:
         cols=gemm.shape.n,
         size=dtype(gemm.type).bits // 8,
         copy=ASYNC if lanes else PLAIN,
-        fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in "ab"),
+        fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in FACTORS),
         instruction=row.id,
         multiply=multiply.function(row),
         store=pieces.store(d, gemm.out, gemm.arch),

@@ -14,12 +14,13 @@ from functools import cached_property
 
 from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, prove, request
 from tcprobe.ask.path.progress import advance
-from tcprobe.errors import UsageError, answered
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.copies import Copies, copies
 from tcprobe.kernel.quadrants import shape
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
@@ -150,7 +151,7 @@ class Gemm(StagedGemm):
     def registers(self) -> dict[str, int]:
         """Of a thread: accumulators, and fragments of two k steps."""
         (down, across), row = self.fragments, self.instruction
-        d, a, b = (row.fragment(name).registers for name in "dab")
+        a, b, d = (row.fragment(name).registers for name in MULTIPLIED)
         return {"accumulators": down * across * d, "fragments": 2 * (down * a + across * b)}
 
 
@@ -208,7 +209,7 @@ def _check_registers(gemm: Gemm) -> None:
     if need > MOST_REGISTERS:
         counted = ", ".join(f"{count} of {name}" for name, count in gemm.registers.items())
         need_text = f"{need} registers per thread ({counted}, {OTHERS} others); there are {MOST_REGISTERS}"
-        near = answered(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
+        near = answer_or_none(lambda: f"try `warps` {_by(_roomier(gemm).warps)}") or "use a smaller `tile`"
         raise UsageError(f"`tile` {_by(gemm.tile)} `warps` {_by(gemm.warps)} takes {need_text}: {near}.")
 
 

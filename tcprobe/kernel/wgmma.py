@@ -15,6 +15,7 @@ from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import FACTORS
 from tcprobe.kernel import pieces
 from tcprobe.kernel.warpgroups import REGISTERS, WarpgroupGemm
 from tcprobe.store.cell import Cell
@@ -201,7 +202,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         b_bytes=tiles["b"].bytes,
         instruction=row.id,
         multiply=multiply.described_function(row, (gemm.a == "col", gemm.b == "row")),
-        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _stored(d, tiles["d"]) if boxed else ""),
+        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _store_function(d, tiles["d"]) if boxed else ""),
         raster=pieces.RASTER.substitute(cluster=gemm.cluster),
         map_d=MAP_D if boxed else "",
         alignment=gemm.alignment,
@@ -221,7 +222,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     )
 
 
-def _stored(d: Cell, shared_tile: SharedTile) -> str:
+def _store_function(d: Cell, shared_tile: SharedTile) -> str:
     """`store` of a warpgroup's D into its boxes in shared memory."""
     placed = f"boxes:{shared_tile.width}" if shared_tile.descriptor.swizzle else "plain"
     code = plan_store_code(d, StoreOptions("stmatrix", shared_tile.type, "row", placed), "store_boxed").conversion.code
@@ -274,7 +275,7 @@ def _loads(gemm: WarpgroupGemm) -> str:
 def _steps(gemm: WarpgroupGemm) -> str:
     """The multiplies of a tile, each k step as far on as the descriptor's answer says."""
     count = gemm.tile[2] // gemm.instruction.shape.k
-    starts = {name: _starts(gemm.tiles[name], count) for name in "ab"}
+    starts = {name: _starts(gemm.tiles[name], count) for name in FACTORS}
     more = ["tile", *["1"] * (count - 1)]
     return "\n".join(
         f"      multiply(d[0], a + {starts['a'][s] // 16}, b + {starts['b'][s] // 16}, {more[s]});"

@@ -51,7 +51,7 @@ WORDS = {  # of what is not a table, as data: the site's script says the same
     "outside": "a value is outside 0 to {}.",
     "slots": "lane {} and i {} make a table of {} x {} slots; at most {} are read.",
 }
-Line = tuple[int, list[str]]  # number of the line in the file, and its cells
+CsvLine = tuple[int, list[str]]  # number of the line in the file, and its cells
 
 
 def rules() -> Json:
@@ -72,7 +72,7 @@ def read_csv(path: Path) -> Table:
     return _table(path, outputs, cells)
 
 
-def _number_elements(path: Path, columns: Sequence[str], body_lines: Sequence[Line]) -> list[Line]:
+def _number_elements(path: Path, columns: Sequence[str], body_lines: Sequence[CsvLine]) -> list[CsvLine]:
     """The lines with i in place of the register.
 
     The lines of a register are its elements, low bits first; every register must have equally many.
@@ -98,7 +98,7 @@ def _number_elements(path: Path, columns: Sequence[str], body_lines: Sequence[Li
     return numbered
 
 
-def _lines(path: Path) -> list[Line]:
+def _lines(path: Path) -> list[CsvLine]:
     """The lines that are not blank."""
     text = files.read_text(path)
     count = text.count("\n") + 1  # before the text is split, which takes 60 bytes a line
@@ -118,7 +118,7 @@ def _delimiter(lines: Iterable[str]) -> str:
     return next((mark for mark in DELIMITERS if mark in first), ",")
 
 
-def _header(path: Path, numbered_lines: list[Line]) -> tuple[list[str], list[Line]]:
+def _header(path: Path, numbered_lines: list[CsvLine]) -> tuple[list[str], list[CsvLine]]:
     first = [ALSO.get(name, name) for name in (cell.strip().lower() for cell in numbered_lines[0][1])]
     if any(_NUMBER.fullmatch(cell) for cell in first):
         first, body = [*INPUTS, *SLOT_OUTPUTS][: len(first)], numbered_lines
@@ -135,7 +135,7 @@ def _header(path: Path, numbered_lines: list[Line]) -> tuple[list[str], list[Lin
 
 
 def _cells(
-    path: Path, columns: Sequence[str], outputs: Sequence[str], body_lines: Iterable[Line]
+    path: Path, columns: Sequence[str], outputs: Sequence[str], body_lines: Iterable[CsvLine]
 ) -> dict[tuple[int, int], tuple[int, ...]]:
     """What each slot (lane, i) holds, in the order of `outputs`."""
     columns = ["i" if name == "register" else name for name in columns]

@@ -24,7 +24,7 @@ LONGEST = 2000  # characters
 DEEPEST = 50  # parentheses and signs around one value
 MOST_BITS = 62  # of every intermediate value
 
-Values = tuple[int, ...]
+LaneValues = tuple[int, ...]
 _TOKEN = re.compile(r"\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+|[A-Za-z_]\w*|<<|>>|//|[-+*/%&|^~()])")
 _BINDS: dict[str, int] = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6}
 _DO: dict[str, Callable[[int, int], int]] = {
@@ -52,7 +52,7 @@ class Token(NamedTuple):
     column: int
 
 
-def values(text: str) -> Values:
+def values(text: str) -> LaneValues:
     """The value of `text` for lanes 0 to 31; UsageError with the column of what cannot be parsed or computed."""
     if len(text) > LONGEST:
         raise UsageError(f"an expression of {len(text)} characters; at most {LONGEST} are read.")
@@ -87,7 +87,7 @@ class _Reader:
         self.next = next(self._tokens, token)
         return token
 
-    def expression(self, least: int, depth: int) -> Values:
+    def expression(self, least: int, depth: int) -> LaneValues:
         """Operands joined by operators that bind at least as tightly as `least`."""
         left = self._operand(depth)
         while _BINDS.get(self.next.text, 0) >= least:
@@ -96,7 +96,7 @@ class _Reader:
             left = tuple(_apply(sign, lane, a, b) for lane, (a, b) in enumerate(zip(left, right, strict=True)))
         return left
 
-    def _operand(self, depth: int) -> Values:
+    def _operand(self, depth: int) -> LaneValues:
         token = self._take()
         if depth > DEEPEST:
             raise _error(token, f"more than {DEEPEST} parentheses and signs inside each other")

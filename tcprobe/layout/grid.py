@@ -25,7 +25,7 @@ from tcprobe.layout.draw import runs
 from tcprobe.layout.table import Element, Table
 
 WIDE = 64
-Slot = tuple[int, int]  # (thread, i)
+LaneAndElement = tuple[int, int]  # (thread, i)
 
 
 class Stretch(NamedTuple):
@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
 
     col: int
     span: int
-    holders: tuple[Slot, ...]
+    holders: tuple[LaneAndElement, ...]
 
     @property
     def text(self) -> str:
@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
     selection: Mapping[str, int]
     pieces: list[list[Stretch]]
-    slots: Mapping[Slot, Element]
+    slots: Mapping[LaneAndElement, Element]
     flat: bool
 
     @property
@@ -75,7 +75,7 @@ def blocks(table: Table, fragment: Fragment, wide: int = WIDE) -> list[Block]:
     return [_block(selection, slots, fragment, "col" not in table.outputs, wide) for selection, slots in _parts(table)]
 
 
-def _parts(table: Table) -> Iterator[tuple[dict[str, int], Mapping[Slot, Element]]]:
+def _parts(table: Table) -> Iterator[tuple[dict[str, int], Mapping[LaneAndElement, Element]]]:
     """(what selects a block, the elements of its slots) for each block."""
     *lead, thread, i = table.space.axes
     size = thread.size * i.size
@@ -96,9 +96,13 @@ def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int
 
 
 def _block(
-    selection: Mapping[str, int], element_of: Mapping[Slot, Element], fragment: Fragment, flat: bool, wide: int
+    selection: Mapping[str, int],
+    element_of: Mapping[LaneAndElement, Element],
+    fragment: Fragment,
+    flat: bool,
+    wide: int,
 ) -> Block:
-    holders: dict[Element, list[Slot]] = {}
+    holders: dict[Element, list[LaneAndElement]] = {}
     for slot, element in element_of.items():
         holders.setdefault(element, []).append(slot)
     columns = 1 if flat else fragment.cols
@@ -107,7 +111,7 @@ def _block(
     return Block(selection, rows, element_of, flat)
 
 
-def _row(holders_by_column: Sequence[tuple[int, list[Slot]]], most: int) -> list[Stretch]:
+def _row(holders_by_column: Sequence[tuple[int, list[LaneAndElement]]], most: int) -> list[Stretch]:
     """Pieces of at most `most` elements."""
     stretches: list[Stretch] = []
     for col, holders in holders_by_column:

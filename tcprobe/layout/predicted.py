@@ -8,7 +8,7 @@ the numbers of rows and columns if addresses give them (wgmma).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import OF_WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.structure import Triples, elements, predict
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 
-Tables = Mapping[str, Table]
 NIBBLE = 0x4  # four bits of metadata; a sparse structure tensor is taken with all metadata like this
 CHUNK = 512  # A slots that are hashed at a time
 
@@ -81,7 +81,7 @@ def picked_k(instruction: Instruction, value: int = NIBBLE) -> Ints:
 
 def behind_descriptors(instruction: Instruction, tables: Tables) -> StructureHash:
     """The triples that tables of registers predict, with A behind `picked` metadata."""
-    values = tuple(tables[operand].values[name] for operand in "ad" for name in ("row", "col"))
+    values = tuple(tables[operand].values[name] for operand in OF_WARPGROUP for name in ("row", "col"))
     return StructureHash(
         instruction.triples, _of_registers(values, instruction.shape.n, tuple(picked_k(instruction).tolist()))
     )

@@ -8,18 +8,18 @@ choose numbers by a stated rule.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Table, Tables, slot_table
 
-Tables = Mapping[str, Table]
 _ELEMENTS: dict[str, Ints] = {}  # by layout id: many fragments share few layouts
 
 
@@ -59,7 +59,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
     """
     shape, products = instruction.shape, instruction.products
     needed = shape.m * shape.n * shape.k * products
-    a, b, d = (elements(tables[operand]) for operand in "abd")
+    a, b, d = (elements(tables[operand]) for operand in MULTIPLIED)
     m, k, pa = a[:, triples.a]
     kb, n, pb = b[:, triples.b]
     md, nd, pd = d[:, triples.d]
@@ -75,7 +75,7 @@ def agreement(instruction: Instruction, triples: Triples, tables: Tables) -> Agr
 
 def predict(instruction: Instruction, tables: Tables) -> Triples:
     """The structure tensor of tables in which every element has one holder."""
-    holders = {operand: holder(tables[operand], _size(instruction, operand)) for operand in "abd"}
+    holders = {operand: holder(tables[operand], _size(instruction, operand)) for operand in MULTIPLIED}
     p, m, n, k = np.indices((instruction.products, *instruction.shape)).reshape(4, -1)
     a, b, d = holders["a"][p, m, k], holders["b"][p, k, n], holders["d"][p, m, n]
     order = np.lexsort((d, a))
@@ -103,7 +103,7 @@ def number(instruction: Instruction, triples: Triples) -> dict[str, Table]:
         "b": {s: (k[k_of_b[s]], col[c], product_of_col[c]) for s, c in col_of_b.items()},
         "d": {s: (row[r], col[col_of_d[s]], product_of_row[r]) for s, r in row_of_d.items()},
     }
-    tables = {operand: _tabulate(instruction, operand, cells[operand]) for operand in "abd"}
+    tables = {operand: _tabulate(instruction, operand, cells[operand]) for operand in MULTIPLIED}
     agreed = agreement(instruction, triples, tables)
     if not agreed.total:
         raise ProbeError(

@@ -175,6 +175,9 @@ class Table:
         return slot_table(threads, elements, columns)
 
 
+Tables = Mapping[str, Table]  # by operand
+
+
 def _in_range(column: Sequence[int | None]) -> bool:
     said = set(column) - {None}
     return not said or (min(said) >= 0 and max(said) < MOST_VALUE)  # type: ignore[type-var, operator]

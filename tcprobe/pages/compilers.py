@@ -35,7 +35,7 @@ def page(survey: SavedSurvey) -> Iterator[str]:
 
 def _differences(survey: SavedSurvey) -> Iterator[list[str]]:
     for statement in differences(survey):
-        yield [f"{statement.what} of `{statement.ids[0]}`", statement.archs, statement.versions, _cut(statement.words)]
+        yield [f"{statement.what} of `{statement.ids[0]}`", statement.archs, statement.versions, _crop(statement.words)]
 
 
 def _exceptions(survey: SavedSurvey) -> Iterator[list[str]]:
@@ -45,7 +45,7 @@ def _exceptions(survey: SavedSurvey) -> Iterator[list[str]]:
 
 def _refusals(survey: SavedSurvey) -> Iterator[list[str]]:
     for statement in refusals(survey):
-        yield [statement.archs, fitting(code(statement.ids), 80), statement.versions, _cut(statement.words)]
+        yield [statement.archs, fitting(code(statement.ids), 80), statement.versions, _crop(statement.words)]
 
 
 class VersionStatement(NamedTuple):
@@ -94,6 +94,6 @@ def _versions(some: Iterable[str], every: Sequence[str]) -> str:
     return spans(*([name.removeprefix("ptxas ") for name in names] for names in (some, every)))
 
 
-def _cut(words: str) -> str:
+def _crop(words: str) -> str:
     text = markdown(words)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.ask.cost import InstructionCost, beside, costs, number_of
 from tcprobe.ask.cost_names import archs
+from tcprobe.isa.operand import INPUTS
 from tcprobe.pages.tables import MADE, fitting, grid
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Point
@@ -72,7 +73,7 @@ def _tables(name: str, layers: Layers) -> Iterator[str]:
 def _multiply(cost: InstructionCost) -> Sequence[str]:
     body = cost.body
     latency = body.latency if isinstance(body.latency, dict) else {}
-    each = [("at most " if o in body.at_most else "") + f"{latency[o]:g}" if o in latency else "-" for o in "abc"]
+    each = [("at most " if o in body.at_most else "") + f"{latency[o]:g}" if o in latency else "-" for o in INPUTS]
     point = body.interval
     best = (f"{point.cycles:g}", f"{point.warps} x {point.chains}") if isinstance(point, Point) else ("", "")
     name = f"`{cost.id}`" + (", emulated" if body.emulated else "")

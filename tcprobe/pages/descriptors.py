@@ -14,7 +14,7 @@ from tcprobe.store.results import Results
 from tcprobe.text import markdown
 from tcprobe.values import Json
 
-Case = Json
+CaseJson = Json
 WIDTHS = (16, 32, 8, 1)  # bits of an element
 
 
@@ -43,7 +43,7 @@ def _section(name: str, findings: Sequence[Finding]) -> Iterator[str]:
     yield f"pattern. {count} products of random matrices through random descriptors, predicted by these maps"
     yield f"and the register tables only: {wrong} wrong."
     yield ""
-    groups: dict[tuple[str, ...], list[Case]] = {}
+    groups: dict[tuple[str, ...], list[CaseJson]] = {}
     for case in sorted((finding.plain["case"] for finding in findings if finding.body.case), key=_place):
         family = inventory.instructions()[case["instruction"]].family
         key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
@@ -52,11 +52,11 @@ def _section(name: str, findings: Sequence[Finding]) -> Iterator[str]:
     yield from grid(heads, (_row(key, cases) for key, cases in groups.items()))
 
 
-def _place(case: Case) -> tuple[int, str, str, int]:
+def _place(plain: CaseJson) -> tuple[int, str, str, int]:
     """Where a case stands: by family and width as the inventory has them, operand, major and swizzle."""
-    family = inventory.instructions()[case["instruction"]].family
-    swizzle = list(SWIZZLES).index(case["swizzle"])
-    return _widths().index((family, case["bits"])), case["operand"], case["major"], swizzle
+    family = inventory.instructions()[plain["instruction"]].family
+    swizzle = list(SWIZZLES).index(plain["swizzle"])
+    return _widths().index((family, plain["bits"])), plain["operand"], plain["major"], swizzle
 
 
 @cache
@@ -66,7 +66,7 @@ def _widths() -> list[tuple[str, int]]:
     return list(dict.fromkeys((row.family, operand.held.slot_bits) for row in rows for operand in row.described))
 
 
-def _row(row_key: tuple[str, ...], row_cases: Sequence[Case]) -> list[str]:
+def _row(row_key: tuple[str, ...], row_cases: Sequence[CaseJson]) -> list[str]:
     operand, family, swizzle, ignored = row_key
     majors: dict[str, list[str]] = {}
     for case in row_cases:

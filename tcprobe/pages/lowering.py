@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
@@ -13,7 +14,9 @@ from tcprobe.text import markdown
 from tcprobe.values import Json
 
 LAYOUTS = "Layouts of machine instructions"
-Lines = dict[tuple[tuple[str, str], ...], list[str]]  # (archs, words) of all archs, and the forms that become that
+IdsByLowering = dict[
+    tuple[tuple[str, str], ...], list[str]
+]  # (archs, words) of all archs, and the forms that become that
 
 
 def there(results: Results) -> bool:
@@ -46,8 +49,8 @@ def _compilers(saved: Mapping[str, Json]) -> Iterator[str]:
     yield from (f"- {spans(names)}: {markdown(compiler)}" for compiler, names in archs.items())
 
 
-def _families(saved: Mapping[str, Json]) -> dict[str, Lines]:
-    families: dict[str, Lines] = {}
+def _families(saved: Mapping[str, Json]) -> dict[str, IdsByLowering]:
+    families: dict[str, IdsByLowering] = {}
     for row in inventory.instructions().values():
         bodies = {name: body["instructions"].get(row.id) for name, body in saved.items()}
         key = _archs({name: _words(body, row) for name, body in bodies.items() if body and not body["refused"]})
@@ -70,8 +73,8 @@ def _words(lowering_json: Json, instruction: Instruction) -> str:
     return text if lowering.native(instruction) else f"*emulated*: {text or NOTHING[instruction.multiplies]}"
 
 
-def _rows(lines: Lines) -> Iterator[list[str]]:
-    for words_by_archs, ids in lines.items():
+def _rows(by_lowering: IdsByLowering) -> Iterator[list[str]]:
+    for words_by_archs, ids in by_lowering.items():
         names = fitting(code(ids))
         yield from ([names if number == 0 else "", *pair] for number, pair in enumerate(words_by_archs))
 
@@ -101,7 +104,7 @@ def _layouts(results: Results) -> Iterator[str]:
 
 def _operands(layout_ids: Mapping[str, str]) -> dict[str, str]:
     """Layouts by operand, C with D where it has the same."""
-    by_operand = {name.upper(): layout_ids[name] for name in "abd"}
+    by_operand = {name.upper(): layout_ids[name] for name in MULTIPLIED}
     if layout_ids.get("c", layout_ids["d"]) == layout_ids["d"]:
         return by_operand
     return {**by_operand, "C": layout_ids["c"]}

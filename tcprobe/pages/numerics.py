@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tcprobe.arithmetic.forms import subject
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
 from tcprobe.isa import inventory
+from tcprobe.isa.operand import MATRICES
 from tcprobe.pages.tables import MADE, code
 from tcprobe.references.numerics import published_row
 from tcprobe.store.choose import alone
@@ -48,7 +49,7 @@ def _table(findings: Sequence[Finding]) -> Iterator[str]:
                 *code([finding.subject]),
                 *parameters(finding.body.floats),
                 f"{finding.body.wrong} of {finding.body.random}",
-                _published(finding),
+                _published_words(finding),
             ]
         )
 
@@ -76,7 +77,7 @@ def _ends(findings: Sequence[Finding]) -> Iterator[str]:
 
 def _subnormals(arithmetic: Arithmetic) -> str:
     """The operands whose subnormals count, and those whose do not."""
-    handling = {name: getattr(arithmetic.subnormals, name) for name in "abcd"}
+    handling = {name: getattr(arithmetic.subnormals, name) for name in MATRICES}
     count, lost = ("".join(name for name, value in handling.items() if value is kept) for kept in (True, False))
     return " ".join(filter(None, (count.upper(), f"not {lost.upper()}" if lost else "")))
 
@@ -110,7 +111,7 @@ def parameters(arithmetic: Arithmetic) -> list[str]:
     return [groups, "" if exact else str(arithmetic.fraction_bits), result, arithmetic.c]
 
 
-def _published(finding: Finding) -> str:
+def _published_words(finding: Finding) -> str:
     """What others say of the chip: products and F, where they speak of such an instruction."""
     row = inventory.instructions()[finding.subject]
     published = published_row(row, finding.arch)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 
 from tcprobe.ask.tensor_memory import OperandVariant, is_documented, operands, placement
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
@@ -133,7 +133,7 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
     names = ("scale_a", "scale_b") if vector else ("d", "a", "e")
     for in_memory in (each for each in operands(form) if each.name in names):
         for m in form.stated["m_values"]:
-            operand_placement = answered(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
+            operand_placement = answer_or_none(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
             if operand_placement is None:  # nobody states it: A of .ws with M below 128
                 yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
                 continue

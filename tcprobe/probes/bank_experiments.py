@@ -23,7 +23,7 @@ from tcprobe.layout.source_tags import access_cycles as with_lookups
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.banks import Body, Misfit, Second
 
@@ -71,7 +71,7 @@ class BankExperiment(Dialogue):
         parts = zip(banks.swaps(self.access), *others, strict=True)
         return Cases(*(np.concatenate(part) for part in parts))
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "swapped": cycles of the swap test; "cycles" and "steady" of all cases. With sources, "together": by pair
         whether one bank holds the tags of both lines.
         """
@@ -89,7 +89,7 @@ class BankExperiment(Dialogue):
         launches = banks.launches(self.access, bank_cases, alone)
         return banks.least_and_steady([banks.decode(bench.run(launches)) for _ in range(RUNS)])
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The fitted rule; ProbeError if the lanes do not form phases."""
         phases = banks.phases(self.access, reading["swapped"])
         tags = tags_from_pairs(tag_steps(), reading["together"]) if self.access.has_source else None

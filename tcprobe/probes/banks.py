@@ -25,7 +25,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess
 from tcprobe.layout.arrays import Bools, Bytes, Floats, Ints, Words
-from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry, identifier
 
 WARPS = 16
 UNROLL = 8
@@ -54,7 +54,7 @@ class Timing:
     access: str
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Raises ProbeError: layouts do not determine timing."""
         raise ProbeError(f"{launch.kernel.name}: how long {self.access} takes cannot be emulated.")
 

@@ -29,7 +29,7 @@ from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.probes import ptx
 from tcprobe.probes.block_scale_numbering import Scales, with_scales
 from tcprobe.probes.block_scale_op import EXPONENT_OF_ONE, Scaled
-from tcprobe.probes.experiment import Conclusion, Context, Experiment, OfInstruction, Reading
+from tcprobe.probes.experiment import Conclusion, Context, Experiment, OfInstruction, Readout
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
@@ -56,7 +56,7 @@ class ScaledExperiment(OfInstruction):
         """The launches of the structure tensor, then the launch of the scales."""
         return [*self.unscaled.launches(), launch(self.instruction)]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """The reading of the structure tensor's experiment, with three more arrays.
 
         "d_slots": those that each A slot reaches. "scale_a", "scale_b": the byte by choice of selectors, A slot and D
@@ -70,7 +70,7 @@ class ScaledExperiment(OfInstruction):
         scaling = {"scale_a": np.stack([a for _, a, _ in by_choice]), "scale_b": np.stack([b for _, _, b in by_choice])}
         return {**unscaled, "d_slots": d_slots, **scaling}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables that predict the structure tensor and every scale."""
         scales = Scales(*(reading[name].astype(np.int64) for name in Scales._fields))
         unscaled = {name: array for name, array in reading.items() if name not in Scales._fields}

@@ -7,7 +7,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.layout.table import Table, Tables, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion
 
 
@@ -57,7 +57,7 @@ def _count(instruction: Instruction) -> int:
     return instruction.fragment("scale_a").cols
 
 
-def _blocks(instruction: Instruction, tables: Mapping[str, Table], scales: Scales) -> Ints:
+def _blocks(instruction: Instruction, tables: Tables, scales: Scales) -> Ints:
     """The block of each stored column of A: columns of one block are scaled by the same bytes of B's scales.
 
     Blocks are numbered in the order of their lowest column. ProbeError unless there are as many as documented, equally
@@ -101,7 +101,7 @@ def _renumbering(instruction: Instruction, block_of_column: Ints) -> Ints:
     return new_number
 
 
-def _renumber(instruction: Instruction, tables: Mapping[str, Table], new_number: Ints) -> dict[str, Table]:
+def _renumber(instruction: Instruction, tables: Tables, new_number: Ints) -> dict[str, Table]:
     """The tables with columns along k renumbered."""
     stored, whole = _units(instruction)
     moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}

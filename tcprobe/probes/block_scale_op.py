@@ -9,10 +9,11 @@ import numpy as np
 
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import elements
-from tcprobe.probes.ptx import Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Launch
 from tcprobe.probes.slots import unpack
 from tcprobe.probes.sparse_op import columns, matrices
 
@@ -31,12 +32,12 @@ class Scaled:
     choices: tuple[Mapping[str, int], ...]
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies ones, scaled by powers of two."""
         row, d = self.instruction, self.instruction.fragment("d")
         names = [f.operand for f in row.given if f.operand != "c"]
         raw = dict(zip(names, launch.inputs, strict=True))
-        a, b = (matrices(row.fragment(o), raw[o], tables) for o in "ab")
+        a, b = (matrices(row.fragment(o), raw[o], tables) for o in FACTORS)
         k = (
             columns(row.metadata, tables.table(row.metadata).selection(0), raw["e"])
             if row.metadata

@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats
 from tcprobe.probes import timing
-from tcprobe.probes.experiment import Bench, Dialogue, Reading, array_of_text, text_lines
+from tcprobe.probes.experiment import Bench, Dialogue, Readout, array_of_text, text_lines
 from tcprobe.probes.proof import Counts, Seen, lines, parse_lines, prove, working_opcodes
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import RUNS, TimedBlock
@@ -56,7 +56,7 @@ class Costs(Dialogue):
         """The kernels of all runs."""
         return [run.kernel for run in self._runs.values()]
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """By variant what `timing.decode` returns, (blocks, RUNS + 2); "code": the opcodes of all loops."""
         alone, runs = bench.shared_bytes() // 2 + 1024, self._runs
         launches = {
@@ -93,7 +93,7 @@ class OfRow(Dialogue):
 class ProvedNumbers:
     """The numbers of a reading whose machine code is as expected; `refused` has, by variant, why others are not."""
 
-    reading: Reading
+    reading: Readout
 
     def __post_init__(self) -> None:
         self._code = parse_lines(text_lines(self.reading["code"]))

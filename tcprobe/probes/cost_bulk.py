@@ -15,7 +15,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.timing import Loop, TimedBlock, mbarrier_wait
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 from tcprobe.store.kinds.cost import Body, Trip
@@ -26,7 +26,6 @@ SIZES = tuple(16 << n for n in range(0, 13))  # 16 bytes to 64 KB
 TILES = (16, 32, 64, 128, 256)  # rows of a TMA box, of 128 bytes each
 HOPPER = Target("sm_90", "8.3")
 AREA = 64 << 10
-Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Bulk:
             mapped=self.tiled,
         )
 
-    def _before(self) -> Lines:
+    def _before(self) -> list[str]:
         """An mbarrier at the start of shared memory; the copies' area is 1 KB behind it. A block has one thread."""
         return [
             "mov.u32 %barrier, %memory;",
@@ -75,7 +74,7 @@ class Bulk:
             ),
         ]
 
-    def _copy(self, number: int) -> Lines:
+    def _copy(self, number: int) -> list[str]:
         if self.way == "load":
             source = "[%map, {%zero, %zero}]" if self.tiled else "[%data], %word0"
             form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
@@ -134,7 +133,7 @@ class BulkCosts(Costs):
         """One kernel; a block for each size."""
         return {"trip": self.bulk.run()}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The round trips; ProbeError unless the loop's machine code is as expected."""
         proved = ProvedNumbers(reading)
         counts = proved.each("trip")

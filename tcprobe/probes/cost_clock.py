@@ -21,7 +21,7 @@ from tcprobe.probes import timing
 from tcprobe.probes.cost import DECIMALS, KIND, OfRow, ProvedNumbers
 from tcprobe.probes.cost_multiplies import Chained, round_of
 from tcprobe.probes.cost_warpgroups import Flown
-from tcprobe.probes.experiment import Bench, Context, Reading, array_of_text
+from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text
 from tcprobe.probes.proof import lines, stem
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, ZEROS, Loop, TimedBlock
@@ -66,7 +66,7 @@ class FullLoad(OfRow):
         """The loop's kernel."""
         return [self.loop.kernel()]
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """By data the cycles and nanoseconds of every pass, (BLOCKS, passes, 2); "code": the loop's opcodes."""
         kernel, alone = self.loop.kernel(), bench.shared_bytes() // 2 + 1024
         inputs = np.stack([np.zeros(IMAGE_WORDS, np.uint32), numbers(self.row.type("a"))]).view(np.uint8)
@@ -85,7 +85,7 @@ class FullLoad(OfRow):
         usual = next(b for b in Flown(self.row, CHAINS).blocks() if b.image == RANDOM)
         return TimedBlock(2 * WARPGROUP, image, usual.words, ROUNDS)
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The clocks; ProbeError unless the loop's machine code is as expected."""
         loop, proof = self.loop, ProvedNumbers(reading)
         each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
@@ -114,10 +114,7 @@ def _rates_and_cycles(times: Ints) -> tuple[Floats, Floats]:
 
 
 def numbers(type_: str) -> Words:
-    """An image of random numbers of a type: normally distributed for f16, tf32 and f64.
-
-    For integers any bits; for e4m3 any bits with biased exponents below 8.
-    """
+    """Random numbers of a type: normal for f16, tf32 and f64, any bits for integers, small exponents for e4m3."""
     random = np.random.default_rng(0)
     normal = random.normal(size=2 * IMAGE_WORDS)
     if type_ == "f16":

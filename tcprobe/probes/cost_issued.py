@@ -24,7 +24,6 @@ COLUMNS = 512  # of tensor memory: all are allocated
 PLACES = {"%ta": 256, "%meta": 320, "%sa": 384, "%sb": 448}  # first columns of A, metadata and scales; D is at 0
 ZEROED, SLOT, BARRIERS = 48 << 10, 56 << 10, (56 << 10) + 16  # bytes zeroed, then offsets in shared memory
 CLUSTER = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
-Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Issued:
             ctas=self.group,
         )
 
-    def _before(self) -> Lines:
+    def _before(self) -> list[str]:
         """Zero shared memory, allocate all of tensor memory, initialize two mbarriers.
 
         Start addresses in descriptors count from the start of shared memory.
@@ -102,18 +101,18 @@ class Issued:
             *self._second_cta(),
         ]
 
-    def _second_cta(self) -> Lines:
+    def _second_cta(self) -> list[str]:
         """Both CTAs meet; the second goes to the end."""
         if self.group == 1:
             return []
         return [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
 
-    def _epilogue(self) -> Lines:
+    def _epilogue(self) -> list[str]:
         """Deallocate tensor memory, after both CTAs are done."""
         end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
         return ["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end]
 
-    def _body(self) -> Lines:
+    def _body(self) -> list[str]:
         line_of_one = f"@%one {self.line}"
         toggles = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
         if self.trip:
@@ -130,7 +129,7 @@ class Issued:
         )
 
 
-def _wait(barrier: int, parity: str, label: str) -> Lines:
+def _wait(barrier: int, parity: str, label: str) -> list[str]:
     return mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
 
 

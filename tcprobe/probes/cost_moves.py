@@ -21,7 +21,7 @@ from tcprobe.layout.arrays import Floats
 from tcprobe.probes import ptx
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import WARPS, interval
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.timing import Loop, TimedBlock
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
@@ -32,7 +32,6 @@ PASSES = (1, 2, 4, 8)
 ROW = 16  # bytes of a row of a matrix
 AREA = 8 << 10  # bytes from BASE on, all zero
 WAITS = ("LDGDEPBAR", "DEPBAR.LE")  # what cp.async.wait_all becomes
-Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class TimedMove:
     def _names(self, copy: int) -> list[str]:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
-    def _before(self) -> Lines:
+    def _before(self) -> list[str]:
         """Zero shared memory; a lane's address is BASE + lane * word 0 of the plan."""
         return [
             "and.b32 %address, %lane, 31;",
@@ -220,7 +219,7 @@ class MoveCosts(Costs):
             runs["trip"] = Run(move.trip().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
         return runs
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the machine code of `many` is as expected."""
         proved, move = ProvedNumbers(reading), self.move
         each = {o: 1 for o in proved.each("many") if o.split(".")[0] == move.opcode}

@@ -22,10 +22,10 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import is_native, tensor
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import ACCUMULATORS, FACTORS, Role
 from tcprobe.probes import cost_overlap, ptx
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.proof import MOVES, Counts, Seen
 from tcprobe.probes.timing import RANDOM, Loop, TimedBlock, threads_for
 from tcprobe.store.kinds.cost import Body, Point
@@ -65,7 +65,7 @@ class Chained:
     def registers(self) -> int:
         """32-bit registers of all operands."""
         inputs = sum(ptx.thread_bytes(f) // 4 for f in self.row.given if f.operand != "c")
-        c, d = (ptx.thread_bytes(self.row.fragment(o)) // 4 for o in "cd")
+        c, d = (ptx.thread_bytes(self.row.fragment(o)) // 4 for o in ACCUMULATORS)
         return inputs + self.chains * d + (0 if c == d and self.through == "c" else c)
 
     @property
@@ -225,7 +225,7 @@ class MultiplyCosts(OfRow, Costs):
         pairs = cost_overlap.runs(self.row, first.loop(), TimedBlock(cost_overlap.WARPS * WARP))
         return {chained.variant: Run(chained.loop().kernel(), chained.blocks()) for chained in loops(self.row)} | pairs
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop's machine code is as expected."""
         plain = body(self.row, ProvedNumbers(reading), changed=False)
         if not may_be_emulated(self.row) or not plain.emulated:
@@ -280,7 +280,7 @@ def _upper_bounds(
     codes = {o: proved.code((f"{o}1" if o == "c" else o) + end) for o in latency}
     bounds = {o for o, code in codes.items() if native and _has_moves(code, round_of(instruction))}
     if instruction.type("c") != instruction.type("d"):  # the rest of D goes to C, through a conversion
-        bounds |= {o for o in "ab" if latency.get(o, inf) <= latency.get("c", 0)}
+        bounds |= {o for o in FACTORS if latency.get(o, inf) <= latency.get("c", 0)}
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.add("c")
     return sorted(bounds)

@@ -36,8 +36,8 @@ FENCE = "WARPGROUP.ARRIVE"  # the compiler adds one after each wait that it inse
 BOX_BYTES, STAGES = 8 << 10, 4
 BARRIERS_AT, STAGES_AT = 60 << 10, 64 << 10  # in shared memory, behind the factors of a warpgroup multiply
 INPUT_BYTES = 64 << 10  # of the boxes' tensor, all zeros
-Part = Literal["both", "first", "second"]
-PARTS: tuple[Part, ...] = ("both", "first", "second")
+OverlapPart = Literal["both", "first", "second"]
+PARTS: tuple[OverlapPart, ...] = ("both", "first", "second")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def overlapped_ids() -> list[str]:
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 
 
-def combined_loop(multiply: Loop, partner: Partner, loops: Part) -> Loop:
+def combined_loop(multiply: Loop, partner: Partner, loops: OverlapPart) -> Loop:
     """The loop of a multiply and its partner, or of one of them alone.
 
     `multiply_loop.body` may begin with lines of the round; the rest is the same number of lines for each copy.

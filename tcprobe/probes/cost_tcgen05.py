@@ -21,7 +21,7 @@ from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.proof import Counts
 from tcprobe.probes.timing import TimedBlock
 from tcprobe.store.kinds.cost import Body, Flight, Held, Trip
@@ -103,7 +103,7 @@ class TensorMemoryCosts(Costs):
         """Every loop by its name."""
         return {issued.variant: Run(issued.loop().kernel(), [self.block()]) for _, issued in self.loops}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         proved = ProvedNumbers(reading)
         intervals: list[Flight] = []

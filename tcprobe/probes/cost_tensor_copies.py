@@ -17,7 +17,7 @@ from tcprobe.layout import tcgen05_descriptor
 from tcprobe.probes.cost import KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import canonical
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.timing import TimedBlock
 from tcprobe.store.kinds.cost import Body, Point, Trip
 
@@ -55,7 +55,7 @@ class TensorCopyCosts(OfRow, Costs):
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
         return {issued.variant: Run(issued.loop().kernel(), [block]) for issued in self.loops}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         proved, trips = ProvedNumbers(reading), []
         each, around = split_opcodes(proved.each(self.loops[0].variant), STEMS)

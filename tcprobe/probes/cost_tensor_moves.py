@@ -20,7 +20,7 @@ from tcprobe.probes import tensor_memory
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COLUMNS, SLOT
 from tcprobe.probes.cost_multiplies import interval
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.proof import Counts, stem
 from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock, threads_for
 from tcprobe.store.kinds.cost import Body, Point, Trip
@@ -156,7 +156,7 @@ class TensorMoveCosts(OfRow, Costs):
         trip = Run(self.trip().kernel(), [TimedBlock(WARP)])
         return {"many": Run(self.many().kernel(), blocks), "trip": trip}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         proved = ProvedNumbers(reading)
         each, around = self._own_and_other_opcodes(proved.each("many"))

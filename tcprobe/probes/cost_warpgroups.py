@@ -23,10 +23,10 @@ from tcprobe.layout.descriptor import Descriptor
 from tcprobe.probes import cost_overlap, ptx
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import METADATA
-from tcprobe.probes.experiment import Context, Reading
+from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.proof import Counts, stem
 from tcprobe.probes.timing import IMAGE_WORDS, RANDOM, Loop, TimedBlock
-from tcprobe.store.kinds.cost import Body, ByLayout, Flight, Place, Trip
+from tcprobe.store.kinds.cost import Body, ByLayout, CostPlace, Flight, Trip
 
 __all__ = ("KIND", "experiments")
 COPIES = 8
@@ -84,7 +84,7 @@ class Flown:
         )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CostPlace:
         """Where A is."""
         return "registers" if self.registers else "shared"
 
@@ -205,7 +205,7 @@ class WarpgroupCosts(OfRow, Costs):
         pairs = cost_overlap.runs(self.row, first.loop(), first.blocks()[0])
         return {flown.variant: Run(flown.loop().kernel(), flown.blocks()) for flown in flown_loops(self.row)} | pairs
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         proved, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
         for flown in flown_loops(self.row):

@@ -14,10 +14,10 @@ import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
+from tcprobe.layout.table import Tables
 from tcprobe.probes.descriptors import (
     Case,
     CaseJudgement,
-    Tables,
     cases,
     judge,
     kernels_of_products,
@@ -25,7 +25,7 @@ from tcprobe.probes.descriptors import (
     numbers_in_memory,
 )
 from tcprobe.probes.descriptors import products as random_products
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, known_tables
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.wgmma_kernels import kernel
 from tcprobe.store.kinds import descriptors as saved
@@ -60,12 +60,12 @@ class DescriptorExperiment(Dialogue):
         """The form's kernel with the operand coded."""
         return [kernel(self.case.instruction, "codes", self.case.operand.held.name, self.case.majors)]
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "seen": by descriptor, the number in memory of every element."""
         tables = _tables(self.case.instruction, bench)
         return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
 
-    def conclude(self, reading: Reading, context: Context) -> saved.Body:
+    def conclude(self, reading: Readout, context: Context) -> saved.Body:
         """How many elements are where the formula predicts."""
         return saved.Body(case=_entry(judge(self.case, reading["seen"])))
 
@@ -109,7 +109,7 @@ class ProductExperiment(Dialogue):
         """The kernels of all majors and both places of A."""
         return list(kernels_of_products(self.instruction))
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "products" and "wrong": how many there are, one number each."""
         row, seed = self.instruction, len(self.instruction.id)
         tables = _tables(row, bench)
@@ -123,7 +123,7 @@ class ProductExperiment(Dialogue):
         )
         return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
 
-    def conclude(self, reading: Reading, context: Context) -> saved.Body:
+    def conclude(self, reading: Readout, context: Context) -> saved.Body:
         """How many products are wrong."""
         return saved.Body(products=saved.ProductCounts(int(reading["products"][0]), int(reading["wrong"][0])))
 

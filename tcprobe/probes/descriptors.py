@@ -8,7 +8,7 @@ memory, for any strides, even if matrix elements share an address.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.layout.predicted import NIBBLE, picked_k
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.emulation import NUMBERS, elements
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import pack
@@ -42,7 +42,6 @@ WIDTHS = {
 }  # a form of each width in bits
 SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
 LINES = {"a_smem": 64, "b_smem": 128}  # N of the form, by coded operand; A always has 64 rows
-Tables = Mapping[str, Table]
 
 
 @dataclass(frozen=True)

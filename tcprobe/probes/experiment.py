@@ -21,13 +21,13 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.ptx import Kernel, Launch
 
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
-Reading = dict[str, Array]
+Readout = dict[str, Array]
 Unread = Mapping[str, tuple[tuple[int, ...], ...]]
 KnownTable = Callable[[Fragment], Table | None]  # of a fragment on the device in question
 EVENTS = ("refused", "fault", "hangs", "unsound")  # that can be findings without a reading
@@ -50,7 +50,7 @@ class Conclusion:
     lane.
     """
 
-    tables: Mapping[str, Table]
+    tables: Tables
     numbering: str
     structure: StructureHash | None = None
     unread: Unread = field(default_factory=dict)
@@ -76,10 +76,10 @@ class Experiment(Protocol):
     def launches(self) -> Sequence[Launch]:
         """What to run, in order."""
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """The reading; ProbeError if outputs contradict each other."""
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """The tables; ProbeError if the reading is not a layout, or contradicts what is known."""
 
 
@@ -157,11 +157,11 @@ class Dialogue(ABC):
         """All kernels that it may launch."""
 
     @abstractmethod
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """The reading; ProbeError if the device's answers contradict each other."""
 
     @abstractmethod
-    def conclude(self, reading: Reading, context: Context) -> Any:
+    def conclude(self, reading: Readout, context: Context) -> Any:
         """The Body of the kind; ProbeError if the reading cannot be right."""
 
     def instead(self, event: str, words: str) -> Any:

@@ -19,10 +19,9 @@ from tcprobe.isa.operand import Operand, Place, Role
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import POISON, Kernel, Launch, Tables
+from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import bit_length
 
-Bits = Bytes
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
 
@@ -34,7 +33,7 @@ class LoadMatrices:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Bits of a slot above its element are zero; for s8 they repeat the sign."""
         images, patterns = launch.inputs
         slots, places = _moved_bits(self.instruction, patterns, tables)
@@ -54,7 +53,7 @@ class StoreMatrices:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Memory that no slot is stored to keeps POISON."""
         images, patterns = launch.inputs
         slots, places = _moved_bits(self.instruction, patterns, tables)
@@ -72,7 +71,7 @@ class ExchangeMatrix:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each slot of D gets its element from the slot of A that holds it."""
         a, d = self.instruction.fragments
         slot_bits = unpack_bits(launch.inputs[0]).reshape(-1, a.slots, a.slot_bits)
@@ -80,7 +79,7 @@ class ExchangeMatrix:
         return pack_bits(slot_bits[:, [holders[cell][0] for cell in tables.table(d).cells if cell is not None]])
 
 
-def _moved_bits(instruction: Instruction, address_patterns: Bytes, tables: Tables) -> tuple[Ints, Ints]:
+def _moved_bits(instruction: Instruction, address_patterns: Bytes, tables: EmulatedCore) -> tuple[Ints, Ints]:
     """(used slots; the memory bits of each: (patterns, slots, bits of an element))."""
     cells = {slot: cell for slot, cell in enumerate(tables.table(in_registers(instruction)).cells) if cell is not None}
     lane_of = {row: lanes[0] for (row,), lanes in tables.table(instruction.fragment("address")).inverse.items()}
@@ -141,10 +140,10 @@ def kernel(instruction: Instruction) -> Kernel:
     return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
 
 
-Parts = tuple[ptx.Op, tuple[str, ...], tuple[str, ...], list[str]]
+KernelParts = tuple[ptx.Op, tuple[str, ...], tuple[str, ...], list[str]]
 
 
-def _load_kernel(instruction: Instruction) -> Parts:
+def _load_kernel(instruction: Instruction) -> KernelParts:
     d = instruction.fragment("d")
     body = [
         *PLACE,
@@ -164,7 +163,7 @@ def _load_kernel(instruction: Instruction) -> Parts:
     return LoadMatrices(instruction), ("in", "addresses", "out"), SHARED, body
 
 
-def _store_kernel(instruction: Instruction) -> Parts:
+def _store_kernel(instruction: Instruction) -> KernelParts:
     a = instruction.fragment("a")
     body = [
         *PLACE,
@@ -187,7 +186,7 @@ def _store_kernel(instruction: Instruction) -> Parts:
     return StoreMatrices(instruction), ("in", "addresses", "out"), SHARED, body
 
 
-def _exchange_kernel(instruction: Instruction) -> Parts:
+def _exchange_kernel(instruction: Instruction) -> KernelParts:
     a, d = instruction.fragments
     body = [
         *ptx.point("in", "%x", a),
@@ -214,7 +213,7 @@ def bit_codes(count: int) -> Bytes:
     return np.packbits(np.concatenate([digits, digits ^ 1]).astype(np.uint8), axis=1, bitorder="little")
 
 
-def numbers(bit_images: Bits) -> Ints:
+def numbers(bit_images: Bytes) -> Ints:
     """The number that each bit encodes, NOT_MOVED if none; from images of shape (..., images, bits)."""
     plain, inverted = np.split(bit_images, 2, axis=-2)
     moved = (plain ^ inverted).all(axis=-2)
@@ -222,11 +221,11 @@ def numbers(bit_images: Bits) -> Ints:
     return np.where(moved, (plain.astype(np.int64) << digits).sum(axis=-2), NOT_MOVED)
 
 
-def unpack_bits(raw: Bytes) -> Bits:
+def unpack_bits(raw: Bytes) -> Bytes:
     """Bytes as bits along the last axis, low bits first."""
     return np.unpackbits(np.ascontiguousarray(raw), axis=-1, bitorder="little")
 
 
-def pack_bits(planes: Bits) -> Bytes:
+def pack_bits(planes: Bytes) -> Bytes:
     """Bits as bytes in one row, low bits first."""
     return np.packbits(planes.reshape(-1), bitorder="little")

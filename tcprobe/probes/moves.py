@@ -25,11 +25,10 @@ from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.move_kernels import (
     NOT_MOVED,
     SIZE,
-    Bits,
     LoadMatrices,
     bit_codes,
     in_memory,
@@ -57,7 +56,7 @@ class MemoryMove(OfInstruction):
         """One launch: images x address patterns."""
         return [launch(self.instruction, patterns(row_bytes(self.instruction)))]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """ "lane" and "offset" of every bit of the registers; NOT_MOVED in both if it is not in memory.
 
         ProbeError if patterns contradict each other, or something outside the rows was read or written.
@@ -76,7 +75,7 @@ class MemoryMove(OfInstruction):
                 )
         return {"lane": rows[0][0], "offset": rows[0][1]}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """The tables of the registers and of the addresses.
 
         ProbeError if an element is torn, missing, or held twice.
@@ -109,7 +108,7 @@ class RegisterMove(OfInstruction):
         size = len(images) * WARP * ptx.thread_bytes(d)
         return [Launch(kernel(self.instruction), (len(images), 1, 1), (images,), 0, size)]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """ "source" of every bit of D; ProbeError if a bit does not come from A."""
         sources = numbers(unpack_bits(outputs[0].reshape(launches[0].grid[0], -1)))
         missing = int((sources == NOT_MOVED).sum())
@@ -117,7 +116,7 @@ class RegisterMove(OfInstruction):
             raise ProbeError(f"{self.instruction.name}: {missing} bits of D are not a bit of A.")
         return {"source": sources}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables numbered as in the first reference that predicts the exchange, else by rule."""
         sources = _sources(self.instruction, reading["source"])
         return Conclusion(*_exchange(self.instruction, sources, context.device))
@@ -132,7 +131,7 @@ def experiments() -> list[MemoryMove | RegisterMove]:
 # reading
 
 
-def _sources_of_load(instruction: Instruction, registers: Bits) -> Ints:
+def _sources_of_load(instruction: Instruction, registers: Bytes) -> Ints:
     """The memory bit of every bit of the registers, by pattern; `registers` are (patterns, images, bits).
 
     ProbeError if a bit that does not come from memory differs between images.
@@ -144,7 +143,7 @@ def _sources_of_load(instruction: Instruction, registers: Bits) -> Ints:
     return sources
 
 
-def _sources_of_store(instruction: Instruction, memory_bits: Bits) -> Ints:
+def _sources_of_store(instruction: Instruction, memory_bits: Bytes) -> Ints:
     """As `_sources_of_load`, from the bits of memory after each pattern.
 
     ProbeError if anything else was written, or a bit was written twice.

@@ -22,17 +22,18 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS, MATRICES, MULTIPLIED
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import Triples
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.numbering import Meetings, number_by_anchor_or_reference
-from tcprobe.probes.ptx import Kernel, Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
 
-Slots = NDArray[np.int32]
+SlotArray = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ class Structure:
     Sorted by a, then d. The instruction does not read slots that are in no triple.
     """
 
-    a: Slots
-    b: Slots
-    d: Slots
-    c: Slots
+    a: SlotArray
+    b: SlotArray
+    d: SlotArray
+    c: SlotArray
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ class Multiply:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones; probes send nothing else."""
         row = self.instruction
-        fragments = (row.fragment(o) for o in "abc")
+        fragments = (row.fragment(o) for o in INPUTS)
         a, b, c = (_matrices(f, raw, tables.read(f)) for f, raw in zip(fragments, launch.inputs, strict=True))
         product = np.einsum("xpmk,ypkn->yxpmn", a, b, optimize=True)
         if row.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab
@@ -79,7 +80,7 @@ def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float3
     return matrices.reshape(len(raw), fragment.products, fragment.rows, fragment.cols)
 
 
-def _scatter(fragment: Fragment, matrices: Array, tables: Tables) -> Bytes:
+def _scatter(fragment: Fragment, matrices: Array, tables: EmulatedCore) -> Bytes:
     index, used = elements(tables.table(fragment), fragment)
     slots = np.zeros((len(matrices), fragment.slots), NUMBERS[fragment.type])
     slots[:, used] = matrices.reshape(len(matrices), -1)[:, index]
@@ -99,14 +100,14 @@ class MultiplyExperiment(OfInstruction):
         """The structure launch and the C launch."""
         return launches(self.instruction)
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """ "a", "b", "d": the triples; "c": the D slot of each C slot."""
         triples = decode(self.instruction, *outputs)
         return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables that predict the structure tensor."""
-        triples = Triples(*(reading[operand].astype(np.int64) for operand in "abd"))
+        triples = Triples(*(reading[operand].astype(np.int64) for operand in MULTIPLIED))
         return number_by_anchor_or_reference(
             self.instruction, Meetings(triples, reading["c"].astype(np.int64)), context
         )
@@ -141,7 +142,7 @@ def kernel(instruction: Instruction) -> Kernel:
         *ptx.store("d", "d", fragments["d"]),
     ]
     name = ptx.identifier(instruction.id)
-    text = ptx.entry(name, list("abcd"), [ptx.declare(p, f) for p, f in fragments.items()], body)
+    text = ptx.entry(name, list(MATRICES), [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
 
 
@@ -230,7 +231,7 @@ def _check_count(instruction: Instruction, coded_slots: Array, slots: int) -> No
         )
 
 
-def _decode_c(instruction: Instruction, answers: Array) -> Slots:
+def _decode_c(instruction: Instruction, answers: Array) -> SlotArray:
     """The D slot that each C slot reaches; ProbeError unless each C slot reaches another one, and all are reached."""
     hit = answers[1:] == instruction.fragment("d").one
     lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()
@@ -239,5 +240,5 @@ def _decode_c(instruction: Instruction, answers: Array) -> Slots:
             f"{instruction.name}: C does not reach D slot by slot: {np.count_nonzero(answers)} answers from "
             f"{hit.shape[0]} C slots to {hit.shape[1]} D slots."
         )
-    reached: Slots = hit.argmax(axis=1).astype(np.int32)
+    reached: SlotArray = hit.argmax(axis=1).astype(np.int32)
     return reached

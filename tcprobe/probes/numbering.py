@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +18,10 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import Triples, agreement, elements, number
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Tables, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
-
-Tables = dict[str, Table]
 
 
 class Meetings(NamedTuple):
@@ -73,7 +70,7 @@ def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) ->
     return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
 
 
-def _c_agrees(tables: Mapping[str, Table], c_to_d: Ints) -> bool:
+def _c_agrees(tables: Tables, c_to_d: Ints) -> bool:
     return bool((elements(tables["c"]) == elements(tables["d"])[:, c_to_d]).all())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tcprobe.arithmetic.formats import FloatFormat
 from tcprobe.arithmetic.parameters import AFTER, IN_GROUP, NEAREST, TOWARD_ZERO, Rounding, Subnormals
 from tcprobe.errors import ProbeError
+from tcprobe.isa.operand import FACTORS
 from tcprobe.probes.numerics_dots import Directed, DotTerms, Power, largest, magnitude_bits, number
 
 QUARTERS = (1, 2, 3, 5, 6, 7)  # of an ulp
@@ -147,7 +148,7 @@ def subnormals(directed: Directed) -> Subnormals:
 
     Cases: the least subnormal of A or B times a large number; half the least normal number of C; a product below D's.
     """
-    a, b = (_keeps_factor(directed, name) for name in "ab")
+    a, b = (_keeps_factor(directed, name) for name in FACTORS)
     c = _keeps_c(directed)
     return Subnormals(a=a, b=b, c=c, d=_keeps_d(directed, c))
 
@@ -156,7 +157,7 @@ def _keeps_factor(directed: Directed, name: str) -> bool | None:
     form, other = (directed.a, directed.b) if name == "a" else (directed.b, directed.a)
     low = form.least - form.fraction + directed.unread
     high = min(largest(other), max(directed.d.least - low + 1, 0))
-    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
+    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in FACTORS}
     lines[name][0, 0] = number(form, Power(low))
     lines["b" if name == "a" else "a"][0, 0] = number(other, Power(high))
     answer = int(directed.raw(lines["a"], lines["b"], np.zeros(1, directed.c.word))[0])
@@ -206,7 +207,7 @@ def _survives(
     small = Power(form.least + high - kept - 1)
     if small.exponent < directed.least or not _holds(directed.d, small.exponent):
         return False
-    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in "ab"}
+    lines = {key: np.zeros((1, directed.products), getattr(directed, key).word) for key in FACTORS}
     for k, sign in zip(group, (1, -1), strict=False):
         lines[name][0, k] = number(form, Power(low, sign))
         lines["b" if name == "a" else "a"][0, k] = number(other, Power(high))

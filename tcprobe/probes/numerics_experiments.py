@@ -28,10 +28,11 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bits, Bools, Ints
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.numerics_cases import Images, MultiplySize, floats, integers, scales
 from tcprobe.probes.numerics_directed import parameters
 from tcprobe.probes.numerics_dots import Directed, Dots
@@ -149,15 +150,15 @@ class NumericsExperiment(Dialogue):
         kinds = types(self.first)
         return not kinds.is_float and kinds.a != "b1"
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "body": the Body as JSON, since the proof needs all cases."""
-        form = _tabled(self.first, bench)
+        form = _tabled_form(self.first, bench)
         count = -(-self.cases // (self.first.shape.m * self.first.shape.n * self.first.products))
         batch = draw_images(self.first, count, seed=len(self.id))
         body = self._floats(bench, form, batch) if form.types.is_float else self._integers(bench, form, batch)
         return {"body": np.frombuffer(msgspec.json.encode(body), np.uint8)}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The parameters, and the cases that they rest on."""
         return msgspec.json.decode(reading["body"].tobytes(), type=Body)
 
@@ -207,7 +208,7 @@ class NumericsExperiment(Dialogue):
             for from_memory in (False, True) if row.threads > WARP else (False,):
                 if row == self.first and not from_memory:
                     continue
-                compared += _compare_form(bench, _tabled(row, bench), (form, batch, got), from_memory)
+                compared += _compare_form(bench, _tabled_form(row, bench), (form, batch, got), from_memory)
         return compared
 
 
@@ -234,7 +235,7 @@ def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Image
     return int(got.size)
 
 
-def _tabled(instruction: Instruction, bench: Bench) -> TabledForm:
+def _tabled_form(instruction: Instruction, bench: Bench) -> TabledForm:
     tables = {fragment.operand: bench.known_table(fragment) for fragment in instruction.fragments}
     if missing := [operand for operand, table in tables.items() if table is None]:
         raise ProbeError(
@@ -330,7 +331,7 @@ def _wrong(kinds: ElementTypes, batch: Images, compared: tuple[Bits, Bits], plac
 def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
     """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
     row = form.row
-    a, b = (np.zeros((1, row.stored), np.uint8) for _ in "ab")
+    a, b = (np.zeros((1, row.stored), np.uint8) for _ in FACTORS)
     a[0, 0], b[0, 0] = 1, types(row).bit_op != "xor"  # whose AND or XOR counts as 1
     answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
     outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}

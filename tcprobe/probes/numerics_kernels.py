@@ -6,7 +6,7 @@ packed without gaps; A is in registers, or, if the leading dimension is 1, behin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, packed_descriptor
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
@@ -56,7 +56,7 @@ class Numeric:
     """The op D = A x B + C, for any numbers."""
 
     instruction: Instruction
-    tables: Mapping[str, Table]
+    tables: Tables
     satfinite: bool = False
     from_code: bool = False
 
@@ -74,7 +74,7 @@ class TabledForm:
     """A form with the tables of its fragments."""
 
     row: Instruction
-    tables: Mapping[str, Table]
+    tables: Tables
     satfinite: bool = False
 
     @property

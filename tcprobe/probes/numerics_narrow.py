@@ -15,13 +15,14 @@ import numpy as np
 
 from tcprobe.arithmetic.parameters import TOWARD_ZERO, Arithmetic
 from tcprobe.errors import ProbeError
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Bits
 from tcprobe.probes.numerics_dots import Directed, Power, largest, number
 from tcprobe.probes.numerics_ends import floor, nan, negative_zero, overflow, subnormals
+from tcprobe.probes.numerics_partial import Groups
 
 WIDE = 28  # the products of e4m3 span so many exponents: enough to show what a sum keeps
 MOST_KEPT = 60
-Groups = tuple[tuple[int, ...], ...]
 
 
 def is_narrow(directed: Directed) -> bool:
@@ -40,7 +41,7 @@ def narrow_parameters(directed: Directed, ordered: Callable[[int, Any], Groups])
     together = _products_summed_first(directed, low, kept)
     _check_raw_exponents(directed, kept)
     small, least = subnormals(directed), floor(directed, groups, kept)
-    normal: Any = tuple(name for name in "ab" if getattr(small, name) and _is_normalized(directed, name, kept))
+    normal: Any = tuple(name for name in FACTORS if getattr(small, name) and _is_normalized(directed, name, kept))
     return Arithmetic(
         groups,
         kept,
@@ -126,7 +127,7 @@ def _is_normalized(directed: Directed, name: str, kept: int) -> bool:
     """Whether a C survives beside the smallest subnormal of A or B that its least exponent would cut."""
     form, other = (directed.a, directed.b) if name == "a" else (directed.b, directed.a)
     low = form.least - form.fraction
-    lines: dict[str, Bits] = {key: np.zeros((2, directed.products), getattr(directed, key).word) for key in "ab"}
+    lines: dict[str, Bits] = {key: np.zeros((2, directed.products), getattr(directed, key).word) for key in FACTORS}
     lines[name][:, 0] = number(form, Power(low))
     lines["b" if name == "a" else "a"][:, 0] = other.one()
     c = np.array([0, number(directed.c, Power(low - kept, -1))], directed.c.word)

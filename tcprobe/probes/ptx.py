@@ -38,7 +38,7 @@ SPECIAL = (
 )
 
 
-class Tables(Protocol):
+class EmulatedCore(Protocol):
     """What an emulated tensor core is made of: the layouts of fragments, and where other operands are."""
 
     def table(self, fragment: Fragment) -> Table:
@@ -63,7 +63,7 @@ class Op(Protocol):
     @property
     def from_code(self) -> bool: ...  # noqa: D102
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The output of the launch on a tensor core with these layouts."""
 
 

@@ -25,15 +25,16 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse_decode import decode
 from tcprobe.probes.sparse_images import b_images, metadata_images
-from tcprobe.probes.sparse_numbering import Sparse, numbered
+from tcprobe.probes.sparse_numbering import Sparse, number_tables
 from tcprobe.probes.sparse_op import Packed, Product
 
 
@@ -45,14 +46,16 @@ class SparseExperiment(OfInstruction):
         """One launch for each selector, and the C launch."""
         return launches(self.instruction)
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """ "d", "b": what each A slot meets, by index; "field": by selector, what it obeys; "c": D slots by C slot."""
         sparse = decode(self.instruction, outputs)
         return {"d": sparse.d, "b": sparse.b, "field": sparse.field, "c": sparse.c}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables that predict the structure tensor under any legal metadata."""
-        return numbered(self.instruction, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context)
+        return number_tables(
+            self.instruction, Sparse(**{name: reading[name].astype(np.int64) for name in reading}), context
+        )
 
 
 def experiments() -> list[SparseExperiment]:
@@ -99,20 +102,20 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block x: D of image x of A, B, C and metadata, stored raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
-        *(line for o in "abce" for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *(line for o in SPARSE_INPUTS for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
         *ptx.set_to_one(instruction.scales),
         ptx.instruction_text(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
     ]
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
-    text = ptx.entry(name, list("abced"), [ptx.declare(p, f) for p, f in fragments.items()], body)
+    text = ptx.entry(name, [*SPARSE_INPUTS, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
 
 
 def launches(instruction: Instruction) -> list[Launch]:
     """For each selector, A slots x metadata images; then one C slot at a time, by the first kernel."""
-    a, b, c, e = (instruction.fragment(operand) for operand in "abce")
+    a, b, c, e = (instruction.fragment(operand) for operand in SPARSE_INPUTS)
     a_images, c_images = (one_hot(f.slots, f.slot_bits, f.one) for f in (a, c))
     coded, metadata = codes(b.slots, b.slot_bits, b.one), pack(metadata_images(sparsity(e)), 4)
     kernels = [kernel(instruction, selector) for selector in e.selectors]

@@ -20,11 +20,10 @@ from tcprobe.layout.arrays import Ints
 from tcprobe.layout.predicted import NIBBLE, columns
 from tcprobe.layout.structure import Triples, elements
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.layout.table import Table, Tables, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.references import Claim, claim_of, references
 
-Tables = dict[str, Table]
 SEEN = 1  # an index that occurs in either half of legal values
 
 
@@ -42,7 +41,7 @@ class Sparse(NamedTuple):
     c: Ints
 
 
-def numbered(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
+def number_tables(instruction: Instruction, sparse: Sparse, context: Context) -> Conclusion:
     """Tables that predict every measured answer; ProbeError if there are none."""
     tables, numbering = _by_reference(instruction, sparse, context.device) or _by_rule(instruction, sparse)
     return Conclusion(tables, numbering, structure(instruction, sparse))

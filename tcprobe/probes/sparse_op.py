@@ -9,11 +9,12 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.ptx import Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Launch
 from tcprobe.probes.slots import pack, unpack
 
 
@@ -25,10 +26,10 @@ class Packed:
     selector: int
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
         row = self.instruction
-        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
         k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
         index, used = elements(tables.table(row.fragment("d")), row.fragment("d"))
@@ -49,11 +50,11 @@ class Product:
     selector: int
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
         row = self.instruction
         d = row.fragment("d")
-        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip("abc", launch.inputs, strict=False))
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
         k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
         index, used = elements(tables.table(d), d)
@@ -64,7 +65,7 @@ class Product:
         return pack(slots.view(RAW[d.type]), d.slot_bits).reshape(-1)
 
 
-def matrices(fragment: Fragment, raw: Bytes, tables: Tables) -> Ints:
+def matrices(fragment: Fragment, raw: Bytes, tables: EmulatedCore) -> Ints:
     """Slots as matrices of zeros and ones: (images, rows, cols)."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
     index, used = elements(tables.table(fragment), fragment)

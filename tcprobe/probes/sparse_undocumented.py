@@ -6,7 +6,6 @@ of four bits, and which lanes' metadata counts under a selector.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +14,13 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MULTIPLIED, SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, known_tables
+from tcprobe.layout.table import Table, Tables
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
@@ -44,7 +44,7 @@ def undocumented_selectors(instruction: Instruction) -> list[int]:
 
 def nibble_launch(instruction: Instruction) -> Launch:
     """Every A slot alone under each of the 16 values of four bits, the same everywhere; selector 0."""
-    a, b, c, e = (instruction.fragment(operand) for operand in "abce")
+    a, b, c, e = (instruction.fragment(operand) for operand in SPARSE_INPUTS)
     inputs = (
         one_hot(a.slots, a.slot_bits, a.one),
         codes(b.slots, b.slot_bits, b.one),
@@ -61,7 +61,7 @@ def selector_launch(instruction: Instruction, selector: int) -> Launch:
     return Launch(number, first.grid, first.inputs, 0, first.output_bytes)
 
 
-def decode_nibbles(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes) -> list[Read]:
+def decode_nibbles(instruction: Instruction, tables: Tables, raw: Bytes) -> list[Read]:
     """By value of four bits and field: the positions in its chunk at which a stored unit is multiplied.
 
     [] if it is multiplied nowhere. None if units differ, or if one meets several positions or something outside its
@@ -74,7 +74,7 @@ def decode_nibbles(instruction: Instruction, tables: Mapping[str, Table], raw: B
     return [[_common(image[half == field]) for field in range(rule.fields)] for image in positions]
 
 
-def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: Bytes, selector: int) -> int | None:
+def decode_selected(instruction: Instruction, tables: Tables, raw: Bytes, selector: int) -> int | None:
     """The documented selector under which the same fields count; None if there is none.
 
     ProbeError as `decode_selector`, and if D gains other rows of A.
@@ -91,7 +91,7 @@ def decode_selected(instruction: Instruction, tables: Mapping[str, Table], raw: 
     return None
 
 
-def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
+def _half(instruction: Instruction, tables: Tables) -> Ints:
     """For each A slot, the number of the field, within four bits, that governs it."""
     e = instruction.fragment("e")
     rule, slots = sparsity(e), tables["e"].selection(e.selectors[0]).inverse
@@ -99,13 +99,13 @@ def _half(instruction: Instruction, tables: Mapping[str, Table]) -> Ints:
     return np.array([slots[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
 
 
-def _positions(instruction: Instruction, tables: Mapping[str, Table], words: Words) -> Ints:
+def _positions(instruction: Instruction, tables: Tables, words: Words) -> Ints:
     """By image and A slot, the position in its chunk at which it is multiplied, NOWHERE, or ELSEWHERE.
 
     An answer encodes one slot of B. If an A slot meets several, D is not one, and the sign bit is set.
     """
     rule, images = sparsity(instruction.fragment("e")), b_images(instruction)
-    (row, stored, _), (of_d, col, _), (k, n, _) = (elements(tables[operand]) for operand in "adb")
+    (row, stored, _), (k, n, _), (of_d, col, _) = (elements(tables[operand]) for operand in MULTIPLIED)
     slots = np.arange(len(of_d))
     shift = (images * (slots % 4 // 2)).astype(np.uint32)
     answers = words[:, :, slots // 4, slots % 2] >> shift & np.uint32((1 << images) - 1)
@@ -150,11 +150,11 @@ class NibblesExperiment(Dialogue):
         """The form's kernel with its first selector."""
         return [nibble_launch(self.instruction).kernel]
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "raw": the launch's output."""
         return {"raw": bench.run([nibble_launch(self.instruction)])[0].copy()}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The positions that the values lead to."""
         return Body(nibbles=decode_nibbles(self.instruction, _tables(self.instruction, context), reading["raw"]))
 
@@ -181,11 +181,11 @@ class SelectorExperiment(Dialogue):
         """The form's kernel with the selector."""
         return [kernel(self.instruction, self.selector)]
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "raw": the launch's output."""
         return {"raw": bench.run([selector_launch(self.instruction, self.selector)])[0].copy()}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """Which documented selector it equals, if any."""
         tables = _tables(self.instruction, context)
         same = decode_selected(self.instruction, tables, reading["raw"], self.selector)

@@ -21,7 +21,7 @@ from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
 from tcprobe.isa.target import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, SWIZZLES
 from tcprobe.layout.arrays import Array
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading, array_of_text, text_lines
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, array_of_text, text_lines
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.tensor_map_cases import boxes, encodings, misaligned_boxes
 from tcprobe.probes.tensor_maps import DIRECTIONS, TARGET, BoxCase, decode, is_rounded, kernel, launches, window_of
@@ -41,7 +41,7 @@ KIND = "tensor_maps"
 ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
-Placed = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
+PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
 
 
 class OfTensorMaps(Dialogue):
@@ -71,7 +71,7 @@ class ModeExperiment(OfTensorMaps):
         """The kernels of both directions, for each number of dimensions."""
         return _kernels(self.cases)
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "maps": the driver's answer to each map; "load", "store": where boxes are; "wrong": copies that could not be
         followed.
         """
@@ -79,7 +79,7 @@ class ModeExperiment(OfTensorMaps):
         accepted = {n: case for n, case in enumerate(self.cases) if answers[n] == ACCEPTED}
         return {"maps": array_of_text(answers), **_copy_boxes(bench, accepted)}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
         answers = text_lines(reading["maps"])
         unlike = [n for n, case in enumerate(self.cases) if (answers[n] == ACCEPTED) == bool(refusing_rules(case.map))]
@@ -90,7 +90,7 @@ class ModeExperiment(OfTensorMaps):
             raise ProbeError(f"no box of {accepted} maps could be followed, first {text_lines(reading['wrong'])[0]}.")
         return Body(mode=mode, maps=maps)
 
-    def _mode(self, reading: Reading) -> ModeRule | None:
+    def _mode(self, reading: Readout) -> ModeRule | None:
         placed = {way: dict(_boxes_of(reading[way], self.cases)) for way in DIRECTIONS}
         every = [box for of_way in placed.values() for box in of_way.values()]
         if not every:
@@ -130,11 +130,11 @@ class MisalignedExperiment(OfTensorMaps):
         """The kernels of both directions."""
         return _kernels([self.case])
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """As `ModeExperiment.measure`, for one box and without "maps"."""
         return _copy_boxes(bench, {0: self.case})
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """Whether it was copied, else what went wrong."""
         wrong = text_lines(reading["wrong"])
         return Body(fault=_box(self.case, words=wrong[0].split(" ", 2)[2] if wrong else "copied"))
@@ -156,11 +156,11 @@ class EncodingsExperiment(OfTensorMaps):
         """No kernels: the driver answers."""
         return []
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "maps": the driver's answer to each map."""
         return {"maps": array_of_text([bench.map_result(encoding.map) for encoding in encodings()])}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """Each call, and the rules that it breaks."""
         answers = text_lines(reading["maps"])
         return Body(
@@ -182,7 +182,7 @@ def _kernels(boxes: Sequence[BoxCase]) -> list[Kernel]:
     return [kernel(direction, rank) for direction in DIRECTIONS for rank in ranks]
 
 
-def _copy_boxes(bench: Bench, numbered_boxes: Mapping[int, BoxCase]) -> Reading:
+def _copy_boxes(bench: Bench, numbered_boxes: Mapping[int, BoxCase]) -> Readout:
     """By direction the boxes, one after the other, as `_boxes_of` reads them; "wrong": the copies that failed."""
     arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
     wrong = []

@@ -21,7 +21,7 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Bytes, Ints
-from tcprobe.probes.ptx import Kernel, Launch, Tables, entry
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry
 from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
 
 AREA = 8 << 10  # bytes of shared memory that a copy may access
@@ -56,7 +56,7 @@ class Boxing:
     rank: int
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Raises ProbeError: layouts of fragments do not determine what tensor maps do."""
         raise ProbeError(f"{launch.kernel.name}: tensor maps cannot be emulated by layouts of fragments.")
 

@@ -14,7 +14,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Kernel, Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}
@@ -38,7 +38,7 @@ class Assembled:
 
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Raises ProbeError: there is nothing to run."""
         raise ProbeError(f"{launch.kernel.name} is for the compiler, not to be run.")
 

@@ -26,8 +26,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx, tensor_memory
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
-from tcprobe.probes.ptx import Kernel, Launch, Tables
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 
 FAMILIES = ("tcgen05",)
 LEAST = 32  # columns that can be allocated
@@ -49,7 +49,7 @@ class LoadCells:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each register gets the number of its cell; POISON if its slot holds none."""
         cells, width = tables.table(self.instruction.fragments[0]).cells, columns(self.instruction)
         numbers = [ptx.POISON * 0x01010101 if cell is None else cell[0] * width + cell[1] + 1 for cell in cells]
@@ -63,7 +63,7 @@ class StoreCells:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each cell gets the number of the slot that goes there."""
         memory = np.zeros((WARP, columns(self.instruction)), np.uint32)
         for slot, cell in enumerate(tables.table(self.instruction.fragments[0]).cells):
@@ -91,7 +91,7 @@ class TensorMove(OfInstruction):
         size = WARP * ptx.thread_bytes(self.moved_fragment) if self.loads else WARP * columns(self.instruction) * 4
         return [Launch(kernel(self.instruction), (1, 1, 1), (), 0, size)]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """The cell of every slot; ProbeError if a register has no cell's number, or a slot is in no cell."""
         slots, width = self.moved_fragment.slots, columns(self.instruction)
         numbers_read = outputs[0].view(np.uint32).astype(np.int64) - 1
@@ -108,7 +108,7 @@ class TensorMove(OfInstruction):
             raise ProbeError(f"{self.instruction.name}: {strange} registers hold no cell's number.")
         return {"lane": numbers // width, "column": numbers % width}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """The table of the registers; ProbeError unless the cells are all those of the access, each once."""
         moved = self.moved_fragment
         cells = list(zip(reading["lane"].tolist(), reading["column"].tolist(), strict=True))
@@ -215,7 +215,7 @@ class MarkedCells:
     instruction: Instruction
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """A thread's maximum is one if a cell in its part of the row is one."""
         moved, kept = (self.instruction.fragment(name) for name in ("d", REDUCED))
         width = moved.cols // kept.cols
@@ -237,14 +237,14 @@ class TensorReduction(TensorMove):
         marked = Launch(marked_kernel(self.instruction), (count, 1, 1), (), 0, 4 * WARP * count)
         return [*super().launches(), marked]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """As for a load, with "marked"; ProbeError if a maximum is neither zero nor one."""
         marked = outputs[1].view(np.uint32).reshape(-1, WARP)
         if (marked > 1).any():
             raise ProbeError(f"{self.instruction.name}: a maximum of zeros and ones is {int(marked.max()):#x}.")
         return {**super().decode(launches[:1], outputs[:1]), "marked": marked.astype(np.int64)}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Both tables; a thread's reduced value is in the row of its cells, its column is the number of their part of
         the row.
 

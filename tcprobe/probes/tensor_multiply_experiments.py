@@ -25,7 +25,7 @@ from tcprobe.layout.cell_runs import runs
 from tcprobe.layout.descriptor import packed_descriptor
 from tcprobe.layout.tcgen05_descriptor import encode
 from tcprobe.probes import tensor_multiply
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Reading
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.ptx import POISON, Kernel, Launch
 from tcprobe.probes.tensor_multiply_images import PLAN, REGION, SizedMultiply, numbers
 from tcprobe.probes.tensor_multiply_kernels import SHARED_BYTES, copy_kernel, multiply_kernel
@@ -69,14 +69,14 @@ class PlaceExperiment(Dialogue):
         shared = multiply_kernel(self.sized.row, False, self.sized.vector)
         return [shared, multiply_kernel(self.sized.row, True, self.sized.vector)][: 2 if self.sized.a_in_tensor else 1]
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "held": rows of (row, col, CTA, lane, bit)."""
         if self.operand.startswith("scale_"):
             return {"held": tensor_multiply.places_of_scales(self.sized, bench, self.operand)}
         places = {"d": tensor_multiply.places_of_d, "a": tensor_multiply.places_of_a, "e": tensor_multiply.places_of_e}
         return {"held": places[self.operand](self.sized, bench)}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The places."""
         sized = self.sized
         size, bits = {
@@ -122,7 +122,7 @@ class CopyExperiment(Dialogue):
         inputs = (words.view(np.uint8).reshape(1, -1), source, nothing, nothing)
         return Launch(self.kernels()[0], (1, 1, 1), inputs, 0, LANES * 2 * REGION * 4, LANES, SHARED_BYTES)
 
-    def measure(self, bench: Bench) -> Reading:
+    def measure(self, bench: Bench) -> Readout:
         """ "held": rows of (row, col, CTA, lane, bit); ProbeError if a cell has no word of the source."""
         cells = bench.run([self.launch()])[0].copy().view(np.uint32).reshape(LANES, -1)
         lane, column = np.nonzero(cells != POISON * 0x01010101)
@@ -136,7 +136,7 @@ class CopyExperiment(Dialogue):
         row, col = np.divmod(np.array(elements), cols)
         return {"held": np.stack([row, col, np.zeros_like(row), lane, column * CELL], axis=1)}
 
-    def conclude(self, reading: Reading, context: Context) -> Body:
+    def conclude(self, reading: Readout, context: Context) -> Body:
         """The places."""
         return _body(self.row.shape.m, self.row.shape.n, CELL, reading["held"])
 

@@ -17,6 +17,7 @@ import numpy as np
 from tcprobe.isa import instruction_descriptor
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout import tcgen05_descriptor
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.descriptor import offsets, packed_descriptor
@@ -201,9 +202,9 @@ def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], co
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
     words[:, 3] = sized.instruction_bits
-    described = [tcgen05_descriptor.encode(packed_descriptor(k_bytes(sized, name))) for name in "ab"]
+    described = [tcgen05_descriptor.encode(packed_descriptor(k_bytes(sized, name))) for name in FACTORS]
     words[:, 4:8] = np.array(described, np.uint64).view(np.uint32)
     lines = (sized.m // sized.ctas, sized.n // sized.ctas)
-    words[:, 8:10] = [count * k_bytes(sized, name) for count, name in zip(lines, "ab", strict=True)]
+    words[:, 8:10] = [count * k_bytes(sized, name) for count, name in zip(lines, FACTORS, strict=True)]
     words[:, 10], words[:, 11] = COLUMNS, columns
     return words.view(np.uint8).reshape(1, -1)

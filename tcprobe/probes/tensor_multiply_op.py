@@ -13,9 +13,10 @@ import numpy as np
 from tcprobe.isa import instruction_descriptor
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Launch, Tables
+from tcprobe.probes.ptx import EmulatedCore, Launch
 from tcprobe.probes.slots import unpack
 from tcprobe.probes.tensor_multiply_images import COLUMNS, FIRST, LAST_HALF, PLAN, REGIONS, SizedMultiply, numbers
 from tcprobe.references.memory_operand import BYTE, CELL, LANES
@@ -32,7 +33,7 @@ class TensorMultiply:
     vector: int
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """By block, the columns that the kernel reads back, lane by lane; POISON where D is not."""
         words = launch.inputs[0].view(np.uint32).reshape(-1, PLAN)
         columns = int(words[0, 11])
@@ -47,7 +48,7 @@ class TensorMultiply:
 class _Emulated:
     """A launch, taken apart."""
 
-    def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: Tables, plan_words: Array) -> None:
+    def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: EmulatedCore, plan_words: Array) -> None:
         row = multiply_op.instruction
         fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
         sized = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
@@ -63,7 +64,7 @@ class _Emulated:
         lines = (sized.m, sized.n)
         self.shared = {
             name: self._matrices(raw, name, count)
-            for name, raw, count in zip("ab", launch.inputs[1:3], lines, strict=True)
+            for name, raw, count in zip(FACTORS, launch.inputs[1:3], lines, strict=True)
         }
 
     def _matrices(self, raw: Bytes, name: str, line_count: int) -> Ints:
@@ -151,7 +152,7 @@ class TensorCopy:
     multicast: str
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The word of every cell that is written, POISON elsewhere."""
         rows, cols = self.instruction.shape.m, self.instruction.shape.n
         columns = int(launch.inputs[0].view(np.uint32)[0, 11])

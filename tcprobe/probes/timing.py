@@ -23,7 +23,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats, Ints
-from tcprobe.probes.ptx import Kernel, Launch, Tables, entry, identifier
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 
 SHORT, LONG = 32, 96
@@ -49,7 +49,7 @@ class LoopTiming:
     from_code: bool = False
     ctas: int = 1
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Raises ProbeError: layouts do not determine timing."""
         raise ProbeError(f"{launch.kernel.name}: how long {self.subject} takes cannot be emulated.")
 

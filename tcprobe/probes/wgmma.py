@@ -29,12 +29,12 @@ from tcprobe.layout.descriptor import offsets, packed_descriptor
 from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked_k
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
 from tcprobe.probes.wgmma_meetings import product
-from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, Kind, behind
+from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, KernelKind, behind
 from tcprobe.store.measurement import ADDRESSES
 from tcprobe.values import Json
 
@@ -51,7 +51,7 @@ class WarpgroupExperiment(OfInstruction):
         b, slots = behind(row, "b_smem").held, row.fragment("a").slots
         return [registers_launch(CodedRun(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """Elements of A and D by slot; ProbeError if the answers are not those of a matrix product."""
         row = self.instruction
         whole = product(row, outputs[0], places(*packed_b(row)))
@@ -61,7 +61,7 @@ class WarpgroupExperiment(OfInstruction):
         )
         return {**elements_by_slot, "sha256": whole.digest()}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables, numbered by addresses in shared memory."""
         tables = {f.operand: element_table(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
@@ -77,7 +77,7 @@ class CodedRun:
     """What a launch runs: the kernel, how (`flags`: FEW, SHARED_A), and images of metadata for a sparse form."""
 
     row: Instruction
-    kind: Kind = "registers"
+    kind: KernelKind = "registers"
     coded: str = "b_smem"
     majors: tuple[str, str] = ("k", "k")
     selector: int = 0
@@ -203,7 +203,7 @@ def d_rows(instruction: Instruction, raw: Bytes, whole: WholeProduct) -> Ints:
     return line
 
 
-def slot_elements(instruction: Instruction, a_numbers: Ints, d_numbers: Ints) -> Reading:
+def slot_elements(instruction: Instruction, a_numbers: Ints, d_numbers: Ints) -> Readout:
     """The element that every slot of A and D holds; ProbeError if two slots hold the same one."""
     for operand, numbers in (("a", a_numbers), ("d", d_numbers)):
         if np.bincount(numbers, minlength=instruction.fragment(operand).slots).max() > 1:

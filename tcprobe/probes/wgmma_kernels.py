@@ -21,11 +21,21 @@ from functools import lru_cache
 
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.descriptor import PERIOD
 from tcprobe.probes import ptx
 from tcprobe.probes import wgmma_input_kernels as inputs
 from tcprobe.probes.ptx import Kernel
-from tcprobe.probes.wgmma_op import BAD, FEW_MEETINGS, FEW_SLOTS, IMAGES_SHIFT, SLOT_SHIFT, Kind, Warpgroup, behind
+from tcprobe.probes.wgmma_op import (
+    BAD,
+    FEW_MEETINGS,
+    FEW_SLOTS,
+    IMAGES_SHIFT,
+    SLOT_SHIFT,
+    KernelKind,
+    Warpgroup,
+    behind,
+)
 
 POINTERS = ("coded", "other", "desc", "out")
 ANSWER_BYTES = 4 * WARPGROUP
@@ -39,7 +49,7 @@ def other_bytes(instruction: Instruction) -> int:
     return b.rows * b.cols * b.slot_bits // 8
 
 
-def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int, few: bool = False) -> int:
+def shared_bytes(instruction: Instruction, kind: KernelKind, image_bytes: int, few: bool = False) -> int:
     """Dynamic shared memory of a launch, in bytes."""
     slots = FEW_SLOTS if few else instruction.fragment("d").elements
     answers = 0 if kind == "raw" else _image(instruction, slots) + slots * ANSWER_BYTES
@@ -49,10 +59,14 @@ def shared_bytes(instruction: Instruction, kind: Kind, image_bytes: int, few: bo
 
 @lru_cache(maxsize=16)  # launches of a form share a kernel
 def kernel(
-    instruction: Instruction, kind: Kind, coded: str = "b_smem", majors: tuple[str, str] = ("k", "k"), selector: int = 0
+    instruction: Instruction,
+    kind: KernelKind,
+    coded: str = "b_smem",
+    majors: tuple[str, str] = ("k", "k"),
+    selector: int = 0,
 ) -> Kernel:
     """`coded` is the operand that is coded, "b_smem" or "a_smem"; `majors` are those of A and B."""
-    major_suffix = "".join(f".{name}.mn" for name, major in zip("ab", majors, strict=True) if major == "mn")
+    major_suffix = "".join(f".{name}.mn" for name, major in zip(FACTORS, majors, strict=True) if major == "mn")
     selector_suffix = f".selector{selector}" if instruction.metadata else ""
     name = ptx.identifier(f"{kind}.{instruction.id}.{coded}{major_suffix}{selector_suffix}")
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
@@ -152,7 +166,7 @@ def _whole_periods(size: int) -> int:
     return -(-size // PERIOD) * PERIOD
 
 
-def _layout(instruction: Instruction, kind: Kind, name: str) -> list[str]:
+def _layout(instruction: Instruction, kind: KernelKind, name: str) -> list[str]:
     """Take the leading dimension apart, and compute the addresses in shared memory."""
     other = "%there" if kind == "raw" else str(_whole_periods(other_bytes(instruction)))
     slots = instruction.fragment("d").elements

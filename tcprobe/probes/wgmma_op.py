@@ -15,10 +15,10 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import decode
 from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.ptx import POISON, Launch, Tables
+from tcprobe.probes.ptx import POISON, EmulatedCore, Launch
 from tcprobe.probes.slots import pack, unpack
 
-Kind = Literal["registers", "codes", "raw"]
+KernelKind = Literal["registers", "codes", "raw"]
 # fields of a launch's leading dimension: bytes of an image, number of images, flags of a kernel of kind registers
 IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
 FEW_SLOTS, FEW_MEETINGS = (
@@ -37,13 +37,13 @@ class Warpgroup:
     """The op of a kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
 
     instruction: Instruction
-    kind: Kind
+    kind: KernelKind
     coded: str
     majors: tuple[str, str]
     selector: int = 0
     from_code: bool = False
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The output of the launch."""
         answers = _Run(self, launch, tables).answers()
         raw: Bytes = answers.reshape(-1).view(np.uint8)
@@ -56,7 +56,7 @@ class _Run:
 
     op: Warpgroup
     launch: Launch
-    tables: Tables
+    tables: EmulatedCore
 
     @property
     def instruction(self) -> Instruction:

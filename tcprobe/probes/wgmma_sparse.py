@@ -18,12 +18,13 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.operand import OF_WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.predicted import WholeProduct
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Reading
+from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse_decode import indices_and_fields
@@ -70,7 +71,7 @@ class SparseWarpgroupExperiment(OfInstruction):
     def _rule(self) -> Sparsity:
         return sparsity(self.instruction.fragment("e"))
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """Elements and fields; ProbeError if the answers are not those of a sparse matrix product."""
         row = self.instruction
         whole = product(row, outputs[0], places(*packed_b(row)))
@@ -122,10 +123,12 @@ class SparseWarpgroupExperiment(OfInstruction):
         bits[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
         return bits
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
         row = self.instruction
-        tables = {o: element_table(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in "ad"}
+        tables = {
+            o: element_table(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in OF_WARPGROUP
+        }
         e = selected([self._metadata_table(reading["a"], field) for field in reading["e"]])
         hashed = StructureHash(row.triples, reading["sha256"].tobytes().hex())
         return Conclusion({**tables, "e": e}, ADDRESSES, hashed)

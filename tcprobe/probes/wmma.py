@@ -22,8 +22,8 @@ from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.emulation import InMemory, positions
-from tcprobe.probes.experiment import Conclusion, Context, Reading
-from tcprobe.probes.ptx import POISON, Kernel, Launch, Tables
+from tcprobe.probes.experiment import Conclusion, Context, Readout
+from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import bit_length, pack, unpack
 from tcprobe.store.measurement import MEMORY
 
@@ -39,7 +39,7 @@ class Load:
     layout: str
     from_code: bool = True
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Every used slot gets its element; an unused one holds something that is not an element."""
         memory, table = unpack(launch.inputs[0], self.fragment.slot_bits), tables.table(self.fragment)
         places, used = positions(table, self.fragment, InMemory(self.layout, launch.ldm))
@@ -56,7 +56,7 @@ class Store:
     layout: str
     from_code: bool = True
 
-    def emulate(self, launch: Launch, tables: Tables) -> Bytes:
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Memory that no slot is stored to keeps POISON."""
         registers = unpack(launch.inputs[0], self.fragment.slot_bits)
         places, used = positions(tables.table(self.fragment), self.fragment, InMemory(self.layout, launch.ldm))
@@ -89,7 +89,7 @@ class MemoryExperiment:
             for ldm in leading_dimensions(fragment, layout)
         ]
 
-    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Reading:
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
         """ "elements": the element number of every slot; ProbeError unless all launches agree."""
         read = [
             (decode_store if isinstance(launch.kernel.op, Store) else decode_load)(launch, raw)
@@ -105,7 +105,7 @@ class MemoryExperiment:
                 )
         return {"elements": read[0]}
 
-    def conclude(self, reading: Reading, context: Context) -> Conclusion:
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """The table; ProbeError unless every element is held as often as the slots allow."""
         table = memory_table(self.fragments[0], reading["elements"].tolist())
         return Conclusion({fragment.operand: table for fragment in self.fragments}, MEMORY)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tcprobe.layout.table import Table, slot_table
 
-Formula = Callable[[int, int], int]
+PlaceFormula = Callable[[int, int], int]
 
 
 class Claim(NamedTuple):
@@ -29,8 +29,8 @@ class Erratum(NamedTuple):
     words: str
 
 
-def tabulate(threads: int, elements: int, formulas: Mapping[str, Formula]) -> Table:
+def tabulate(threads: int, elements: int, place_formulas: Mapping[str, PlaceFormula]) -> Table:
     """The table of all slots from formulas in (lane, i)."""
     slots = [(lane, i) for lane in range(threads) for i in range(elements)]
-    values = {name: tuple(formula(lane, i) for lane, i in slots) for name, formula in formulas.items()}
+    values = {name: tuple(formula(lane, i) for lane, i in slots) for name, formula in place_formulas.items()}
     return slot_table(threads, elements, values)

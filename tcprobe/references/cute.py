@@ -14,7 +14,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim, Erratum
 from tcprobe.references.shape_stride import L, apply, flat, modes, size
@@ -100,7 +100,7 @@ def _name(instruction: Instruction) -> str:
 
     There are no types in it if one atom stands for all types of a kind.
     """
-    types = "" if instruction.kind else "".join(instruction.type(operand) for operand in "dabc").replace("b1", "u1")
+    types = "" if instruction.kind else "".join(instruction.type(operand) for operand in WRITTEN).replace("b1", "u1")
     parts = [
         *(["SPARSE"] if instruction.metadata else []),
         "{}x{}x{}".format(*instruction.shape),

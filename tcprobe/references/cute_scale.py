@@ -12,12 +12,12 @@ from functools import cache
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.address import Pair
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim
 from tcprobe.references.shape_stride import L, apply, modes
 
 QUAD = 4
-Pair = tuple[int, int]
 TEXT = "lanes of thread-id and bytes of byte-id as in PTX ISA section 9.7.14.3"
 
 

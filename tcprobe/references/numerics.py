@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS
 
 MMA_SIM = "MMA-Sim (microsoft/MMA-Sim, arXiv 2511.10909)"
 BOTH = f"{MMA_SIM} and MATLAB-tensor-core v0.5 (north-numerical-computing, arXiv 2512.07004)"
@@ -101,7 +102,7 @@ def published_row(instruction: Instruction, arch: str) -> Published | None:
 def _covers(published: Published, instruction: Instruction) -> bool:
     """Whether it is stated of the form's types, depth and scales, on whatever arch."""
     return (
-        all(_type(instruction, name) in published.types for name in "ab")
+        all(_type(instruction, name) in published.types for name in FACTORS)
         and published.depth in (None, instruction.shape.k)
         and (not instruction.scales) == (published.families != SCALED)
         and (not instruction.scales or instruction.family in published.families)

@@ -14,7 +14,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
-from tcprobe.references.claim import Claim, Erratum, Formula, tabulate
+from tcprobe.references.claim import Claim, Erratum, PlaceFormula, tabulate
 from tcprobe.references.formulas import FormulaRow, Map, group, member
 
 NAME = "PTX ISA"
@@ -77,7 +77,7 @@ def _claim(formula: FormulaRow, threads: int, elements: int) -> Claim:
     return Claim(printed, f"section {formula.section}", formula.erratum, intended)
 
 
-def _formulas(formula: FormulaRow, col: Map) -> dict[str, Formula]:
+def _formulas(formula: FormulaRow, col: Map) -> dict[str, PlaceFormula]:
     return {"row": formula.row, "col": col} | ({"product": formula.product} if formula.product else {})
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment, Shape
+from tcprobe.isa.operand import ACCUMULATORS
 from tcprobe.references.claim import Claim, Erratum, tabulate
 
 NAME = "register-mapping"
@@ -49,7 +50,7 @@ ROWS = (
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the project states of `fragment` on `device`, or why nothing."""
-    if fragment.family != "wmma" or fragment.shape != Shape(16, 16, 16) or fragment.operand not in "cd":
+    if fragment.family != "wmma" or fragment.shape != Shape(16, 16, 16) or fragment.operand not in ACCUMULATORS:
         return "covers the wmma m16n16k16 accumulators only"
     row = next((r for r in ROWS if device.name in r.archs and fragment.type in r.types), None)
     if row is None:

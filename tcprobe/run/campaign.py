@@ -279,11 +279,11 @@ class Campaign:
         return report
 
 
-def _derive_multiplies(reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
+def _derive_multiplies(arch_reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
     """Follow the code of multiplies, on the tables just read."""
     from tcprobe.sass.derive import derive
 
-    report, tools, drafts = reading
+    report, tools, drafts = arch_reading
     name = report.device.arch
     derived = derive(tools, arch.arch(name), multiplies, saved_tables(drafts, report.device))
     conclusion, verdict = derived.conclusion, derived.conclusion.verdict
@@ -301,11 +301,11 @@ def _derive_multiplies(reading: ArchReading, multiplies: Sequence[Instruction]) 
     return derived
 
 
-def _derive_moves(reading: ArchReading, moves: Sequence[Instruction]) -> None:
+def _derive_moves(arch_reading: ArchReading, moves: Sequence[Instruction]) -> None:
     """Follow the code of matrix moves, on the tables that no multiply contradicts."""
     from tcprobe.sass.moves import derive_moves
 
-    report, tools, drafts = reading
+    report, tools, drafts = arch_reading
     name = report.device.arch
     derived = derive_moves(tools, arch.arch(name), moves, saved_tables(drafts, report.device))
     if report.contradictions:  # what followed from loads that are withheld now follows no more

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.layout.predicted import anchor, read_slots
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Reading
+from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Readout
 from tcprobe.store import kinds
 from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import Measurement
 
 
 def conclude(
-    experiment: Experiment | Dialogue, reading: Reading, context: Context, method: str, provenance: Mapping[str, str]
+    experiment: Experiment | Dialogue, reading: Readout, context: Context, method: str, provenance: Mapping[str, str]
 ) -> Measurement | Finding:
     """The finding of `experiment` from its `reading`.
 

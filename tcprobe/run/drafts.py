@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Tables
 from tcprobe.store import encodings
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
@@ -22,7 +22,7 @@ class Drafts(Results):
         super().__init__(root)
         self._drafts: dict[tuple[str, str, str], Measurement] = {}
         self._aside: list[Measurement] = []
-        self._opcodes: list[tuple[str, str, Mapping[str, tuple[Mapping[str, Table], str]]]] = []
+        self._opcodes: list[tuple[str, str, Mapping[str, tuple[Tables, str]]]] = []
         self._contested: set[tuple[str, str]] = set()
         self._encodings: list[tuple[str, str, Encodings]] = []
 
@@ -64,9 +64,7 @@ class Drafts(Results):
         """The saved layouts of opcodes, without the contested ones."""
         return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
 
-    def write_opcodes(
-        self, arch: str, compiler: str, layouts: Mapping[str, tuple[Mapping[str, Table], str]]
-    ) -> list[str]:
+    def write_opcodes(self, arch: str, compiler: str, layouts: Mapping[str, tuple[Tables, str]]) -> list[str]:
         """Keep the layouts of opcodes; complaints come from `settle`."""
         self._opcodes.append((arch, compiler, layouts))
         return []

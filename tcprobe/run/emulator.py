@@ -7,7 +7,7 @@ into account, where that differs. Multiplies take zeros and ones only, which is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import Descriptor, offsets
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.references import memory_operand
@@ -32,7 +32,7 @@ SHARED_BYTES = 228 << 10  # of an SM
 class Emulator:
     """Runs launches on `tables`; `name` is the arch that it claims to be, its method is always "emulated"."""
 
-    def __init__(self, tables: Mapping[str, Table], reads: Mapping[str, Table] | None = None, name: str = "sm_90"):
+    def __init__(self, tables: Tables, reads: Tables | None = None, name: str = "sm_90"):
         self._tables = tables
         self._reads = reads or {}
         self._arch = name

@@ -56,9 +56,9 @@ class JobOutcome:
 
     key: JobKey
     machine: str | None = None
-    findings: list[report.SavedFinding] = field(default_factory=list)
+    findings: list[report.AnySaved] = field(default_factory=list)
     kept: int = 0
-    new: list[report.SavedFinding] = field(default_factory=list)  # the findings that merging added
+    new: list[report.AnySaved] = field(default_factory=list)  # the findings that merging added
     complaints: list[str] = field(default_factory=list)
     refused_by: set[str] = field(default_factory=set)
     words: str | None = None  # why the job is given up
@@ -100,7 +100,7 @@ class Fleet:
     distrusted: set[str] = field(default_factory=set)
     outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
     _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
-    _before: list[report.SavedFinding] = field(default_factory=list)  # of the folder; none if all is measured again
+    _before: list[report.AnySaved] = field(default_factory=list)  # of the folder; none if all is measured again
     _tickets: dict[str, tuple[str, JobKey | None]] = field(default_factory=dict)  # open: machine, job (None: an offer)
     _seen: set[str] = field(default_factory=set)
     _unplanned: bool = False  # whether an offer came that no job follows from yet

@@ -131,9 +131,7 @@ def _words(request: Request, *options: str) -> tuple[str, ...]:
     return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
 
 
-def known_findings(
-    job: FleetJob, machine: str, saved_findings: Iterable[report.SavedFinding]
-) -> list[report.SavedFinding]:
+def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[report.AnySaved]) -> list[report.AnySaved]:
     """The saved findings of a job's own device that are up to date: its run need not measure them again."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
@@ -145,7 +143,7 @@ def _maker(device: Device) -> tuple[str, ...]:
     return device.name, device.driver, device.cuda, device.compiler
 
 
-def findings_of(job: FleetJob, machine: str, text: str) -> list[report.SavedFinding]:
+def findings_of(job: FleetJob, machine: str, text: str) -> list[report.AnySaved]:
     """The findings of a machine's report, checked like any stranger's; DataError also if one is not of this job."""
     device = job.able[machine][1]
     with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:

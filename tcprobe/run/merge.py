@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.run import report
-from tcprobe.run.report import SavedFinding
+from tcprobe.run.report import AnySaved
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.evidence import FROM_CODE, MAKER, how, made_by
@@ -27,7 +27,7 @@ from tcprobe.text import one_line
 
 SCHEMA = 2
 ACCEPTED_METHODS = ("live", *FROM_CODE)  # methods that say something of hardware
-Fact = tuple[str, str, str]  # arch, kind or operand, subject
+FactKey = tuple[str, str, str]  # arch, kind or operand, subject
 
 
 class Conflict(NamedTuple):
@@ -35,8 +35,8 @@ class Conflict(NamedTuple):
 
     subject: str
     arch: str
-    first: SavedFinding
-    other: SavedFinding
+    first: AnySaved
+    other: AnySaved
     what: tuple[str, str]
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Merged:
     added: dict[str, int]
     known: int
     conflicts: list[Conflict]
-    new: list[SavedFinding]
+    new: list[AnySaved]
 
 
 def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged:
@@ -69,12 +69,12 @@ def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged
     return take([finding for path in paths for finding in accept(path, into)], into, contributor)
 
 
-def take(accepted_findings: Sequence[SavedFinding], into: Results, contributor: str = "") -> Merged:
+def take(accepted_findings: Sequence[AnySaved], into: Results, contributor: str = "") -> Merged:
     """Add accepted findings to `into`."""
     before = list(measured_findings(into))
     identities = {_identity(finding) for finding in before}
     new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in identities}
-    runs: dict[str, list[SavedFinding]] = {}
+    runs: dict[str, list[AnySaved]] = {}
     for finding in new.values():
         runs.setdefault(run_id(finding, contributor), []).append(finding)
     for name, findings_of_run in runs.items():
@@ -86,7 +86,7 @@ def take(accepted_findings: Sequence[SavedFinding], into: Results, contributor: 
     return Merged(added, already_there, list(_conflicts(before, accepted_findings)), list(new.values()))
 
 
-def run_id(finding: SavedFinding, contributor: str = "") -> str:
+def run_id(finding: AnySaved, contributor: str = "") -> str:
     """The name of a run's folder: its device or compiler, readable, and a hash of maker and contributor."""
     maker = made_by(finding)
     digest = hashlib.sha256("\n".join((*maker, contributor)).encode()).hexdigest()[:8]
@@ -94,7 +94,7 @@ def run_id(finding: SavedFinding, contributor: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9.]+', '-', words.lower()).strip('-.')[:60]}-{digest}"
 
 
-def accept(path: Path, into: Results) -> list[SavedFinding]:
+def accept(path: Path, into: Results) -> list[AnySaved]:
     """All findings of a folder with its runs, or of a report; tables are checked against the others of the source.
 
     DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
@@ -108,7 +108,7 @@ def accept(path: Path, into: Results) -> list[SavedFinding]:
     return _accept_folder(path, Results(path))
 
 
-def _accept_report(path: Path) -> list[SavedFinding]:
+def _accept_report(path: Path) -> list[AnySaved]:
     with report.open_report(path) as source:
         accepted_findings = _accept_folder(path, source)
         for finding in accepted_findings:
@@ -117,7 +117,7 @@ def _accept_report(path: Path) -> list[SavedFinding]:
         return accepted_findings
 
 
-def _accept_folder(path: Path, merged_folder: Results) -> list[SavedFinding]:
+def _accept_folder(path: Path, merged_folder: Results) -> list[AnySaved]:
     """The findings of a folder that was given as `path`; errors as `accept`."""
     accepted_findings = [finding for finding in measured_findings(merged_folder) if finding.method in ACCEPTED_METHODS]
     if not accepted_findings:
@@ -129,18 +129,18 @@ def _accept_folder(path: Path, merged_folder: Results) -> list[SavedFinding]:
     return accepted_findings
 
 
-def own(results: Results) -> list[SavedFinding]:
+def own(results: Results) -> list[AnySaved]:
     """A folder's findings on hardware, without its runs."""
     return [finding for finding in _findings_of_folder(results) if finding.method in ACCEPTED_METHODS]
 
 
-def measured_findings(results: Results) -> Iterator[SavedFinding]:
+def measured_findings(results: Results) -> Iterator[AnySaved]:
     """All measured findings of a folder, of all kinds, with those of its runs."""
     for layer in alone(results).layers:
         yield from _findings_of_folder(layer.results)
 
 
-def _findings_of_folder(results: Results) -> Iterator[SavedFinding]:
+def _findings_of_folder(results: Results) -> Iterator[AnySaved]:
     for arch in results.archs():
         for method in results.methods(arch):
             yield from (m for m in results.measurements(arch, method) if m.status == "measured")
@@ -149,22 +149,22 @@ def _findings_of_folder(results: Results) -> Iterator[SavedFinding]:
             yield from (f for f in findings.every(results, kind, arch) if f.status == "measured")
 
 
-def _identity(finding: SavedFinding) -> Hashable:
+def _identity(finding: AnySaved) -> Hashable:
     """What equal findings have in common: all but the version of tcprobe."""
     content = {o: t.id for o, t in finding.tables.items()} if isinstance(finding, Measurement) else finding.plain
     return finding.key, made_by(finding), finding.provenance["ptx"], documents.canonical(content)
 
 
-def _describe(path: Path, finding: SavedFinding, contributor: str) -> None:
+def _describe(path: Path, finding: AnySaved, contributor: str) -> None:
     """Write run.json, who made the run of a finding; an existing file stays."""
     if not path.exists():
         about = dict(zip(MAKER, made_by(finding), strict=True)) | {"contributor": one_line(contributor)}
         files.write(path, documents.seal("run", about, SCHEMA).encode(), parents=True)
 
 
-def _conflicts(before: Iterable[SavedFinding], merged_findings: Iterable[SavedFinding]) -> Iterator[Conflict]:
+def _conflicts(before: Iterable[AnySaved], merged_findings: Iterable[AnySaved]) -> Iterator[Conflict]:
     """Each merged finding that differs from an earlier one of its subject."""
-    seen: dict[Fact, tuple[SavedFinding, Hashable, str]] = {}
+    seen: dict[FactKey, tuple[AnySaved, Hashable, str]] = {}
     for finding in before:
         for fact, content, words in _says(finding):
             seen.setdefault(fact, (finding, content, words))
@@ -175,7 +175,7 @@ def _conflicts(before: Iterable[SavedFinding], merged_findings: Iterable[SavedFi
                 yield Conflict(fact[2], finding.arch, first, finding, (first_words, words))
 
 
-def _says(finding: SavedFinding) -> Iterator[tuple[Fact, Hashable, str]]:
+def _says(finding: AnySaved) -> Iterator[tuple[FactKey, Hashable, str]]:
     """The facts of a finding: (fact, content that two findings must agree in, words)."""
     if isinstance(finding, Measurement):
         for fragment in inventory.of_experiment(finding.experiment):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from tcprobe.probes import experiments, of_kind
-from tcprobe.probes.experiment import Bench, Dialogue, Experiment, Reading, ptx_hash
+from tcprobe.probes.experiment import Bench, Dialogue, Experiment, Readout, ptx_hash
 from tcprobe.probes.ptx import Kernel, Launch
 
 CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
@@ -55,7 +55,7 @@ class Planned:
         """What all messages about the experiment have."""
         return {"experiment": self.experiment.id, "ptx": self.ptx}
 
-    def run(self, bench: Bench) -> Callable[[], Reading]:
+    def run(self, bench: Bench) -> Callable[[], Readout]:
         """Run it; returns a function that decodes the outputs, which another thread may call."""
         experiment = self.experiment
         if isinstance(experiment, Dialogue):

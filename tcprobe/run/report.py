@@ -30,15 +30,15 @@ MOST_BYTES = 64 << 20
 MOST_FILES = 20_000
 # layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json
 _PLACE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json")
-SavedFinding = Measurement | Finding
+AnySaved = Measurement | Finding
 
 
-def write(path: Path, reported: Sequence[SavedFinding]) -> None:
+def write(path: Path, reported: Sequence[AnySaved]) -> None:
     """Write a report; equal findings give equal bytes."""
     files.write(path, text(reported).encode())
 
 
-def text(reported: Sequence[SavedFinding]) -> str:
+def text(reported: Sequence[AnySaved]) -> str:
     """The text of a report."""
     with _folder() as folder:
         findings.save_all(Results(folder), reported)
@@ -49,7 +49,7 @@ def text(reported: Sequence[SavedFinding]) -> str:
 def _document(path: Path) -> Any:
     raw = files.read(path)
     assert raw is not None
-    return documents.parsed(raw)
+    return documents.parse(raw)
 
 
 @contextmanager
@@ -77,12 +77,12 @@ def _lay_out(body: Json, folder: Path) -> None:
             raise DataError(f"{name}: not the document of a finding.")
         inner = {key: value for key, value in document.items() if key not in ("kind", "schema", "sha256")}
         sealed = documents.seal(document["kind"], inner, document["schema"])
-        if documents.parsed(sealed.encode()) != document:
+        if documents.parse(sealed.encode()) != document:
             raise DataError(f"{name}: its content does not match its checksum; it was damaged or edited.")
         files.write(folder / name, sealed.encode(), parents=True)
 
 
-def check(finding: SavedFinding) -> None:
+def check(finding: AnySaved) -> None:
     """DataError if a live table claims to come from this version of tcprobe, but its probe is another one."""
     if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
         raise DataError(
@@ -91,7 +91,7 @@ def check(finding: SavedFinding) -> None:
         )
 
 
-def made_by_probe(finding: SavedFinding) -> bool:
+def made_by_probe(finding: AnySaved) -> bool:
     """Whether a live table's probe is the present one; True for all other findings, whose probes are not known."""
     probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
     return probe is None or finding.method != "live" or finding.provenance["ptx"] == ptx_hash(kernels(probe))

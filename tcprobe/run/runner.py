@@ -24,8 +24,8 @@ from tcprobe.errors import (
     ProbeError,
     UnmeasuredError,
     UsageError,
-    named,
-    starved,
+    class_named,
+    is_want_of_resources,
 )
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
@@ -112,7 +112,7 @@ class Session:
             while (message := receive(self._process.stdout)) is not None:
                 self._messages.put(message)
         except Exception as error:  # what is not a message of ours is as good as the end
-            self._messages.put(error if starved(error) else None)
+            self._messages.put(error if is_want_of_resources(error) else None)
         else:
             self._messages.put(None)
 
@@ -128,7 +128,7 @@ class Session:
         if message[0]["event"] in ("fault", "bug"):
             raise WorkerLostError(message[0]["words"], message[0]["event"])
         if message[0]["event"] == "unfit":
-            raise named(message[0]["error"])(message[0]["words"])
+            raise class_named(message[0]["error"])(message[0]["words"])
         return message
 
     def _lost_error(self) -> Exception:
@@ -139,7 +139,7 @@ class Session:
             return WorkerLostError("the worker process sent something that tcprobe does not understand; it was stopped")
         if children.stopping():
             return children.StoppedError()
-        how = f"by signal {-code}" if children.lived(code) < 0 else f"with code {code}"
+        how = f"by signal {-code}" if children.exit_code(code) < 0 else f"with code {code}"
         return WorkerLostError(f"the worker process ended {how}")
 
 

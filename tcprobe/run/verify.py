@@ -22,6 +22,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import FACTORS, INPUTS
 from tcprobe.layout.arrays import Array, Bits, Ints
 from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
 from tcprobe.run.verify_case import VerifyCase, cases
@@ -161,7 +162,7 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
     )
     same = [bool((image == output[0]).all()) for image in output[1 : 1 + len(spoilt_slots)]]
     unread = {
-        o: tuple(i for (operand, i), s in zip(spoilt_slots, same, strict=True) if s and operand == o) for o in "abc"
+        o: tuple(i for (operand, i), s in zip(spoilt_slots, same, strict=True) if s and operand == o) for o in INPUTS
     }
     noticed = all((decode(bits, d) != expected).any() for image in output[1 + len(spoilt_slots) :] for bits in image)
     return Verified(
@@ -190,7 +191,7 @@ def _run(
     gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
 ) -> NDArray[np.uint64]:
     """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
-    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in "abc"]
+    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in INPUTS]
     return _run_case(gpu, case, bits, variants, multiplicands.index)
 
 
@@ -240,7 +241,7 @@ def _expected_unread(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
     if case.shared or trace.measured_multiply(row, operands) is None:
         return None
     unread = trace.unread(row, operands)
-    of_some_lane = {o: sorted({i for operand, _, i in unread if operand == o}) for o in "ab"}
+    of_some_lane = {o: sorted({i for operand, _, i in unread if operand == o}) for o in FACTORS}
     return {
         o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(row.threads)))
         for o, is_ in of_some_lane.items()

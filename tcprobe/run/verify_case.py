@@ -23,7 +23,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import select_instructions, wrong
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import FACTORS, Role
 from tcprobe.layout.descriptor import PERIOD, SWIZZLES
 from tcprobe.store.cell import Cell, selections
 
@@ -91,7 +91,7 @@ class VerifyCase:
         """Tables of the factors in registers, by matrix."""
         in_shared = {placed.matrix for placed in self.shared}
         roles = {o: cell.fragment.role for o, cell in self.operands.items()}
-        return {o: self.operands[o] for o in "ab" if roles.get(o) is Role.FACTOR and o not in in_shared}
+        return {o: self.operands[o] for o in FACTORS if roles.get(o) is Role.FACTOR and o not in in_shared}
 
     @property
     def sums(self) -> Cell:
@@ -113,7 +113,7 @@ class VerifyCase:
         if not self.shared:
             return ""
         majors = {placed.matrix: placed.major for placed in self.shared}
-        return ", ".join(f"{o.upper()} {majors.get(o, 'in registers')}" for o in "ab")
+        return ", ".join(f"{o.upper()} {majors.get(o, 'in registers')}" for o in FACTORS)
 
 
 def verifiable(*patterns: str) -> list[Instruction]:

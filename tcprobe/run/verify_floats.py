@@ -19,6 +19,7 @@ from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bits, Ints
 from tcprobe.run.multiplicands import indices, matrix
@@ -48,7 +49,7 @@ def model_of(instruction: Instruction, arch: str, layers: Layers | None) -> Arit
 
 def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int = 1) -> RandomFloats:
     """Random floats for `steps` multiplies along k; C as large as a sum."""
-    size = [(matrix(instruction, name).rows, matrix(instruction, name).cols) for name in "abc"]
+    size = [(matrix(instruction, name).rows, matrix(instruction, name).cols) for name in INPUTS]
     (m, stored), (k, n), _ = size
     kinds = types(instruction)
     shapes = (
@@ -70,7 +71,7 @@ def _normal(kind: str, rng: np.random.Generator, shape: Sequence[int], scale: fl
 def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.uint64]]:
     """A, B and C as slots hold them: narrow numbers at their place in the container."""
     slots = []
-    for name, bits in zip("abc", (random.a, random.b, random.c), strict=True):
+    for name, bits in zip(INPUTS, (random.a, random.b, random.c), strict=True):
         operand = matrix(instruction, name)
         kind = dtype(operand.type)
         shift = kind.container_shift if operand.slot_bits > kind.bits else 0

@@ -17,6 +17,7 @@ from tcprobe.ask.descriptor import cuda
 from tcprobe.code.names import identifier
 from tcprobe.emit.common import cell_identifier
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import FACTORS, INPUTS
 from tcprobe.layout.descriptor import PERIOD, UNIT
 from tcprobe.run.verify_case import STEPS, Placed, VerifyCase
 from tcprobe.store.cell import Cell
@@ -114,7 +115,7 @@ def name(case: VerifyCase) -> str:
 
 def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
     """A variant as numbers: the spoilt i of A, of B and of C, -1 for none; the matrix whose map is wrong."""
-    return [*(i if o == operand else -1 for o in "abc"), WRONG.index(wrong)]
+    return [*(i if o == operand else -1 for o in INPUTS), WRONG.index(wrong)]
 
 
 def _kernel(case: VerifyCase) -> str:
@@ -224,7 +225,7 @@ def _multiply_call(case: VerifyCase) -> Iterator[str]:
     for operand, cell in in_registers.items():
         yield f"typename {_struct(cell)}::word p{operand}[{_struct(cell)}::registers]; copied(p{operand}, r{operand});"
     places = {placed.matrix for placed in case.shared}
-    arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in "ab"), *([] if _adds(case) else ["pc"])]
+    arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in FACTORS), *([] if _adds(case) else ["pc"])]
     arguments += ["re"] if "e" in case.operands else []
     statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
     fences = "".join(f"{name}::fence_operand(p{operand}); " for operand in in_registers)
@@ -237,6 +238,6 @@ def _template(case: VerifyCase) -> str:
     """The template arguments: the selector, signs, and what is transposed."""
     selector = [] if case.selector is None else [str(case.selector)]
     majors = {placed.matrix: placed.major for placed in case.shared if len(placed.operand.held.majors) > 1}
-    transposed = [str(int(majors.get(o) == "mn")) for o in "ab"] if majors else []
+    transposed = [str(int(majors.get(o) == "mn")) for o in FACTORS] if majors else []
     arguments = [*selector, *(["1", "1", *transposed] if transposed else [])]
     return f"<{', '.join(arguments)}>" if arguments else ""

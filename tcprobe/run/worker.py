@@ -36,7 +36,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import Table
 from tcprobe.probes import experiments
-from tcprobe.probes.experiment import Reading, TimedCode
+from tcprobe.probes.experiment import Readout, TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.run.plans import Planned, chunks, kernels, names, plan_of
@@ -198,11 +198,11 @@ def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], met
     except BrokenPipeError:
         raise
     except Exception as error:
-        reported = _reported(error)
+        reported = _error_to_report(error)
         send(sink, {"event": "unfit", "words": str(reported), "error": type(reported).__name__})
 
 
-def _reported(error: Exception) -> TcprobeError:
+def _error_to_report(error: Exception) -> TcprobeError:
     """The error to report for an exception; raises unexpected ones again while debugging."""
     reported = understood(error)
     if debugging() and isinstance(reported, InternalError):
@@ -212,7 +212,7 @@ def _reported(error: Exception) -> TcprobeError:
 
 def _fault(error: Exception) -> TcprobeError:
     """As `_reported`, for an error of an experiment; raises StarvedError, for which no experiment is to blame."""
-    reported = _reported(error)
+    reported = _error_to_report(error)
     if isinstance(reported, StarvedError):
         raise reported
     return reported
@@ -237,7 +237,7 @@ def _plan(method: str, begun: threading.Event) -> None:
                 plan_of(TABLE, id_).prepare()
 
 
-def _decode(planned: Planned, decode: Callable[[], Reading]) -> Message:
+def _decode(planned: Planned, decode: Callable[[], Readout]) -> Message:
     try:
         return {"event": "reading", **planned.about}, decode()
     except ProbeError as error:

@@ -68,10 +68,7 @@ def iadd(a: Input, b: Input) -> U32:
 
 @opcode("IADD3")
 def iadd3(m: Machine, d: Argument, *rest: Argument) -> None:
-    """d = a + b + c. Predicates in front of a get the carries out.
-
-    If there are two, the sum does not show which of them is set; so they count only together.
-    """
+    """d = a + b + c; predicates in front of a get the carries out, two of which count only together."""
     carries, terms = _split(rest)
     must(len(terms) == 3 and len(carries) <= 2, "IADD3 with these operands is not modelled")
     total = sum((wide(m.read(t, "-")) for t in terms), np.zeros(m.lanes, np.uint64))

@@ -19,7 +19,7 @@ from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.emulation import EMULATION
 from tcprobe.sass.image import Parameters
 from tcprobe.sass.machine import U32, U64, Image, Machine
-from tcprobe.sass.registry import Function, must
+from tcprobe.sass.registry import Handler, must
 
 LEADING = 64  # the value of 32-bit parameters, such as leading dimensions
 BYTES = 1 << 16  # of each pointer's memory
@@ -146,7 +146,7 @@ def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument
     m.write(d, sum(parts, np.zeros(m.lanes, np.uint64)))
 
 
-def _opcodes(code: Code) -> dict[str, Function]:
+def _opcodes(code: Code) -> dict[str, Handler]:
     """EMULATION, with loads and stores that have cache modifiers, or generic addresses, treated as those of global
     memory.
 

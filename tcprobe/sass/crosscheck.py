@@ -27,8 +27,8 @@ from tcprobe.sass.tensor import form
 OTHER = {"ROW": "COL", "COL": "ROW", "": ""}
 MAJORITY = 2 / 3  # of the fragments that show a place's layout
 # an operand of an opcode: "a", "b" or "d", rows, columns, ROW or COL or none, bits of a slot, products of a warp
-Place = tuple[str, int, int, str, int, int]
-PieceShown = tuple[Place, str, Piece]  # a place, the opcode, and the piece of a fragment there
+CodePlace = tuple[str, int, int, str, int, int]
+PieceShown = tuple[CodePlace, str, Piece]  # a place, the opcode, and the piece of a fragment there
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,14 @@ class Crosscheck:
         return (shown for shown in account.pieces_shown if self._common.get(shown[0]) != _bytes(shown[2]))
 
     @cached_property
-    def _common(self) -> dict[Place, bytes]:
+    def _common(self) -> dict[CodePlace, bytes]:
         """The layout of every place on which a majority agrees."""
         return {place: layout for place, votes in self._votes.items() if (layout := _majority(votes))}
 
     @cached_property
-    def _votes(self) -> dict[Place, dict[bytes, dict[str, Piece]]]:
+    def _votes(self) -> dict[CodePlace, dict[bytes, dict[str, Piece]]]:
         """By place and layout: the experiments that show it, each with a piece that does."""
-        votes: dict[Place, dict[bytes, dict[str, Piece]]] = {}
+        votes: dict[CodePlace, dict[bytes, dict[str, Piece]]] = {}
         for place, _, piece in (piece_shown for account in self.accounts for piece_shown in account.pieces_shown):
             votes.setdefault(place, {}).setdefault(_bytes(piece), {}).setdefault(piece.fragment.experiment, piece)
         return votes

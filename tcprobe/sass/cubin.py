@@ -22,7 +22,7 @@ from tcprobe.system.children import Scratch, one_line
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
 
-Line = tuple[int, str]  # address and text of an instruction
+ListedInstruction = tuple[int, str]  # address and text of an instruction
 PARTS = 2  # ptxas that run at the same time
 LEAST_PRINTED = 0.5  # least share of instructions that nvdisasm must print
 
@@ -124,7 +124,7 @@ def disassemble(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> d
     return {name: codes[kernel] for name, kernel in contents.items()}
 
 
-def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[Line]:
+def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[ListedInstruction]:
     """(address, text) of every instruction of raw code; EnvironmentUnfitError unless all are printed.
 
     nvdisasm silently leaves out instructions that are newer than it; if they are few, their text is UNPRINTED.
@@ -147,7 +147,7 @@ def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[
     return lines
 
 
-def _code(listed_lines: Sequence[Line], start: int, content: Content) -> Code:
+def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Content) -> Code:
     instructions, unread = {}, {}
     for address, text in listed_lines:
         try:

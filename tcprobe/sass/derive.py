@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tcprobe import __version__
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes.experiment import KnownTable, ptx_hash
 from tcprobe.sass.crosscheck import Account, Crosscheck
 from tcprobe.sass.cubin import Code, assemble
@@ -26,14 +26,14 @@ from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement
 from tcprobe.values import Json
 
-Followed = Sequence[tuple[Instruction, Traced]]
+TracedInstructions = Sequence[tuple[Instruction, Traced]]
 
 
 @dataclass(frozen=True)
 class Anchored:
     """The layout of a tensor-core opcode: tables of a, b, d, and of c if it was seen; and what anchors them."""
 
-    tables: Mapping[str, Table]
+    tables: Tables
     source: str
 
 
@@ -150,7 +150,7 @@ def _trace(code: Code | None, instruction: Instruction) -> Traced | None:
         return None
 
 
-def conclude(followed: Followed, known_table: KnownTable) -> Findings:
+def conclude(followed: TracedInstructions, known_table: KnownTable) -> Findings:
     """What follows from the traces of multiplies; those of wmma are first checked against each other."""
     tables = {i.id: {f.operand: table for f in i.fragments if (table := known_table(f))} for i, _ in followed}
     used = {i.id: traced for i, traced in followed if i.definitions and len(tables[i.id]) == len(i.fragments)}
@@ -169,14 +169,14 @@ def conclude(followed: Followed, known_table: KnownTable) -> Findings:
     return Findings(verdict, opcodes, contested, contents, failed)
 
 
-def _account(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Account:
+def _account(instruction: Instruction, traced: Traced, tables: Tables) -> Account:
     try:
         return Account(instruction, stages(instruction, traced, tables))
     except MisfitError as error:
         return Account(instruction, misfit=str(error))
 
 
-def _measured_content(instruction: Instruction, traced: Traced, tables: Mapping[str, Table]) -> Json:
+def _measured_content(instruction: Instruction, traced: Traced, tables: Tables) -> Json:
     """The tables, and the elements that no tensor-core instruction of a wmma.mma takes."""
     words_taken = {word for step in traced.steps for word in (*step.a, *step.b)}
     unread = {}

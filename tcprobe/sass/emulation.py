@@ -17,9 +17,9 @@ from tcprobe.sass import registry
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
 from tcprobe.sass.opcodes import OPCODES
-from tcprobe.sass.registry import Computation, Function, Input, is_zero, must
+from tcprobe.sass.registry import Computation, Handler, Input, is_zero, must
 
-EMULATION: dict[str, Function] = dict(OPCODES)
+EMULATION: dict[str, Handler] = dict(OPCODES)
 EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # up to here whole numbers are exact
 DEPTH = 3  # nested calls; code of ptxas has at most a routine that calls another
 # mantissa bits of FP8; the sign has one bit and the exponent the rest (PTX ISA 9.1, section 5.2.3)

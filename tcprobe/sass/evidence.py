@@ -7,16 +7,17 @@ and references contradict each other. Code that is not followed exactly shows no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import MATRICES
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import holder
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Tables
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
@@ -24,7 +25,6 @@ from tcprobe.sass.product_run import Trials, misfit, predicted_d, run, trials
 from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
 from tcprobe.values import Json
 
-Tables = Mapping[str, Table]
 ARITHMETIC = "by the code's own arithmetic"
 _TRIPLES: dict[tuple[str, ...], Ints] = {}
 
@@ -99,15 +99,15 @@ def agree_with_references(instruction: Instruction, arch: Arch, tables: Tables) 
 
 def same_product(ours: Tables, theirs: Tables) -> bool:
     """Whether in both the same slots of A and B meet in the same slots of D, and the same C is added."""
-    return all(ours[o] == theirs[o] for o in "abcd") or np.array_equal(_meetings(ours), _meetings(theirs))
+    return all(ours[o] == theirs[o] for o in MATRICES) or np.array_equal(_meetings(ours), _meetings(theirs))
 
 
 def _meetings(tables: Tables) -> Ints:
     """The slots (a, b, c, d) that meet, sorted: (meetings, 4)."""
-    key = tuple(tables[operand].id for operand in "abcd")
+    key = tuple(tables[operand].id for operand in MATRICES)
     if key not in _TRIPLES:
         sizes = {o: (t.extent.get("product", 1), t.extent["row"], t.extent["col"]) for o, t in tables.items()}
-        a, b, c, d = (holder(tables[o], sizes[o]) for o in "abcd")
+        a, b, c, d = (holder(tables[o], sizes[o]) for o in MATRICES)
         p, m, n, k = np.indices((*sizes["d"], sizes["a"][2])).reshape(4, -1)
         meeting = np.stack([a[p, m, k], b[p, k, n], c[p, m, n], d[p, m, n]], axis=1)
         _TRIPLES[key] = meeting[np.lexsort(meeting.T)]

@@ -18,7 +18,7 @@ from tcprobe.sass.toolchain import Toolchain, disassembler
 from tcprobe.system.children import Scratch
 
 if TYPE_CHECKING:
-    from tcprobe.sass.cubin import Line
+    from tcprobe.sass.cubin import ListedInstruction
 
 _BRANCH = re.compile(r"(?:@!?U?P\d\s+)?BRA(?:\.\w+)*\s+(?:!?U?P\d\s*,\s*)?(0x[0-9a-f]+)")
 LINE_BYTES = 16
@@ -40,7 +40,7 @@ def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | Non
     return codes
 
 
-def timed_code(listed_lines: Sequence[Line]) -> TimedCode:
+def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
     """The timed opcodes in a kernel's lines; the loop is empty if there is none."""
     readings = [address for address, text in listed_lines if _CLOCK in text]
     if len(readings) < 2:

@@ -21,7 +21,7 @@ from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
 
-Words = NDArray[np.uint64]
+WideWords = NDArray[np.uint64]
 LOCAL = ("LDL", "STL")  # loads and stores of local memory, to which registers are spilled
 _MULTIPLY = re.compile(r"[A-Z]+MMA")  # also multiplies that no known code has
 CHUNK = 1 << 17  # instructions disassembled in one call
@@ -82,7 +82,7 @@ def is_matrix(opcode: str) -> bool:
     return stem(opcode) in (*TENSOR, *MOVES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
 
 
-def _may_be_matrix_code(reader: _Disassembler, code_words: Words) -> Bools:
+def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:
     """Which instructions may be matrix instructions or local memory's, or are not code that nvdisasm takes."""
     pattern = code_words[:, 0] & np.uint64(0xFFF) | (
         code_words[:, 1] >> np.uint64(8) & np.uint64((1 << 33) - 1)
@@ -105,39 +105,39 @@ class _Disassembler:
         )  # Volta is encoded as Turing, which is all that nvdisasm 13 knows
         self._tools, self._as, self._calls = tools, f"SM{number}", 0
 
-    def opcodes(self, words: Words) -> list[str | None]:
+    def opcodes(self, code_words: WideWords) -> list[str | None]:
         """The opcode of every instruction; None if it is not one."""
         names: list[str | None] = []
-        for start in range(0, len(words), CHUNK):
-            names += self._some(words[start : start + CHUNK])
+        for start in range(0, len(code_words), CHUNK):
+            names += self._some(code_words[start : start + CHUNK])
         return names
 
-    def _some(self, words: Words) -> list[str | None]:
+    def _some(self, code_words: WideWords) -> list[str | None]:
         """Opcodes of code that nvdisasm may refuse: without the words that it names, or else by halves."""
-        if not len(words) or self._calls >= MOST_CALLS:
-            return [None] * len(words)
-        opcodes, refused = self._call(words)
+        if not len(code_words) or self._calls >= MOST_CALLS:
+            return [None] * len(code_words)
+        opcodes, refused = self._call(code_words)
         if opcodes is not None:
             return list(opcodes)
         if refused:
-            accepted = [j for j in range(len(words)) if j not in refused]
-            names = dict(zip(accepted, self._some(words[accepted]), strict=True))
-            return [names.get(j) for j in range(len(words))]
-        half = len(words) // 2
-        return self._some(words[:half]) + self._some(words[half:]) if half else [None]
+            accepted = [j for j in range(len(code_words)) if j not in refused]
+            names = dict(zip(accepted, self._some(code_words[accepted]), strict=True))
+            return [names.get(j) for j in range(len(code_words))]
+        half = len(code_words) // 2
+        return self._some(code_words[:half]) + self._some(code_words[half:]) if half else [None]
 
-    def _call(self, words: Words) -> tuple[list[str] | None, set[int]]:
+    def _call(self, code_words: WideWords) -> tuple[list[str] | None, set[int]]:
         """(all opcodes, empty set), or (None, numbers of the instructions that nvdisasm refuses by name)."""
         self._calls += 1
         with Scratch() as scratch:
             image = scratch.folder / "code.bin"
-            image.write_bytes(words.tobytes())
+            image.write_bytes(code_words.tobytes())
             command = [self._tools.nvdisasm, "--binary", self._as, str(image)]
             completed = attempt(scratch, command, self._tools.limit)
         lines = [m for m in map(LINE.match, completed.stdout.splitlines()) if m]
-        if completed.returncode == 0 and [int(m[1], 16) for m in lines] == list(range(0, 16 * len(words), 16)):
+        if completed.returncode == 0 and [int(m[1], 16) for m in lines] == list(range(0, 16 * len(code_words), 16)):
             return [opcode_of(m[2]) for m in lines], set()
         if "is not defined for option" in completed.stderr:
             raise EnvironmentUnfitError(f"{self._tools.nvdisasm} ({self._tools.nvdisasm_version}) knows no {self._as}.")
         places = {int(place, 16) // 16 for place in _REFUSED.findall(completed.stderr)}
-        return None, {place for place in places if place < len(words)}
+        return None, {place for place in places if place < len(code_words)}

@@ -26,7 +26,7 @@ from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Address, Argument, UnreadError
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
-from tcprobe.sass.registry import Function
+from tcprobe.sass.registry import Handler
 
 SHARED = 0x3A50  # address of the matrices in shared memory
 IN, OUT = 0x7F12_3456_0000, 0x7E98_7654_0000  # images in global memory
@@ -137,7 +137,7 @@ def _follow(
     return Followed(tuple(moves), memory_images[-1].data.view(np.uint32).reshape(WARP, -1))
 
 
-def _reading(matrix_bytes: int) -> Function:
+def _reading(matrix_bytes: int) -> Handler:
     """LDS of `matrix_bytes` bytes of matrices."""
 
     def lds(m: Machine, d: Argument, a: Argument) -> None:
@@ -150,7 +150,7 @@ def _reading(matrix_bytes: int) -> Function:
     return lds
 
 
-def _noting(moves: list[Moved], opcode: str) -> Function:
+def _noting(moves: list[Moved], opcode: str) -> Handler:
     """LDSM or MOVM; each is appended to `moves`."""
     match = LDSM.fullmatch(opcode)
 

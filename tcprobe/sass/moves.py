@@ -12,7 +12,7 @@ A form of ldmatrix or movmatrix that is one such opcode, with registers in order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.arrays import Bools, Ints, Words
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import experiments
 from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Context, KnownTable, ptx_hash
@@ -53,7 +53,7 @@ COLS = ROW_BYTES // 2
 class Solved(NamedTuple):
     """The layout of an opcode: tables by operand, and what numbers them."""
 
-    tables: Mapping[str, Table]
+    tables: Tables
     numbering: str
 
 

@@ -12,7 +12,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.sass import arithmetic  # noqa: F401 - registers its opcodes
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import ZERO, Machine
-from tcprobe.sass.registry import OPCODES, Function, is_zero, must, opcode
+from tcprobe.sass.registry import OPCODES, Handler, is_zero, must, opcode
 
 __all__ = ["OPCODES"]
 
@@ -62,7 +62,7 @@ def _half(constant: Argument) -> int:
     return int(np.float16(number).view(np.uint16))
 
 
-def _load_constant(words: int) -> Function:
+def _load_constant(words: int) -> Handler:
     def load(m: Machine, d: Argument, a: Argument) -> None:
         """Words of constant bank 0; what is not a parameter is unknown."""
         must(a.kind == "constant" and not a.negative, f"operand {a} is not a constant")
@@ -85,7 +85,7 @@ OPCODES["LDCU.128"] = _load_constant(4)
 # memory
 
 
-def _load(size: int) -> Function:
+def _load(size: int) -> Handler:
     def load(m: Machine, d: Argument, a: Argument) -> None:
         """Bytes from memory, zero-extended to 32 bits or over several registers."""
         raw = m.load(_memory(m, a), size)
@@ -100,7 +100,7 @@ def _load(size: int) -> Function:
     return load
 
 
-def _store(size: int) -> Function:
+def _store(size: int) -> Handler:
     def store(m: Machine, a: Argument, d: Argument) -> None:
         """The low bytes of one register, or several registers, to memory."""
         words = max(1, size // 4)

@@ -19,12 +19,11 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.sass.tensor import Traced, Word, computes, form
 
-Cell = tuple[int, int]
-Block = tuple[int, int, int]  # first m, n and k
-Tables = Mapping[str, Table]
+BlockElement = tuple[int, int]
+BlockShape = tuple[int, int, int]  # first m, n and k
 
 
 class MisfitError(Exception):
@@ -39,7 +38,7 @@ class Piece:
     """
 
     fragment: Fragment
-    first: tuple[Cell, ...]
+    first: tuple[BlockElement, ...]
     layout: Ints
 
 
@@ -55,7 +54,7 @@ class Stage:
     pieces: Mapping[str, Piece]
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[BlockShape]:
         """For each product of the warp the first m, n and k, in the multiply's own orientation."""
         corners = zip(self.pieces["a"].first, self.pieces["b"].first, strict=True)
         return [(n, m, k) if self.turned else (m, n, k) for (m, k), (_, n) in corners]
@@ -192,7 +191,7 @@ class Cut:
         return {"a": (shape.m, shape.k), "b": (shape.k, shape.n)}.get(self.role, (shape.m, shape.n))
 
 
-_CUTS: dict[tuple[object, ...], tuple[tuple[Cell, ...], Ints] | None] = {}  # many multiplies share few tables
+_CUTS: dict[tuple[object, ...], tuple[tuple[BlockElement, ...], Ints] | None] = {}  # many multiplies share few tables
 
 
 def _slots(fragment: Fragment, word_numbers: Sequence[int]) -> tuple[int, ...]:
@@ -201,16 +200,18 @@ def _slots(fragment: Fragment, word_numbers: Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(word * per_word) + j for word in word_numbers for j in range(max(1, int(per_word)))))
 
 
-def _block_of_slots(table: Table, slots: tuple[int, ...], cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
+def _block_of_slots(
+    table: Table, slot_numbers: tuple[int, ...], cut: Cut
+) -> tuple[tuple[BlockElement, ...], Ints] | None:
     """(first row and column in each product's lanes, places relative to them); None if it is not a whole block."""
-    key = (table.id, slots, cut.size, cut.turned, form(cut.opcode).products)
+    key = (table.id, slot_numbers, cut.size, cut.turned, form(cut.opcode).products)
     if key not in _CUTS:
-        slot_elements = elements(table)[:2].reshape(2, WARP, -1)[:, :, slots]
+        slot_elements = elements(table)[:2].reshape(2, WARP, -1)[:, :, slot_numbers]
         _CUTS[key] = _block(slot_elements[::-1] if cut.turned else slot_elements, cut)
     return _CUTS[key]
 
 
-def _block(slot_elements: Ints, cut: Cut) -> tuple[tuple[Cell, ...], Ints] | None:
+def _block(slot_elements: Ints, cut: Cut) -> tuple[tuple[BlockElement, ...], Ints] | None:
     shape, (rows, cols) = form(cut.opcode), cut.size
     products = np.array([shape.product(lane) for lane in range(WARP)])
     layout, first = slot_elements.copy(), []

@@ -17,9 +17,10 @@ import numpy as np
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import holder
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Tables
 from tcprobe.probes.numbers import decode, encode
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
@@ -71,7 +72,7 @@ def run(code: Code, instruction: Instruction, register_images: Mapping[str, Byte
         raise UnreadError(next(iter(code.unread.values())))
     d, count = instruction.fragment("d"), len(register_images["a"])
     output = np.zeros((count, d.slots * d.slot_bits // 8), np.uint8)
-    arrays = [*(register_images[operand] for operand in "abc"), output]
+    arrays = [*(register_images[operand] for operand in INPUTS), output]
     memory = [Image(base, image.reshape(-1)) for base, image in zip(BASES, arrays, strict=True)]
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
     if code.parameter_bytes != len(parameters):
@@ -82,7 +83,7 @@ def run(code: Code, instruction: Instruction, register_images: Mapping[str, Byte
     return decode(output, d.type)
 
 
-def predicted_d(instruction: Instruction, numbers_by_operand: Mapping[str, Ints], tables: Mapping[str, Table]) -> Ints:
+def predicted_d(instruction: Instruction, numbers_by_operand: Mapping[str, Ints], tables: Tables) -> Ints:
     """D by the layouts of all four operands, (trials, slots); unused slots are zero."""
     a, b, c, d = (holder(tables[f.operand], (f.products, f.rows, f.cols)) for f in instruction.fragments)
     left, right = numbers_by_operand["a"][:, a].astype(np.float64), numbers_by_operand["b"][:, b].astype(np.float64)

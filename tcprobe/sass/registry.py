@@ -17,15 +17,15 @@ from tcprobe.layout.arrays import Array, Bools, Words
 from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
 
-Function = Callable[..., None]
+Handler = Callable[..., None]
 Computation = Callable[..., Array]
-OPCODES: dict[str, Function] = {}
+OPCODES: dict[str, Handler] = {}
 
 
-def opcode(*names: str, into: dict[str, Function] = OPCODES) -> Callable[[Function], Function]:
+def opcode(*names: str, into: dict[str, Handler] = OPCODES) -> Callable[[Handler], Handler]:
     """Register a function under opcode names."""
 
-    def register(function: Function) -> Function:
+    def register(function: Handler) -> Handler:
         into.update(dict.fromkeys(names, function))
         return function
 
@@ -51,7 +51,7 @@ class Input(NamedTuple):
         return self.machine.test(self.operand)
 
 
-def computes(*names: str, words: int = 1, into: dict[str, Function] = OPCODES) -> Callable[[Computation], Computation]:
+def computes(*names: str, words: int = 1, into: dict[str, Handler] = OPCODES) -> Callable[[Computation], Computation]:
     """Register a function of `Input`s under opcode names; its result is written to the first operand."""
 
     def register(computation: Computation) -> Computation:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from tcprobe.isa.arch import ARCHS, Arch
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Tables
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.encodings import Encoded
 from tcprobe.sass.evidence import (
@@ -28,13 +28,13 @@ from tcprobe.store.choose import Layers
 from tcprobe.store.measurement import MEMORY
 from tcprobe.values import Json
 
-Bits = tuple[str, ...]
+EncodedBits = tuple[str, ...]
 
 
 class Elsewhere(NamedTuple):
     """The layout of an encoding on another arch: its tables, what numbers them, and how it is known there."""
 
-    tables: Mapping[str, Table]
+    tables: Tables
     numbering: str
     words: str
 
@@ -85,11 +85,11 @@ def _tables_and_numbering(pending: Pending, arch: Arch, own: Layouts, others: Ma
 
 
 def _layouts_elsewhere(
-    layers: Layers, arch: Arch, encodings: Set[Bits]
-) -> tuple[dict[Bits, Elsewhere], dict[Bits, str]]:
+    layers: Layers, arch: Arch, encodings: Set[EncodedBits]
+) -> tuple[dict[EncodedBits, Elsewhere], dict[EncodedBits, str]]:
     """(layouts by encoding on other archs, those measured live first; why some encodings have none)."""
-    layouts: dict[Bits, Elsewhere] = {}
-    contested: dict[Bits, str] = {}
+    layouts: dict[EncodedBits, Elsewhere] = {}
+    contested: dict[EncodedBits, str] = {}
     others = [other.name for other in ARCHS if other != arch]
     for search in (_live_layouts, _anchored_layouts):
         for name in others:
@@ -100,7 +100,7 @@ def _layouts_elsewhere(
     return {bits: layout for bits, layout in layouts.items() if bits not in contested}, contested
 
 
-def _live_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+def _live_layouts(layers: Layers, name: str, encodings: Set[EncodedBits]) -> Iterator[tuple[EncodedBits, Elsewhere]]:
     """Opcodes whose tables were measured on a GPU of the arch, through an mma form that is the opcode alone."""
     words = f"as measured live on {name}, encoded alike"
     for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
@@ -109,7 +109,9 @@ def _live_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[t
                 yield bits, Elsewhere(answer.measured.tables, answer.measured.numbering or "", words)
 
 
-def _anchored_layouts(layers: Layers, name: str, encodings: Set[Bits]) -> Iterator[tuple[Bits, Elsewhere]]:
+def _anchored_layouts(
+    layers: Layers, name: str, encodings: Set[EncodedBits]
+) -> Iterator[tuple[EncodedBits, Elsewhere]]:
     """Opcodes whose layouts wmma anchors on the arch."""
     encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in encodings}
     for opcode, (layouts, source) in layers.opcodes(name).items() if encoded else ():

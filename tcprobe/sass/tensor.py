@@ -22,6 +22,7 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import TENSOR
+from tcprobe.isa.operand import FACTORS
 from tcprobe.probes import ptx
 from tcprobe.probes.multiply import Multiply
 from tcprobe.probes.ptx import Kernel
@@ -114,11 +115,8 @@ def form(opcode: str) -> Form:
 
 
 def computes(opcode: str, instruction: Instruction, turned: bool) -> bool:
-    """Whether the opcode multiplies the types of A and B; with `turned`, of B and A.
-
-    If it has .ROW and .COL to choose from (HMMA.884), they must be those of the instruction.
-    """
-    a, b = (instruction.type(operand).upper() for operand in ("ba" if turned else "ab"))
+    """Whether the opcode multiplies the types of A and B, `turned` of B and A, and with their .ROW and .COL, if any."""
+    a, b = (instruction.type(operand).upper() for operand in (reversed(FACTORS) if turned else FACTORS))
     row, col = ((factor.layout or "").upper() for factor in instruction.factors)
     patterns = {
         "F16": rf"HMMA\.(884(\.F\d+)+\.{row}\.{col}|\d+\.F\d+)",

@@ -18,16 +18,15 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.native import TENSOR
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import elements, holder
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.numbers import FLOATS, decode, encode
 from tcprobe.sass.decode import Argument, CodeLine, UnreadError
 from tcprobe.sass.emulation import whole
 from tcprobe.sass.machine import ZERO, Machine
-from tcprobe.sass.registry import Function, must
+from tcprobe.sass.registry import Handler, must
 from tcprobe.sass.tensor import form, name
 
-Numbers = Array
-Layouts = Mapping[str, Mapping[str, Table]]  # tables of a, b, c, d by opcode
+Layouts = Mapping[str, Tables]  # tables of a, b, c, d by opcode
 _HOLDERS: dict[tuple[str, tuple[int, int]], Ints] = {}  # by layout id and size
 
 
@@ -68,7 +67,7 @@ def opcode_of(code_line: CodeLine) -> str:
     return name(code_line.opcode, code_line.operands[1], code_line.operands[2])
 
 
-def computing(layouts: Layouts, stem: str) -> Function:
+def computing(layouts: Layouts, stem: str) -> Handler:
     """The function of an opcode; `stem` lacks the operands' .ROW and .COL. It refuses opcodes without a layout."""
 
     def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
@@ -82,7 +81,7 @@ def computing(layouts: Layouts, stem: str) -> Function:
     return multiply
 
 
-def product(m: Machine, opcode: str, tables: Mapping[str, Table], operands: Sequence[Argument]) -> None:
+def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Argument]) -> None:
     """D = A x B + C in the registers of all warps."""
     shape, kinds = form(opcode), types(opcode)
     d, a, b, c = operands
@@ -112,7 +111,7 @@ class _Held(NamedTuple):
     size: tuple[int, int]
 
 
-def _matrix(m: Machine, argument: Argument, operand_layout: _Held) -> Numbers:
+def _matrix(m: Machine, argument: Argument, operand_layout: _Held) -> Array:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
     words, kind, table, size = operand_layout
     is_operand = argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative

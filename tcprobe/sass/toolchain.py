@@ -172,6 +172,6 @@ def attempt(scratch: Scratch, command: Sequence[str], limit: float) -> Completed
 
 def check_survived(completed: CompletedProcess[str]) -> CompletedProcess[str]:
     """`completed`; EnvironmentUnfitError if a signal ended it, StarvedError if that was SIGKILL."""
-    if children.lived(completed.returncode) < 0:
+    if children.exit_code(completed.returncode) < 0:
         raise EnvironmentUnfitError(f"{completed.args[0]} was ended by signal {-completed.returncode}. {HINT}")
     return completed

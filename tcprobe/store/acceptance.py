@@ -15,10 +15,10 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Role
+from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.space import slots as lanes_and_slots
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
@@ -172,9 +172,9 @@ def opcodes(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler is not a text.")
 
 
-def product(opcode: str, tables: Mapping[str, Table]) -> None:
+def product(opcode: str, tables: Tables) -> None:
     """DataError unless the tables of a, b, d and (where it is there) c can be those of one multiply without copies."""
-    a, b, d = (tables[operand].extent for operand in "abd")
+    a, b, d = (tables[operand].extent for operand in MULTIPLIED)
     counts = {operand: table.extent.get("product", 1) for operand, table in tables.items()}
     whole = all(t.copies == {1} and t.points == len(t.inverse) == _volume(t.extent) for t in tables.values())
     meet = (a["row"], a["col"], b["col"]) == (d["row"], b["row"], d["col"])
@@ -226,7 +226,7 @@ def _check_structure(measured: Measurement, instruction: Instruction | None) -> 
 
 def _check_unread(measured: Measurement, instruction: Instruction | None, operand: str) -> None:
     """Slots of A or B of a multiply; of each element at least one holder is read."""
-    if operand not in "ab" or instruction is None:
+    if operand not in FACTORS or instruction is None:
         raise DataError(f"unread: {operand} is not a factor of a multiply.")
     table, lanes = measured.tables[operand], measured.unread[operand]
     elements = table.elements

@@ -202,10 +202,10 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
     if selector is not None and not any(cell.fragment.selectors for cell in listed):
         raise UsageError(f"{listed[0].fragment.id} has no selector: remove `selector`.")
     take, choosy = selections if every else _one, max((len(cell.fragment.selectors) for cell in listed), default=0)
-    return [one for cell in listed for one in take(cell, selector if _asked(cell, choosy) else None)]
+    return [one for cell in listed for one in take(cell, selector if _is_selector_of(cell, choosy) else None)]
 
 
-def _asked(cell: Cell, choosy: int) -> bool:
+def _is_selector_of(cell: Cell, choosy: int) -> bool:
     """Whether a number is a selector of this cell: of one with a single selector not beside another with several."""
     return len(cell.fragment.selectors) >= min(choosy, 2) > 0
 
@@ -318,10 +318,7 @@ def tables_of(
 
 
 def on_archs(fragment: Fragment, names: Sequence[str | None], layers: Layers) -> tuple[list[Cell], list[str]]:
-    """The tables of a fragment on those of several archs that have one, and why the others have none.
-
-    UsageError where none of them has a table.
-    """
+    """The tables of a fragment on several archs, and why some have none; UsageError where none has one."""
     cells, missing = [], []
     for name in names:
         if found := find(fragment, name, layers):

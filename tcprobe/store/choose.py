@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 HERE = "results"  # the folder that is read where none is named
 MANY = 32  # files looked for in a folder, from which on it is listed
 T = TypeVar("T")
-Place = tuple[str, str, str, str]  # layer, arch, method, experiment
+LayoutPlace = tuple[str, str, str, str]  # layer, arch, method, experiment
 
 
 class Layer(NamedTuple):
@@ -77,7 +77,7 @@ class Layers:
     def __init__(self, layers: Sequence[Layer], say: Callable[[str], None] | None = None) -> None:
         self.layers = tuple(layers)
         self._say = say or (lambda text: print(text, file=sys.stderr))
-        self._distrusted: dict[Place, DataError] = {}
+        self._distrusted: dict[LayoutPlace, DataError] = {}
         self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
@@ -284,16 +284,16 @@ class Layers:
             self._listed[place] = layer.results.listed(arch, method)
         return self._listed[place]
 
-    def _trusted(self, layer: Layer, key: Place, read: Callable[[], T | None]) -> T | None:
+    def _trusted(self, layer: Layer, layout_place: LayoutPlace, read: Callable[[], T | None]) -> T | None:
         """What `read` gives, None where the file cannot be trusted and another layer lies below."""
-        if key in self._distrusted:
+        if layout_place in self._distrusted:
             return None
         try:
             return read()
         except DataError as error:
             if layer is self.layers[-1]:
                 raise
-            self._distrusted[key] = error
+            self._distrusted[layout_place] = error
             self._say(f"Left out: {error}")
             return None
 

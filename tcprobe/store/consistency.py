@@ -44,11 +44,11 @@ def check(measured: Measurement, results: Results) -> None:
 
 def _check_known(measured: Measurement, instruction: Instruction, results: Results, why: str) -> None:
     for operand, table in measured.tables.items():
-        if not any(table == known for known in _known(measured, instruction.fragment(operand), results)):
+        if not any(table == known for known in _other_tables(measured, instruction.fragment(operand), results)):
             raise DataError(f"{instruction.id} on {measured.arch}: its table of {operand} {why}. Measure it again.")
 
 
-def _known(measured: Measurement, fragment: Fragment, results: Results) -> Iterator[Table]:
+def _other_tables(measured: Measurement, fragment: Fragment, results: Results) -> Iterator[Table]:
     """The tables of a fragment that others know on the arch."""
     for method in published().methods(measured.arch):
         if table := published().table(measured.arch, method, fragment):

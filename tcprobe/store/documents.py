@@ -48,7 +48,7 @@ def seal(kind: str, body: Json, schema: int = SCHEMA) -> str:
     return f'{text.removesuffix("}").rstrip()},\n "sha256": "{digest}"\n}}\n'
 
 
-def sealed(raw: bytes) -> bool:
+def has_checksum(raw: bytes) -> bool:
     """Whether the bytes end with the checksum of what is before it, as `seal` writes it."""
     text = raw.rpartition(_CHECKSUM)[0]
     digest = sha256(text + b"\n}").hexdigest().encode()
@@ -80,18 +80,18 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def _body(raw: bytes, kind: str) -> Json:
-    content = parsed(raw)
+    content = parse(raw)
     schema = content.get("schema")
     if content.get("kind") != kind or type(schema) is not int or schema < 1:
         raise DataError(f"not a tcprobe {kind}.")
     if schema > SCHEMA:
         raise NewerSchemaError(f"schema {schema}; this tcprobe knows schema {SCHEMA}. Update tcprobe.")
-    if not sealed(raw):
+    if not has_checksum(raw):
         raise DataError("its bytes do not match its checksum; it was damaged or edited. Measure again with --force.")
     return {key: value for key, value in content.items() if key not in ("kind", "schema", "sha256")}
 
 
-def parsed(raw: bytes) -> Json:
+def parse(raw: bytes) -> Json:
     """The JSON object in the bytes of a document; DataError if there is none, or its texts are not plain."""
     try:
         content = json.loads(raw.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)

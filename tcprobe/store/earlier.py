@@ -19,7 +19,7 @@ from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 
-Parts = Iterator[tuple[str, Json]]  # subject and body
+SubjectBodies = Iterator[tuple[str, Json]]  # subject and body
 
 
 class Earlier(NamedTuple):
@@ -28,7 +28,7 @@ class Earlier(NamedTuple):
     name: str
     kind: str
     keys: set[str]
-    parts: Callable[[Json], Parts]
+    parts: Callable[[Json], SubjectBodies]
 
 
 def findings(results: Results, kind: str, arch: str) -> dict[Key, Finding]:
@@ -53,30 +53,30 @@ def _findings(kind: str, arch: str, earlier: Earlier, body: Json) -> Iterator[Fi
     if set(provenance) != set(PROVENANCE) or not all(isinstance(text, str) for text in provenance.values()):
         raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
     for subject, part in earlier.parts(body):
-        finding = Finding(kind, subject, arch, "live", "measured", provenance, kinds.shaped(kind, part))
+        finding = Finding(kind, subject, arch, "live", "measured", provenance, kinds.to_body(kind, part))
         kinds.check(finding)
         yield finding
 
 
-def _banks(body: Json) -> Parts:
+def _banks(body: Json) -> SubjectBodies:
     return iter(body["accesses"].items())
 
 
-def _undocumented(body: Json) -> Parts:
+def _undocumented_bodies(body: Json) -> SubjectBodies:
     for id_, form in body["forms"].items():
         yield id_, {"nibbles": form["nibbles"]}
         for number, outcome in form["selectors"].items():
             yield f"{id_}{undocumented.SELECTOR}{number}", {"selector": outcome}
 
 
-def _descriptors(body: Json) -> Parts:
+def _descriptors(body: Json) -> SubjectBodies:
     for case in body["cases"]:
         subject = f"{case['instruction']}.{case['operand']}.{case['major']}.{case['swizzle']}"
         yield subject, {"case": case}
     yield f"{descriptors.ALL}{descriptors.PRODUCTS}", {"products": body["products"]}
 
 
-def _tensor_maps(body: Json) -> Parts:
+def _tensor_maps(body: Json) -> SubjectBodies:
     for name, mode in body["modes"].items():
         lost = [one for one in body["lost"] if one["swizzle"] == name]
         yield name, {"mode": mode | ({"lost": lost} if lost else {})}
@@ -87,7 +87,7 @@ def _tensor_maps(body: Json) -> Parts:
 
 DOCUMENTS = {
     "banks": Earlier("banks", "banks", {"accesses"}, _banks),
-    "undocumented": Earlier("undocumented", "undocumented", {"forms"}, _undocumented),
+    "undocumented": Earlier("undocumented", "undocumented", {"forms"}, _undocumented_bodies),
     "descriptors": Earlier("descriptors", "descriptors", {"cases", "products"}, _descriptors),
     "tensor_maps": Earlier("tma", "tensor maps", {"modes", "encodings", "maps", "lost", "faults"}, _tensor_maps),
 }

@@ -87,7 +87,7 @@ def _identity(difference: StatedOtherwise) -> tuple[str, str, int, int]:
 
 def before(saved_audits: Iterable[SavedAudit], package: str, version: str) -> list[EarlierAudit]:
     """Of audits of a package, those of versions before one, ascending."""
-    known = {e.version: e for one in saved_audits if one.package == package for e in (*one.earlier, _condensed(one))}
+    known = {e.version: e for one in saved_audits if one.package == package for e in (*one.earlier, _condense(one))}
     return sorted((e for e in known.values() if order(e.version) < order(version)), key=lambda e: order(e.version))
 
 
@@ -98,7 +98,7 @@ def order(version: str) -> tuple[tuple[int, int, str], ...]:
     return (*parts, (1, 0, ""))
 
 
-def _condensed(saved_audit: SavedAudit) -> EarlierAudit:
+def _condense(saved_audit: SavedAudit) -> EarlierAudit:
     differences = [StatedOtherwise(f.name, f.fragment, f.differ, f.of) for f in saved_audit.findings]
     return EarlierAudit(saved_audit.version, saved_audit.agree, differences)
 

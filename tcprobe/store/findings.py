@@ -100,8 +100,8 @@ def _is_measured(results: Results, key: Key) -> bool:
     return finding is not None and finding.status == "measured"
 
 
-def _write(place: Path, finding: Finding) -> None:
-    files.write(place, documents.seal(finding.kind, _to_json(finding)).encode(), parents=True)
+def _write(path: Path, finding: Finding) -> None:
+    files.write(path, documents.seal(finding.kind, _to_json(finding)).encode(), parents=True)
 
 
 def saved(results: Results, key: Key) -> Finding | Measurement | None:
@@ -146,12 +146,12 @@ def every(results: Results, kind: str, arch: str) -> Iterator[Finding]:
                 yield finding
 
 
-def _in_folder(place: Path) -> list[str]:
+def _in_folder(path: Path) -> list[str]:
     """Subjects of the files of a folder; DataError if it cannot be read."""
     try:
-        names = os.listdir(place) if files.is_folder(place) else []
+        names = os.listdir(path) if files.is_folder(path) else []
     except OSError as error:
-        raise DataError(f"{place}: cannot be read: {error.strerror}.") from None
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
     return [subject_of(name) for name in names if name.endswith(".json")]
 
 
@@ -179,7 +179,7 @@ def _from_json(kind: str, content: dict[str, object]) -> Finding:
     body = content.pop("body")
     if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
         raise DataError(f"status {content['status']} contradicts body and words.")
-    shaped = None if body is None else kinds.shaped(kind, body)  # type: ignore[arg-type]
+    shaped = None if body is None else kinds.to_body(kind, body)  # type: ignore[arg-type]
     finding = Finding(kind, body=shaped, **content)  # type: ignore[arg-type]
     kinds.check(finding)
     return finding

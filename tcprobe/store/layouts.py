@@ -26,7 +26,7 @@ _KEYS = {"threads", "elements", "outputs", "origin", "bases"}
 MOST = 1 << 12  # threads, and elements a thread
 
 
-def written(table: Table) -> Json:
+def to_json(table: Table) -> Json:
     """Plain data: `Table.to_json`, or the bases of a linear layout of more than a warp."""
     if table.threads <= WARP or table.space != slots(table.threads, table.elements):
         return table.to_json()

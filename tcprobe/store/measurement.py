@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Tables
 from tcprobe.text import one_line
 from tcprobe.values import Json
 
@@ -34,7 +34,7 @@ class Measurement:
     method: str
     status: Status
     provenance: Mapping[str, str]
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
     numbering: str | None = None
     structure: StructureHash | None = None
     unread: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
@@ -53,14 +53,14 @@ class Measurement:
         return Key(TABLE, self.arch, self.method, self.experiment)
 
 
-def read(body: Json, tables: Mapping[str, Table]) -> Measurement:
+def read(body: Json, tables: Tables) -> Measurement:
     """The inverse of `written`, with its tables; TypeError or KeyError where anything is missing."""
     structure, unread = body.pop("structure"), body.pop("unread")
     lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
     return Measurement(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
 
 
-def written(measurement: Measurement) -> Json:
+def to_json(measurement: Measurement) -> Json:
     """Plain data, in which layouts are named by their ids."""
     structure = measurement.structure
     return {

@@ -26,7 +26,7 @@ MOST = 400  # candidates that are compared
 MOST_CHOICES = 6
 OPCODE = r"(?i)\b[HIBDQO]MMA(?:\.S[PF])*\.[0-9][\w.]*"
 T = TypeVar("T", Fragment, Instruction)
-Operands = dict[str, Cell]
+OperandCells = dict[str, Cell]
 
 
 class Meant(NamedTuple):
@@ -58,19 +58,19 @@ def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
-        first = _agreed(name, "fragments", tables)
+        first = _common_candidate(name, "fragments", tables)
         note = _note(name, "fragments", tables) if len(candidates) > 1 else None
         return Meant(next(iter(tables[first].values())), note)
     raise no_table(candidates[0], arch_name, layers)
 
 
-def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, Operands, str | None]:
+def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, OperandCells, str | None]:
     """The multiply that `name` means, its tables, and a note where several multiplies share all of them."""
     rows = _on(resolve(name, layers).some_multiplies, arch_name)
     tables = _tables(name, rows, lambda row: find_operands(row, arch_name, layers)) if len(rows) > 1 else {}
     if not tables:
         return rows[0], operands(rows[0], arch_name, layers), None
-    first = _agreed(name, "multiplies", tables)
+    first = _common_candidate(name, "multiplies", tables)
     return inventory.instructions()[first], tables[first], _note(name, "multiplies", tables)
 
 
@@ -79,11 +79,11 @@ def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tu
     notes on the names.
     """
     at = None if arch_name == "all" else arch_name
-    answers = [_chosen(pattern, at, layers) for pattern in patterns]
+    answers = [_choose(pattern, at, layers) for pattern in patterns]
     return list(dict.fromkeys(row for rows, _ in answers for row in rows)), [note for _, note in answers if note]
 
 
-def _chosen(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
+def _choose(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
     meaning = resolve(name, layers)
     candidates = meaning.some_fragments
     if len(candidates) == 1 or any(c in name for c in "*?[") or len(meaning.instructions) == 1:
@@ -140,7 +140,7 @@ def _on(candidates: Sequence[T], arch_name: str | None) -> Sequence[T]:
     return [row for row in candidates if row.target.on(device)] or candidates
 
 
-def _tables(name: str, candidates: Sequence[T], of: Callable[[T], Operands | None]) -> dict[str, Operands]:
+def _tables(name: str, candidates: Sequence[T], of: Callable[[T], OperandCells | None]) -> dict[str, OperandCells]:
     """The tables of each candidate that has some, by id; AmbiguousError where there are too many candidates."""
     if len(candidates) > MOST:
         ids = [row.id for row in candidates]
@@ -149,7 +149,7 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], Operands | Non
     return {row.id: tables for row in candidates if (tables := of(row))}
 
 
-def _agreed(name: str, kind: str, by_id: dict[str, Operands]) -> str:
+def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
     """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():
@@ -169,7 +169,7 @@ def _map(cell: Cell) -> tuple[object, ...]:
     return cell.table.id, cell.fragment.slot_bits, cell.fragment.register_bits
 
 
-def _note(name: str, kind: str, by_id: dict[str, Operands]) -> str:
+def _note(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
     ids, archs = list(by_id), dict.fromkeys(c.arch for cells in by_id.values() for c in cells.values())
     where = f" on {', '.join(archs)}" if len(archs) < 3 else ""
     return f"{name!r} matches {len(ids)} {kind}, all with this table{where}: {lookup.some(ids, 4)}"

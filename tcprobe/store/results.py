@@ -25,7 +25,7 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, Tables
 from tcprobe.store import acceptance, documents, layouts
 from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
@@ -38,7 +38,7 @@ from tcprobe.values import Json
 if TYPE_CHECKING:
     from pathlib import Path
 
-Anchored = tuple[Mapping[str, Table], str]  # an opcode's tables by operand, and the multiply that showed them
+AnchoredTables = tuple[Tables, str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
 _NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
 _LAYOUT_FILE = r"[0-9a-f]{12}\.json"
@@ -144,7 +144,7 @@ class Results:
     def named_layouts(self, arch: str, method: str, experiment: str) -> dict[str, str]:
         """Layout ids by operand, straight from a measurement's file; empty if there is none, or it is damaged."""
         raw = self._raw((arch, method, experiment))
-        match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.sealed(raw) else None
+        match = _NAMED_LAYOUTS.search(raw.decode(errors="replace")) if documents.has_checksum(raw) else None
         return dict(_NAMED_LAYOUT.findall(match[1])) if match else {}
 
     def mentions(self, layout: str, arch: str, method: str, experiment: str) -> bool:
@@ -191,7 +191,7 @@ class Results:
             self.set_aside(measurement)
             return
         self._write_layouts(measurement.tables)
-        _save(self.path(*key), "measurement", measurements.written(measurement))
+        _save(self.path(*key), "measurement", measurements.to_json(measurement))
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
         self.beside(*key).unlink(missing_ok=True)
@@ -199,7 +199,7 @@ class Results:
     def set_aside(self, measurement: Measurement) -> None:
         """Record a refusal or failure beside the tables that were measured before."""
         path = self.beside(measurement.arch, measurement.method, measurement.experiment)
-        _save(path, "measurement", measurements.written(measurement))
+        _save(path, "measurement", measurements.to_json(measurement))
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
@@ -240,7 +240,7 @@ class Results:
         """
         compiler, nothing = one_line(compiler), {"compiler": None}
         with files.locked(self.root / arch):
-            before, complaints = _trusted(lambda: self._lowering(arch) or nothing, nothing)
+            before, complaints = _read_trusted(lambda: self._lowering(arch) or nothing, nothing)
             kept = before["instructions"] if before["compiler"] == compiler else {}
             body = {"compiler": compiler, "instructions": {**kept, **instructions}}
             _save(self.lowering_path(arch), "lowering", body)
@@ -267,15 +267,13 @@ class Results:
                 acceptance.product(opcode, tables)
         return saved
 
-    def write_opcodes(
-        self, arch: str, compiler: str, opcodes: Mapping[str, tuple[Mapping[str, Table], str]]
-    ) -> list[str]:
+    def write_opcodes(self, arch: str, compiler: str, opcodes: Mapping[str, tuple[Tables, str]]) -> list[str]:
         """Save the layouts of tensor-core opcodes; others that are saved stay.
 
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
         """
         with files.locked(self.root / arch):
-            saved, complaints = _trusted(lambda: self.opcodes(arch), {})
+            saved, complaints = _read_trusted(lambda: self.opcodes(arch), {})
             for opcode, (tables, source) in opcodes.items():
                 self._write_layouts(tables)
                 layouts = {operand: table.id for operand, table in tables.items()}
@@ -283,10 +281,10 @@ class Results:
             _save(self.opcodes_path(arch), "opcodes", {"opcodes": saved})
         return complaints
 
-    def _write_layouts(self, tables: Mapping[str, Table]) -> None:
+    def _write_layouts(self, tables: Tables) -> None:
         for table in tables.values():
             if table.id not in self._layouts:
-                _save(self.layout_path(table.id), "layout", {"layout": layouts.written(table)})
+                _save(self.layout_path(table.id), "layout", {"layout": layouts.to_json(table)})
                 self._layouts[table.id] = table
 
     def sweep(self) -> None:
@@ -336,7 +334,7 @@ def published() -> Results:
     return Results(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "results"))
 
 
-def _trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
+def _read_trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
     """What is read, or `nothing` and a complaint where it cannot be trusted."""
     try:
         return read(), []

@@ -33,12 +33,12 @@ def stated(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
             return name, claim
         silent.append((name, claim))
     name, why = silent[0]
-    drawn = _drawn(fragment, arch, why) if why.endswith(FIGURE) else None
+    drawn = _claim_of_figure(fragment, arch, why) if why.endswith(FIGURE) else None
     return (name, drawn) if drawn else None
 
 
 @cache
-def _drawn(fragment: Fragment, arch: Arch, figure: str) -> Claim | None:
+def _claim_of_figure(fragment: Fragment, arch: Arch, figure: str) -> Claim | None:
     """What the first reference draws in a figure, where no reference states more."""
     others = [other.name for other in ARCHS if other != arch]
     saved = (found for id_ in _alike(fragment) for found in _below().saved(id_, others, ["live"]))

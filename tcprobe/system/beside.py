@@ -33,7 +33,7 @@ def beside(act: Callable[[], Texts]) -> Callable[[], Texts]:
     if not child:
         _answer(act, receive, send)
     os.close(send)
-    return lambda: _received(child, receive, act)
+    return lambda: _receive(child, receive, act)
 
 
 def _answer(act: Callable[[], Texts], receive: int, send: int) -> None:
@@ -50,7 +50,7 @@ def _answer(act: Callable[[], Texts], receive: int, send: int) -> None:
         os._exit(code)
 
 
-def _received(child: int, receive: int, act: Callable[[], Texts]) -> Texts:
+def _receive(child: int, receive: int, act: Callable[[], Texts]) -> Texts:
     with os.fdopen(receive, "rb") as stream:
         raw = stream.read()
     code = 1

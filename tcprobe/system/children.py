@@ -69,7 +69,7 @@ def end(child: Child) -> None:
     child.kill()
 
 
-def lived(code: int) -> int:
+def exit_code(code: int) -> int:
     """The exit code of a child that this process did not kill.
 
     StarvedError if it got no memory: it says so, or signal 9 ended it, with which systems reclaim memory.

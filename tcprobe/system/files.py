@@ -138,7 +138,7 @@ def sweep(folders: Iterable[Path]) -> None:
     for part in (part for folder in folders for part in folder.glob(".tcprobe-*.part")):
         match = re.fullmatch(_PART, part.name)
         with suppress(OSError):  # locked, not to be opened, or removed by somebody else
-            if match and _left(part.lstat(), int(match[1])):
+            if match and _writer_is_gone(part.lstat(), int(match[1])):
                 with open(part, "rb", opener=_at_once) as file:
                     _lock(file.fileno())
                     if sys.platform == "win32":  # which removes no open file
@@ -252,7 +252,7 @@ def _lock(handle: int) -> None:
             return
 
 
-def _left(status: os.stat_result, process: int) -> bool:
+def _writer_is_gone(status: os.stat_result, process: int) -> bool:
     """Whether the writer of a part file is gone; a number that is in use may have been given to another since."""
     return stat.S_ISREG(status.st_mode) and (not alive(process) or time.time() - status.st_mtime > DAY)
 

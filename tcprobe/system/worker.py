@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from tcprobe.errors import starved
+from tcprobe.errors import is_want_of_resources
 from tcprobe.system import memory
 from tcprobe.system.children import STARVED
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _end_starved(error: BaseException | None) -> None:
-    if starved(error):
+    if is_want_of_resources(error):
         os._exit(STARVED)
 
 

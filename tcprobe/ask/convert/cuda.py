@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
 from tcprobe.ask.convert.casts import Cast
-from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle
-from tcprobe.ask.convert.units import Place, Tiling
+from tcprobe.ask.convert.plan import LANES, Movmatrix, Pack, Permute, Plan, PlanOp, Select, Shuffle
+from tcprobe.ask.convert.units import Tiling, UnitPlace
 from tcprobe.fit import Formula, fit
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.table import Table, slot_table
@@ -42,7 +42,7 @@ def parameter(tiling: Tiling, cast: Cast) -> tuple[str, str]:
 
 
 @singledispatch
-def _lines(op: Op, cast: Cast, word: str) -> Iterator[str]:
+def _lines(op: PlanOp, cast: Cast, word: str) -> Iterator[str]:
     """The statements of an operation."""
     raise NotImplementedError(op)
 
@@ -128,7 +128,7 @@ def _pack_expression(pack: Pack, cast: Cast) -> str:
     return pairs[0] if len(pairs) == 1 else f"{pairs[0]} | {pairs[1]} << 16"
 
 
-def _pair_expression(pair: tuple[Place | None, Place | None], cast: Cast) -> str:
+def _pair_expression(pair: tuple[UnitPlace | None, UnitPlace | None], cast: Cast) -> str:
     if pair == (None, None):
         return "0u"
     low, high = (place or next(p for p in pair if p) for place in pair)
@@ -137,7 +137,7 @@ def _pair_expression(pair: tuple[Place | None, Place | None], cast: Cast) -> str
     return f"{_function(cast)}({_element(low)}, {_element(high)})"
 
 
-def _gather(places: Sequence[Place | None]) -> str:
+def _gather(places: Sequence[UnitPlace | None]) -> str:
     """Units of packed source registers, put together by prmt."""
     size = len(places)
     units = [
@@ -157,7 +157,7 @@ def _gather(places: Sequence[Place | None]) -> str:
     return text
 
 
-def _element(place: Place | None) -> str:
+def _element(place: UnitPlace | None) -> str:
     assert place is not None
     return f"from[{place[0]}][{place[1]}]"
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tcprobe.ask.convert.casts import Cast
-from tcprobe.ask.convert.units import Place, Tiling, Unit
+from tcprobe.ask.convert.units import Tiling, Unit, UnitPlace
 
 LANES = 32
-Word = tuple[Unit | None, ...]  # what one lane's word holds
+UnitWord = tuple[Unit | None, ...]  # what one lane's word holds
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Pack:
     """word = the lane's own units at `places`, converted; None: anything."""
 
     word: int
-    places: tuple[Place | None, ...]
+    places: tuple[UnitPlace | None, ...]
 
     @property
-    def pairs(self) -> list[tuple[Place | None, Place | None]]:
+    def pairs(self) -> list[tuple[UnitPlace | None, UnitPlace | None]]:
         """Places two by two: what one conversion of a pair takes."""
         return list(zip(self.places[::2], self.places[1::2], strict=True))
 
@@ -39,7 +39,7 @@ class Pack:
         chained = cast.source == "int"
         return {"cvt": len(used), "prmt": gather + (0 if chained else len(used) - 1)}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], own: Sequence[Mapping[Place, Unit]]) -> None:
+    def run(self, lane_words: Sequence[dict[int, UnitWord]], own: Sequence[Mapping[UnitPlace, Unit]]) -> None:
         """Apply it to the names of units, lane by lane."""
         for words, units in zip(lane_words, own, strict=True):
             words[self.word] = tuple(None if place is None else units.get(place) for place in self.places)
@@ -58,7 +58,7 @@ class Select:
         """One select."""
         return {"select": 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, UnitWord]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         for lane, words in enumerate(lane_words):
             words[self.word] = words[self.yes if self.mask >> lane & 1 else self.no]
@@ -76,7 +76,7 @@ class Shuffle:
         """One shuffle, two of 64 bits."""
         return {"shuffle": 2 if cast.bits == 64 else 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, UnitWord]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for words, lane in zip(lane_words, self.lanes, strict=True):
@@ -94,7 +94,7 @@ class Movmatrix:
         """One movmatrix."""
         return {"movmatrix": 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, UnitWord]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         sent = [words[self.sent] for words in lane_words]
         for lane, words in enumerate(lane_words):
@@ -114,14 +114,14 @@ class Permute:
         """One prmt, and a select for every further selector."""
         return {"prmt": 1, "select": len(set(self.selectors)) - 1}
 
-    def run(self, lane_words: Sequence[dict[int, Word]], _own: object) -> None:
+    def run(self, lane_words: Sequence[dict[int, UnitWord]], _own: object) -> None:
         """Apply it to the names of units, lane by lane."""
         for words, selector in zip(lane_words, self.selectors, strict=True):
             both = (*words[self.low], *words[self.high])
             words[self.word] = tuple(both[unit] for unit in selector)
 
 
-Op = Pack | Select | Shuffle | Movmatrix | Permute
+PlanOp = Pack | Select | Shuffle | Movmatrix | Permute
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Plan:
     """
 
     units: int
-    ops: tuple[Op, ...]
+    ops: tuple[PlanOp, ...]
     outputs: Mapping[tuple[int, int], int]
     fewest: bool
 
@@ -146,19 +146,19 @@ class Plan:
         )
 
 
-def run(plan: Plan, tiling: Tiling) -> list[dict[tuple[int, int], Word]]:
+def run(plan: Plan, tiling: Tiling) -> list[dict[tuple[int, int], UnitWord]]:
     """What every lane's target registers hold after the plan, by (tile, register)."""
-    own: list[dict[Place, Unit]] = [{} for _ in range(LANES)]
+    own: list[dict[UnitPlace, Unit]] = [{} for _ in range(LANES)]
     for unit, holders in tiling.holders.items():
         for lane, place in holders:
             own[lane][place] = unit
-    lane_words: list[dict[int, Word]] = [{} for _ in range(LANES)]
+    lane_words: list[dict[int, UnitWord]] = [{} for _ in range(LANES)]
     for op in plan.ops:
         op.run(lane_words, own)
     return [{key: words[word] for key, word in plan.outputs.items()} for words in lane_words]
 
 
-def joins(places: Sequence[Place | None]) -> int:
+def joins(places: Sequence[UnitPlace | None]) -> int:
     """How many prmt put units of packed source registers together; 0 where they are one register already."""
     size = len(places)
     registers = {(tile, i // size) for tile, i in (p for p in places if p)}

@@ -7,12 +7,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcprobe.ask.convert.casts import Cast
-from tcprobe.ask.convert.plan import LANES, Movmatrix, Op, Pack, Permute, Plan, Select, Shuffle, transpose_sources
+from tcprobe.ask.convert.plan import LANES, Movmatrix, Pack, Permute, Plan, PlanOp, Select, Shuffle, transpose_sources
 from tcprobe.ask.convert.schedule import degree, rounds
-from tcprobe.ask.convert.units import Place, Tiling, Unit, UnmovableError
+from tcprobe.ask.convert.units import Tiling, Unit, UnitPlace, UnmovableError
 
-Key = tuple[int, int]  # (tile, register) of the target
-Places = tuple[Place | None, ...]
+RouteKey = tuple[int, int]  # (tile, register) of the target
+UnitPlaces = tuple[UnitPlace | None, ...]
 
 
 def route(tiling: Tiling, cast: Cast, movmatrix: bool) -> Plan:
@@ -21,8 +21,8 @@ def route(tiling: Tiling, cast: Cast, movmatrix: bool) -> Plan:
     needed_words = _needed_words(tiling, units)
     lane_places = _places_by_lane(tiling, needed_words)
     maker = _Maker(units)
-    outputs: dict[Key, int] = {}
-    rest: dict[Key, list[tuple[Unit, ...]]] = {}
+    outputs: dict[RouteKey, int] = {}
+    rest: dict[RouteKey, list[tuple[Unit, ...]]] = {}
     for key, lanes in needed_words.items():
         own = _in_place(tiling, key, lanes) or [
             tuple(places.get(unit) for unit in word) for word, places in zip(lanes, lane_places, strict=True)
@@ -38,7 +38,7 @@ def route(tiling: Tiling, cast: Cast, movmatrix: bool) -> Plan:
     return Plan(units, tuple(maker.ops), {key: outputs[key] for key in needed_words}, exchange.fewest)
 
 
-def _needed_words(tiling: Tiling, units: int) -> dict[Key, list[tuple[Unit, ...]]]:
+def _needed_words(tiling: Tiling, units: int) -> dict[RouteKey, list[tuple[Unit, ...]]]:
     """By target register: what every lane's word must hold."""
     fragment = tiling.target.fragment
     return {
@@ -51,23 +51,25 @@ def _needed_words(tiling: Tiling, units: int) -> dict[Key, list[tuple[Unit, ...]
     }
 
 
-def _places_by_lane(tiling: Tiling, needed_words: Mapping[Key, Sequence[tuple[Unit, ...]]]) -> list[dict[Unit, Place]]:
+def _places_by_lane(
+    tiling: Tiling, needed_words: Mapping[RouteKey, Sequence[tuple[Unit, ...]]]
+) -> list[dict[Unit, UnitPlace]]:
     """By lane: the units that it holds, and where first."""
     missing = {unit for lanes in needed_words.values() for units in lanes for unit in units} - set(tiling.holders)
     if missing:
         raise UnmovableError(
             f"the {tiling.group} elements of a target byte, {list(min(missing))}, are in different bytes of the source"
         )
-    by_lane: list[dict[Unit, Place]] = [{} for _ in range(LANES)]
+    by_lane: list[dict[Unit, UnitPlace]] = [{} for _ in range(LANES)]
     for unit, holders in tiling.holders.items():
         for lane, place in holders:
             by_lane[lane].setdefault(unit, place)
     return by_lane
 
 
-def _in_place(tiling: Tiling, key: Key, lane_units: Sequence[tuple[Unit, ...]]) -> list[Places] | None:
+def _in_place(tiling: Tiling, route_key: RouteKey, lane_units: Sequence[tuple[Unit, ...]]) -> list[UnitPlaces] | None:
     """The places of a target register where all lanes hold its units just there, which of copies moves nothing."""
-    tile, register = key
+    tile, register = route_key
     same = [(tile, register * len(lane_units[0]) + place) for place in range(len(lane_units[0]))]
     slots = [(lane, *pair) for lane, units in enumerate(lane_units) for pair in zip(same, units, strict=True)]
     there = all((lane, place) in tiling.holders[unit] for lane, place, unit in slots)
@@ -75,8 +77,8 @@ def _in_place(tiling: Tiling, key: Key, lane_units: Sequence[tuple[Unit, ...]]) 
 
 
 def _before_transposing(
-    lane_units: Sequence[tuple[Unit, ...]], lane_places: Sequence[Mapping[Unit, Place]]
-) -> list[Places] | None:
+    lane_units: Sequence[tuple[Unit, ...]], lane_places: Sequence[Mapping[Unit, UnitPlace]]
+) -> list[UnitPlaces] | None:
     """What every lane must hand to movmatrix to get `lane_units`; None where it does not hold that."""
     needed: list[list[Unit | None]] = [[None, None] for _ in range(LANES)]
     for lane, units in enumerate(lane_units):
@@ -91,7 +93,7 @@ class _Maker:
     """Collects operations; equal ones are made once."""
 
     units: int
-    ops: list[Op] = field(default_factory=list)
+    ops: list[PlanOp] = field(default_factory=list)
     _words: dict[Hashable, int] = field(default_factory=dict)
 
     @property
@@ -99,7 +101,7 @@ class _Maker:
         """Number of the next new word."""
         return len(self.ops)
 
-    def add(self, op: Op) -> int:
+    def add(self, op: PlanOp) -> int:
         """Add the operation that makes the next word."""
         assert op.word == self.next
         self.ops.append(op)
@@ -109,19 +111,19 @@ class _Maker:
         """The word through movmatrix."""
         return self.add(Movmatrix(self.next, sent))
 
-    def pack(self, places: Places) -> int:
+    def pack(self, places: UnitPlaces) -> int:
         """The word of a lane's own units."""
         if places not in self._words:
             self._words[places] = self.add(Pack(self.next, places))
         return self._words[places]
 
-    def find_pack(self, places: Places) -> tuple[int, Places]:
+    def find_pack(self, places: UnitPlaces) -> tuple[int, UnitPlaces]:
         """A word that has these units already, and what it holds; a new one if there is none."""
         needed = {place for place in places if place is not None}
         candidates = ((op.word, op.places) for op in self.ops if isinstance(op, Pack) and needed <= set(op.places))
         return next(candidates, None) or (self.pack(places), places)
 
-    def pack_by_lane(self, lane_places: Sequence[Places]) -> int:
+    def pack_by_lane(self, lane_places: Sequence[UnitPlaces]) -> int:
         """A word of own units that differ from lane to lane."""
         return self.choose([self.pack(places) for places in lane_places])
 
@@ -146,8 +148,8 @@ class _Exchange:
     def __init__(
         self,
         tiling: Tiling,
-        rest: Mapping[Key, Sequence[tuple[Unit, ...]]],
-        lane_places: list[dict[Unit, Place]],
+        rest: Mapping[RouteKey, Sequence[tuple[Unit, ...]]],
+        lane_places: list[dict[Unit, UnitPlace]],
         maker: _Maker,
     ) -> None:
         self._rest, self._lane_places, self._maker = rest, lane_places, maker
@@ -177,7 +179,7 @@ class _Exchange:
                 needs.setdefault((source, lane), []).append(unit)
         return dict(sorted(needs.items()))
 
-    def outputs(self) -> dict[Key, int]:
+    def outputs(self) -> dict[RouteKey, int]:
         """Shuffle, and put the registers together."""
         arrived: list[dict[Unit, Ref]] = [{} for _ in range(LANES)]
         for number in range(self._rounds):
@@ -189,7 +191,7 @@ class _Exchange:
 
     def _shuffle(self, number: int) -> int:
         """One round: what every lane sends, and from where it receives."""
-        sends: list[Places | None] = [None] * LANES
+        sends: list[UnitPlaces | None] = [None] * LANES
         receives = list(range(LANES))
         for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
             if round_ == number:

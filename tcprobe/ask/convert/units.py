@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
 
 Unit = tuple[Element, ...]  # the elements of a unit, low bits first
-Place = tuple[int, int]  # (tile, number of the unit): where a lane holds it
+UnitPlace = tuple[int, int]  # (tile, number of the unit): where a lane holds it
 
 
 class UnmovableError(Exception):
@@ -61,9 +61,9 @@ class Tiling:
         return max(1, 8 // self.target.fragment.slot_bits)
 
     @cached_property
-    def holders(self) -> dict[Unit, list[tuple[int, Place]]]:
+    def holders(self) -> dict[Unit, list[tuple[int, UnitPlace]]]:
         """(lane, place) of every unit of the source."""
-        by_unit: dict[Unit, list[tuple[int, Place]]] = {}
+        by_unit: dict[Unit, list[tuple[int, UnitPlace]]] = {}
         table, fragment = self.source.table, self.source.fragment
         across = self.cols // fragment.cols
         for tile in range(self.source_tiles):
@@ -75,7 +75,7 @@ class Tiling:
                     by_unit.setdefault(unit, []).append((lane, (tile, i // self.group)))
         return by_unit
 
-    def needed_unit(self, lane: int, place: Place) -> Unit:
+    def needed_unit(self, lane: int, place: UnitPlace) -> Unit:
         """The unit that a place of the target needs, in the source's rows and columns."""
         tile, number = place
         fragment, table = self.target.fragment, self.target.table

@@ -30,7 +30,7 @@ from tcprobe.ask.path.request import MOVES, PathRequest, TileRequest
 from tcprobe.ask.path.steps import PathStep, RegisterCopy
 from tcprobe.ask.path.transfer import lane_copy
 from tcprobe.ask.tile import parse_shared, parse_tile
-from tcprobe.errors import UsageError, answered
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access, widening
@@ -195,12 +195,12 @@ def prove(request: PathRequest) -> PathPlan:
 
 
 def _exists(request: PathRequest) -> bool:
-    return answered(lambda: prove(request)) is not None
+    return answer_or_none(lambda: prove(request)) is not None
 
 
 def _reaches(request: PathRequest) -> bool:
     """Whether its access can move the registers, so that what is in the way is something else."""
-    return answered(lambda: ENDS[request.move](request)) is not None
+    return answer_or_none(lambda: ENDS[request.move](request)) is not None
 
 
 def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:

@@ -25,7 +25,7 @@ from tcprobe.text import comment
 if TYPE_CHECKING:
     from tcprobe.ask.path import PathPlan
 
-Numbers = int | tuple[int, ...]
+CuteMode = int | tuple[int, ...]
 _MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
 
 
@@ -56,8 +56,8 @@ def layout(tile: Tile, turned: bool, pitch: int, block: int = 0) -> str:
 
     `block`: the elements of each of several blocks that a line is cut into.
     """
-    line: tuple[Numbers, Numbers] = (tile.lines, pitch)
-    place: tuple[Numbers, Numbers] = (tile.length, 1)
+    line: tuple[CuteMode, CuteMode] = (tile.lines, pitch)
+    place: tuple[CuteMode, CuteMode] = (tile.length, 1)
     if block:
         place = ((block, tile.length // block), (1, tile.lines * block))
     modes = [line, place] if (tile.contiguous == "row") != turned else [place, line]
@@ -65,7 +65,7 @@ def layout(tile: Tile, turned: bool, pitch: int, block: int = 0) -> str:
     return f"cute::Layout<{_ints('Shape', shape)}, {_ints('Stride', stride)}>"
 
 
-def _ints(kind: str, extents: tuple[Numbers, ...]) -> str:
+def _ints(kind: str, extents: tuple[CuteMode, ...]) -> str:
     texts = (f"cute::Int<{n}>" if isinstance(n, int) else _ints(kind, n) for n in extents)
     return f"cute::{kind}<{', '.join(texts)}>"
 

@@ -8,10 +8,10 @@ from itertools import combinations, product
 
 from tcprobe.ask.path.request import FILLS, PathRequest
 from tcprobe.ask.tile import Shared, box_placement
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.isa.tensor_map import SPANS
 
-Change = tuple[str, dict[str, object]]  # as an option, and as a change of the request
+OptionChange = tuple[str, dict[str, object]]  # as an option, and as a change of the request
 MOST = 3
 
 
@@ -34,11 +34,11 @@ def hint(near: list[str]) -> str:
 
 
 def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
-    changed = answered(lambda: request.having(**changes))  # type: ignore[arg-type]
+    changed = answer_or_none(lambda: request.having(**changes))  # type: ignore[arg-type]
     return changed is not None and exists(changed)
 
 
-def _accesses(request: PathRequest) -> Iterator[Change]:
+def _accesses(request: PathRequest) -> Iterator[OptionChange]:
     """Other instructions of the same direction: with or without .trans first, then fewer matrices, then lanes."""
     from tcprobe.ask.path import LOADS, STORES, WIDENING
 
@@ -50,7 +50,7 @@ def _accesses(request: PathRequest) -> Iterator[Change]:
             yield f"`access` {other}", {"access": other}
 
 
-def _places(request: PathRequest) -> Iterator[Change]:
+def _places(request: PathRequest) -> Iterator[OptionChange]:
     """The next padding that keeps 16 bytes whole, the same swizzle of whole 16 bytes, TMA's modes, plain."""
     if request.shared.padding:
         whole = -(-request.shared.padding // 16) * 16
@@ -63,7 +63,7 @@ def _places(request: PathRequest) -> Iterator[Change]:
     yield "`placed` plain", {"shared": Shared()}
 
 
-def _leadings(request: PathRequest) -> Iterator[Change]:
+def _leadings(request: PathRequest) -> Iterator[OptionChange]:
     """The next leading dimensions of whole 4 and 16 bytes."""
     for width in (4, 16):
         unit = max(1, 8 * width // request.tile.bits)
@@ -72,14 +72,14 @@ def _leadings(request: PathRequest) -> Iterator[Change]:
             yield f"`ld` {ld}", {"ld": ld}
 
 
-def _fills(request: PathRequest) -> Iterator[Change]:
+def _fills(request: PathRequest) -> Iterator[OptionChange]:
     for fill in FILLS:
         if fill != request.fill:
             yield f"`fill` {fill}", {"fill": fill}
 
 
-def _majors(request: PathRequest) -> Iterator[Change]:
+def _majors(request: PathRequest) -> Iterator[OptionChange]:
     """The same matrix stored the other way, without gaps between lines."""
     other = "col" if request.tile.contiguous == "row" else "row"
-    if tile := answered(lambda: replace(request.tile, contiguous=other)):
+    if tile := answer_or_none(lambda: replace(request.tile, contiguous=other)):
         yield f"`contiguous` {other}", {"tile": tile, "ld": tile.length}

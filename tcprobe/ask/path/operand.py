@@ -37,7 +37,7 @@ from tcprobe.ask.path.progress import Advance
 from tcprobe.ask.path.request import FILLS, TileRequest
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
 from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
-from tcprobe.errors import UsageError, answered
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.arrays import Ints
@@ -201,7 +201,7 @@ def _nearest(options: PathOptions, has_path: Callable[[PathOptions], bool]) -> l
     """Up to MOST ways to change one option, the first of each kind, else one way to change two."""
 
     def makes(changed: Json) -> bool:
-        return bool(answered(lambda: has_path(options._replace(**changed))))
+        return bool(answer_or_none(lambda: has_path(options._replace(**changed))))
 
     kinds = _changes(options)
     ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)

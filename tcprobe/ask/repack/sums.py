@@ -40,9 +40,9 @@ def lines(factor: Fragment, d: Cell) -> tuple[Ints, Ints]:
     return line[:, first].T, which
 
 
-def code(sums: Cell, scale_row: str, axis: str, formulas: tuple[str, str], count: int) -> Iterator[str]:
-    """load_scales and add; `scale_row`: which row of scales, `formulas` of lines and of which, `count` of lines."""
-    threads, kind, line_formula = sums.fragment.threads, word(sums.fragment), formulas[0]
+def code(sums: Cell, scale_row: str, axis: str, line_and_which: tuple[str, str], count: int) -> Iterator[str]:
+    """load_scales and add; `scale_row`: which row of scales, `line_and_which` their formulas, `count` of lines."""
+    threads, kind, (line_formula, which) = sums.fragment.threads, word(sums.fragment), line_and_which
     yield f"static constexpr int SCALES = {count}, SUMS = {sums.fragment.registers};  // of a {holder(threads)}"
     yield f"/// `scales`: f32, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
     yield f"{HEAD} void load_scales("
@@ -57,5 +57,5 @@ def code(sums: Cell, scale_row: str, axis: str, formulas: tuple[str, str], count
     yield "/// the sums of a group, D of its multiplies, times its scales, to all sums in f32"
     yield f"{HEAD} void add(const float (&held)[SCALES], const {kind} (&d)[SUMS], float (&sums)[SUMS]) {{"
     yield "#pragma unroll"
-    yield f"  for (int slot = 0; slot < SUMS; ++slot) sums[slot] += held[{formulas[1]}] * static_cast<float>(d[slot]);"
+    yield f"  for (int slot = 0; slot < SUMS; ++slot) sums[slot] += held[{which}] * static_cast<float>(d[slot]);"
     yield "}"

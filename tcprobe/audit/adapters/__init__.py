@@ -12,7 +12,7 @@ from functools import cache
 from typing import Protocol
 
 from tcprobe.audit.statement import Statement
-from tcprobe.plugins import found, load
+from tcprobe.plugins import load, module_names
 
 NAMES = ("PACKAGE", "REPORTED", "statements")
 
@@ -30,5 +30,5 @@ class Adapter(Protocol):
 @cache
 def adapters() -> dict[str, tuple[str, Adapter]]:
     """(module, adapter) by the package's name, sorted."""
-    modules = {name: load(__name__, name, NAMES) for name in found(__name__)}
+    modules = {name: load(__name__, name, NAMES) for name in module_names(__name__)}
     return {module.PACKAGE: (name, module) for name, module in sorted(modules.items(), key=lambda m: m[1].PACKAGE)}

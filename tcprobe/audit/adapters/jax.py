@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, statement, uncompared_statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement, uncompared_statement
 
 PACKAGE = "jax"
 REPORTED: Mapping[str, str] = {}
@@ -68,7 +68,7 @@ def _tiled(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **m
     )
 
 
-def _place(numbers_held: Sequence[int], count: int, cols: int) -> Callable[[int, int], Place]:
+def _place(numbers_held: Sequence[int], count: int, cols: int) -> Callable[[int, int], StatedPlace]:
     return lambda thread, i: divmod(numbers_held[thread * count + i], cols)
 
 

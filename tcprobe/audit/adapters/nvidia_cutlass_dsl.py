@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement
+from tcprobe.isa.operand import MULTIPLIED, OF_WARPGROUP
 
 PACKAGE = "nvidia-cutlass-dsl"
 REPORTED: Mapping[str, str] = {}
@@ -121,7 +122,7 @@ def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[S
     mma_atom = cute.make_mma_atom(operation)
     m, n, k = dsl_atom.shape
     sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
-    for operand in "ad" if m == 64 else "abd":
+    for operand in OF_WARPGROUP if m == 64 else MULTIPLIED:
         layout = getattr(mma_atom, NAMES[operand])
         threads = 128 if m == 64 else 32
         rows, cols = sizes[operand]
@@ -143,8 +144,8 @@ def _operands(cute: ModuleType, dsl_atom: DslAtom, operation: Any) -> Iterator[S
         )
 
 
-def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
-    def place(thread: int, i: int) -> Place:
+def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], StatedPlace]:
+    def place(thread: int, i: int) -> StatedPlace:
         element = int(their_layout((thread, i)))
         return divmod(element, cols) if operand == "b" else (element % rows, element // rows)
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, statement, uncompared_statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement, uncompared_statement
 
 PACKAGE = "tensor-layouts"
 K64 = "no report is known; PTX has e4m3 with m16n8k64 as a sparse form only, and m16n8k64 for e2m1"
@@ -84,15 +84,15 @@ def _values(their_layout: Any) -> int:
     return int(size(mode(their_layout, 1)))
 
 
-def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], Place]:
-    def place(thread: int, i: int) -> Place:
+def _place(their_layout: Any, rows: int, cols: int, operand: str) -> Callable[[int, int], StatedPlace]:
+    def place(thread: int, i: int) -> StatedPlace:
         element = int(their_layout(thread, i))
         return divmod(element, cols) if operand == "b" else (element % rows, element // rows)
 
     return place
 
 
-def _quad_pair_place(placed: Callable[[int, int], Place], lane_of: Any) -> Callable[[int, int], Place]:
+def _quad_pair_place(placed: Callable[[int, int], StatedPlace], lane_of: Any) -> Callable[[int, int], StatedPlace]:
     """The map of the lanes that hold the first product; it does not state the others."""
     logical = {int(lane_of(j)): j for j in range(8)}
     return lambda thread, i: placed(logical[thread], i) if thread in logical else None

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
-from tcprobe.audit.statement import Place, Statement, invert, statement, uncompared_statement
+from tcprobe.audit.statement import StatedPlace, Statement, invert, statement, uncompared_statement
 
 PACKAGE = "tilelang"
 REPORTED: Mapping[str, str] = {
@@ -152,7 +152,7 @@ def _size(layout_function: TileFunction) -> tuple[int, int]:
 
 
 def _tile(
-    module: str, layout_function: TileFunction, placed: Callable[[int, int], Place], last_place: str
+    module: str, layout_function: TileFunction, placed: Callable[[int, int], StatedPlace], last_place: str
 ) -> Statement:
     rows, cols = _size(layout_function)
     code = BACK_CODE if last_place else FORWARD_CODE
@@ -166,8 +166,8 @@ def _tile(
     )
 
 
-def _forward(layout_function: Callable[[int, int], Any], turned: bool) -> Callable[[int, int], Place]:
-    def place(thread: int, i: int) -> Place:
+def _forward(layout_function: Callable[[int, int], Any], turned: bool) -> Callable[[int, int], StatedPlace]:
+    def place(thread: int, i: int) -> StatedPlace:
         tile_place = layout_function(thread, i)
         return tile_place if tile_place is None or not turned else (tile_place[1], tile_place[0])
 
@@ -178,7 +178,7 @@ def _metadata(loader: MetadataFunction) -> Statement:
     """A unit is some index fields next to each other; of two lanes of four selector 0 reads the first two."""
     function = _function("mma_sp_layout", loader.name)
 
-    def place(thread: int, i: int) -> Place:
+    def place(thread: int, i: int) -> StatedPlace:
         if not loader.every and thread % 4 > 1:
             return None
         row, unit = function(thread, i // loader.unit)

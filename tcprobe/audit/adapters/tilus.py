@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, statement, uncompared_statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement, uncompared_statement
 
 PACKAGE = "tilus"
 REPORTED: Mapping[str, str] = {}
@@ -64,7 +64,7 @@ def _warpgroup_statements() -> Iterator[Statement]:
         )
 
 
-def _place(their_layout: Any) -> Callable[[int, int], Place]:
+def _place(their_layout: Any) -> Callable[[int, int], StatedPlace]:
     return lambda thread, i: tuple(map(int, their_layout.get_global(local_index=i, spatial_index=thread)))  # type: ignore[return-value]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement
+from tcprobe.emit.tinygrad import Bit
+from tcprobe.isa.operand import FACTORS, MULTIPLIED
 
 PACKAGE = "tinygrad"
 REPORTED: Mapping[str, str] = {}
@@ -17,7 +19,6 @@ TYPES = {
     "float8_e4m3": "e4m3",
     "float8_e5m2": "e5m2",
 }
-Bit = tuple[str, int]  # n, m or k, and which bit of it
 
 
 def statements() -> Iterator[Statement]:
@@ -28,7 +29,7 @@ def statements() -> Iterator[Statement]:
         n, m, k = core.dims
         into, out = TYPES[core.dtype_in.name], {"half": "f16"}.get(core.dtype_out.name, "f32")
         form = f"mma.m{m}n{n}k{k}.row.col.{out}.{into}.{into}.{out}"
-        for number, operand in enumerate("abd"):
+        for number, operand in enumerate(MULTIPLIED):
             place = place_of_slot(core, operand)
             yield statement(
                 f"{core}.{operand}",
@@ -40,14 +41,14 @@ def statements() -> Iterator[Statement]:
             )
 
 
-def place_of_slot(core: Any, operand: str) -> Callable[[int, int], Place]:
+def place_of_slot(core: Any, operand: str) -> Callable[[int, int], StatedPlace]:
     """Where a slot lies: opts name the bits of D, a swizzle those of A or B, i from the highest down."""
     names = _names(core)
     if operand == "d":
         lane = [f"l{j}" for j in range(core.opts.count("l0") + core.opts.count("l1"))]
         i = [f"u{j}" for j in range(core.opts.count("u0") + core.opts.count("u1"))]
     else:
-        lane, upcast, reduce = core.swizzle["ab".index(operand)]
+        lane, upcast, reduce = core.swizzle[FACTORS.index(operand)]
         own = "mk" if operand == "a" else "kn"
         names_of_bits = [*upcast, *reduce]
         positions = [*(f"u{j}" for j in range(len(upcast))), *(f"r{j}" for j in range(len(reduce)))]
@@ -73,7 +74,7 @@ def _names(core: Any) -> dict[str, Bit]:
     return names
 
 
-def _place(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> Place:
+def _place(axes: str, bit_values: Sequence[tuple[Bit, int]]) -> StatedPlace:
     first, second = (
         sum(value << number for (axis, number), value in bit_values if axis == matrix_axis) for matrix_axis in axes
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tcprobe.audit.statement import Place, Statement, statement
+from tcprobe.audit.statement import StatedPlace, Statement, statement
+from tcprobe.isa.operand import MULTIPLIED, OF_WARPGROUP
 
 PACKAGE = "triton"
 REPORTED: Mapping[str, str] = {}
@@ -43,7 +44,7 @@ def statements() -> Iterator[Statement]:
     for multiply in (*WARP, *GROUP):
         m, n, k = multiply.shape
         sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
-        for operand in "abd" if multiply.version == 2 else "ad":
+        for operand in MULTIPLIED if multiply.version == 2 else OF_WARPGROUP:
             code = _code(multiply, operand)
             bases = _bases(_layout(multiply, operand), sizes[operand])
             threads, elements = 1 << len(bases[1]), 1 << len(bases[0])
@@ -81,8 +82,8 @@ def _bases(their_layout: Any, shape: Sequence[int]) -> tuple[list[list[int]], li
     return linear.reg_bases, [*linear.lane_bases, *linear.warp_bases]
 
 
-def _place(bases: tuple[list[list[int]], list[list[int]]]) -> Callable[[int, int], Place]:
-    def place(thread: int, i: int) -> Place:
+def _place(bases: tuple[list[list[int]], list[list[int]]]) -> Callable[[int, int], StatedPlace]:
+    def place(thread: int, i: int) -> StatedPlace:
         row = col = 0
         for number, vectors in ((i, bases[0]), (thread, bases[1])):
             for bit, vector in enumerate(vectors):

@@ -178,7 +178,7 @@ def _fragments(text: str) -> list[Fragment]:
 def _shared(text: str) -> list[SharedOperand]:
     from tcprobe.isa.names import search
 
-    return search.shared(text)
+    return search.shared_operands(text)
 
 
 def _instructions(text: str) -> list[Instruction]:

@@ -23,7 +23,7 @@ from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
 from tcprobe.isa.names import words
 from tcprobe.isa.names.words import Reading
 
-Row = Fragment | Instruction | SharedOperand
+Candidate = Fragment | Instruction | SharedOperand
 T = TypeVar("T", Fragment, Instruction, SharedOperand)
 _VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
 _UNORDERED = re.compile(r"\baligned\b.*\b(?:sync|aligned)\b|\bsync\.(?!aligned\b).*\b(?:sync|aligned)\b")
@@ -36,7 +36,7 @@ def short(name: str) -> str:
     whole = _VECTOR.sub(r"\1X", name.strip().lower())
     bare = id_of(whole)
     row = inventory.instructions().get(bare)
-    in_order = row is None or words.read(whole).written_as(partial(_written, row))
+    in_order = row is None or words.read(whole).written_as(partial(_parts_of, row))
     return bare if in_order and not _UNORDERED.search(whole) else whole
 
 
@@ -53,17 +53,17 @@ def fragments(name: str) -> list[Fragment]:
     if row := _exact(name, inventory.find):
         return [row]
     if whole := _exact(name, inventory.instructions().get):
-        return _held([whole])
+        return _fragments_of([whole])
     reading = words.read(name)
     known = inventory.nameable(".".join(reading.plain))
     if _is_pattern(name):
-        return _globbed(name, known.values())
+        return _match_pattern(name, known.values())
     by_operand = reading.operand or not reading.words
-    rows = _search(reading, known.values()) if by_operand else _held(instructions(name))
-    return rows or (_held(instructions(name)) if by_operand else _search(reading, known.values()))
+    rows = _search(reading, known.values()) if by_operand else _fragments_of(instructions(name))
+    return rows or (_fragments_of(instructions(name)) if by_operand else _search(reading, known.values()))
 
 
-def _held(users: Iterable[Instruction]) -> list[Fragment]:
+def _fragments_of(users: Iterable[Instruction]) -> list[Fragment]:
     return list(dict.fromkeys(inventory.fragment(fragment.id) for row in users for fragment in row.fragments))
 
 
@@ -85,11 +85,11 @@ def _rows(forms: Forms, reading: Reading) -> Iterator[Instruction]:
     return (forms[id_] for id_ in forms if reading.words or reading.fits(_parts(id_)))
 
 
-def shared(name: str) -> list[SharedOperand]:
+def shared_operands(name: str) -> list[SharedOperand]:
     """The operands in shared memory that a name may mean."""
     reading = words.read(name)
     if _is_pattern(name):
-        return _globbed(name, _all_shared(short(name)))
+        return _match_pattern(name, _all_shared(short(name)))
     if any(word.endswith("_smem") for word in reading.plain):
         return _search(reading, _all_shared(".".join(reading.plain)))
     return [operand for row in instructions(name) for operand in row.described]
@@ -115,15 +115,15 @@ def _search(reading: Reading, candidates: Iterable[T]) -> list[T]:
     return _closest(reading, fitting) if reading.words and len(reading.plain) > 1 else fitting
 
 
-def _fits(reading: Reading, candidate: Row) -> bool:
+def _fits(reading: Reading, candidate: Candidate) -> bool:
     parts = _parts(candidate.id)
     if isinstance(candidate, Fragment) and candidate.shared and not {"load", "store"}.isdisjoint(reading.plain):
         parts = _parts(id_of(candidate.instruction))
     more = _more(candidate) if reading.words else ()
-    return reading.fits(parts, more) and reading.written_as(partial(_written, candidate))
+    return reading.fits(parts, more) and reading.written_as(partial(_parts_of, candidate))
 
 
-def _more(candidate: Row) -> tuple[str, ...]:
+def _more(candidate: Candidate) -> tuple[str, ...]:
     if isinstance(candidate, Fragment):
         return (candidate.type,) if candidate.shared else ()
     if isinstance(candidate, SharedOperand):
@@ -133,12 +133,12 @@ def _more(candidate: Row) -> tuple[str, ...]:
     return (*(operand.type for operand in candidate.operands), *scales)
 
 
-def _written(candidate: Row) -> list[str]:
+def _parts_of(candidate: Candidate) -> list[str]:
     """The parts of PTX's name of a row, the operand last."""
     if isinstance(candidate, Instruction):
         return re.split(r"[.{}|]+", candidate.name.lower())
     if isinstance(candidate, SharedOperand):
-        return [*_written(candidate.instruction), candidate.held.name]
+        return [*_parts_of(candidate.instruction), candidate.held.name]
     return [*candidate.instruction.lower().split("."), *([] if candidate.shared else [candidate.operand])]
 
 
@@ -166,7 +166,7 @@ def _is_pattern(name: str) -> bool:
     return any(c in name for c in "*?[")
 
 
-def _globbed(name: str, candidates: Iterable[T]) -> list[T]:
+def _match_pattern(name: str, candidates: Iterable[T]) -> list[T]:
     by_id = {row.id: row for row in candidates}
     return [by_id[id_] for id_ in matching(short(name), by_id)]
 

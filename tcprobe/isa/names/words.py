@@ -107,14 +107,14 @@ class Reading:
         """
         return (
             self._literal.issubset(parts)
-            and all(_ordered(run, parts) for run in self.bare)
+            and all(_has_in_order(run, parts) for run in self.bare)
             and self._tells_apart(parts)
             and _each(self.plain, [*parts, *(part for part in more if part not in parts)])
         )
 
     def written_as(self, make_parts: Callable[[], Sequence[str]]) -> bool:
         """Whether the parts that every form has are in the same places as in a PTX name."""
-        return self.dotted == self.bare or all(_ordered(run, make_parts()) for run in self.dotted)
+        return self.dotted == self.bare or all(_has_in_order(run, make_parts()) for run in self.dotted)
 
     def in_order(self, parts: Iterable[str]) -> bool:
         """Whether all words mean parts in the very order of these."""
@@ -151,16 +151,16 @@ def read(name: str) -> Reading:
                 runs.append(tuple(meant for part in parts for meant in _MEANT.get(part, [part])))
             else:
                 words += re.findall(_WORD, token.strip("."))
-    meant = [part for word in _shaped(words) if word not in NOISE for part in _FREE.get(word, [word])]
+    meant = [part for word in _join_shapes(words) if word not in NOISE for part in _FREE.get(word, [word])]
     meant += ["wgmma"] * (any(word.startswith("m64n") for word in meant) and "wgmma" not in meant)
-    dotted, meant = tuple(_shaped(run) for run in runs), meant[: 2 * MOST_WORDS]
+    dotted, meant = tuple(_join_shapes(run) for run in runs), meant[: 2 * MOST_WORDS]
     others = {*meant, *(part for run in dotted for part in run)}
     again = [word in meant[:at] or any(_means(word, o) for o in others - {word}) for at, word in enumerate(meant)]
     once = [word for word, repeats in zip(meant, again, strict=True) if word not in ONCE or not repeats]
     return Reading(dotted, tuple(once[:MOST_WORDS]), atoms.majors(whole))
 
 
-def _ordered(run: Sequence[str], parts: Sequence[str]) -> bool:
+def _has_in_order(run: Sequence[str], parts: Sequence[str]) -> bool:
     """Whether a dotted name has parts of these in their order; one that begins as an id begins as this one does."""
     if run and run[0] in STEMS and run[0] != parts[0]:
         return False
@@ -187,7 +187,7 @@ def _means(word: str, part: str) -> bool:
     )
 
 
-def _shaped(spoken: Sequence[str]) -> tuple[str, ...]:
+def _join_shapes(spoken: Sequence[str]) -> tuple[str, ...]:
     """Shapes as PTX writes them: 16x8x16, or three numbers side by side."""
     shapes: list[str] = []
     for word in spoken:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow, Types
+from tcprobe.isa.multiply import MultiplyRow, OperandTypes
 from tcprobe.isa.target import target
 
 
@@ -100,13 +100,13 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
             yield _name(*form), partial(_instruction, *form)
 
 
-def _name(mma: MmaRow, layouts: tuple[str, str], types: Types) -> str:
+def _name(mma: MmaRow, layouts: tuple[str, str], types: OperandTypes) -> str:
     kind = f".kind::{mma.kind}" if mma.kind else ""
     bits = f".{mma.bit_op}.popc" if mma.bit_op else ""
     return f"mma.sync.aligned.{Shape(*mma.shape)}.{'.'.join(layouts)}{kind}.{'.'.join(types)}{bits}"
 
 
-def _instruction(mma: MmaRow, layouts: tuple[str, str], types: Types) -> Instruction:
+def _instruction(mma: MmaRow, layouts: tuple[str, str], types: OperandTypes) -> Instruction:
     least, shape = target(mma.target, mma.ptx, mma.others), Shape(*mma.shape)
     multiply = MultiplyRow(shape, types, layouts, least, mma.bit_op, mma.kind, products=mma.products)
     return Instruction(

@@ -16,7 +16,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow, Types
+from tcprobe.isa.multiply import MultiplyRow, OperandTypes
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 from tcprobe.isa.target import Target
 
@@ -81,12 +81,12 @@ def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
                 yield _name(*form), partial(_instruction, *form)
 
 
-def _name(sparse_row: SparseRow, ordered: bool, types: Types) -> str:
+def _name(sparse_row: SparseRow, ordered: bool, types: OperandTypes) -> str:
     variant, kind = "::ordered_metadata" if ordered else "", f".kind::{sparse_row.kind}" if sparse_row.kind else ""
     return f"mma.sp{variant}.sync.aligned.{Shape(*sparse_row.shape)}.row.col{kind}.{'.'.join(types)}"
 
 
-def _instruction(sparse_row: SparseRow, ordered: bool, types: Types) -> Instruction:
+def _instruction(sparse_row: SparseRow, ordered: bool, types: OperandTypes) -> Instruction:
     target = sparse_row.target.at_least(ORDERED) if ordered else sparse_row.target
     multiply = MultiplyRow(Shape(*sparse_row.shape), types, ("row", "col"), target, kind=sparse_row.kind)
     return Instruction(

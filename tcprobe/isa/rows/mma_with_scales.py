@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow, Types
+from tcprobe.isa.multiply import MultiplyRow, OperandTypes
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.rows.mma_sp import sparse_operands
 from tcprobe.isa.target import Target
@@ -68,13 +68,13 @@ def _shape(scaled: ScaledRow, sparse: bool) -> Shape:
     return Shape(16, 8, 2 * scaled.k if sparse else scaled.k)
 
 
-def _name(scaled: ScaledRow, sparse: bool, types: Types) -> str:
+def _name(scaled: ScaledRow, sparse: bool, types: OperandTypes) -> str:
     op = "mma.sp::ordered_metadata" if sparse else "mma"
     qualifiers = f"{_shape(scaled, sparse)}.row.col.kind::{scaled.kind}.block_scale.scale_vec::{scaled.vector}X"
     return f"{op}.sync.aligned.{qualifiers}.{'.'.join(types)}.{scaled.scale}"
 
 
-def _instruction(scaled: ScaledRow, sparse: bool, types: Types) -> Instruction:
+def _instruction(scaled: ScaledRow, sparse: bool, types: OperandTypes) -> Instruction:
     target = scaled.sparse if sparse else scaled.target
     multiply = MultiplyRow(_shape(scaled, sparse), types, ("row", "col"), target, kind=scaled.kind)
     operands = sparse_operands(multiply, 1) if sparse else multiply.operands()

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Definition, Instruction
-from tcprobe.isa.multiply import MultiplyRow, Types
+from tcprobe.isa.multiply import MultiplyRow, OperandTypes
+from tcprobe.isa.operand import WRITTEN
 from tcprobe.isa.target import target
 
 WIDE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
@@ -52,7 +53,7 @@ class _Form(NamedTuple):
     row: WmmaRow
     shape: Shape
     layouts: tuple[str, str]
-    types: Types
+    types: OperandTypes
 
     @property
     def name(self) -> str:
@@ -74,7 +75,7 @@ class _Form(NamedTuple):
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
         """By operand, in PTX's order, the loads and the store that its fragments are of."""
-        for name, layout, kind in zip("dabc", (None, *self.layouts, None), self.types, strict=True):
+        for name, layout, kind in zip(WRITTEN, (None, *self.layouts, None), self.types, strict=True):
             yield name, _definition(self.shape, name, layout, kind)
 
 

@@ -46,7 +46,7 @@ def compiler(words: str) -> str:
     return f"c/{slug(words)}.html"
 
 
-def shared(name: str) -> str:
+def shared_memory_page(name: str) -> str:
     """The page of a swizzle or of an access to shared memory."""
     return f"s/{slug(name)}.html"
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from tcprobe.code.names import identifier
 from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
-from tcprobe.errors import UsageError, answered
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.inverse import cached_inverse
 from tcprobe.isa.operand import WHOLE
@@ -21,7 +21,7 @@ def tabs(cell: Cell) -> list[Tab]:
     """(language, code) of a table; none for operands with unused slots."""
     if cell.fragment.role not in WHOLE or None in cell.table.cells:
         return []
-    texts = {name: answered(partial(write, cell)) for name, write in WRITERS.items()}
+    texts = {name: answer_or_none(partial(write, cell)) for name, write in WRITERS.items()}
     return [(name, text) for name, text in texts.items() if text is not None]
 
 
@@ -51,7 +51,7 @@ def _arguments(cell: Cell, back: bool) -> list[str]:
 def _cute(cell: Cell) -> str:
     shape, stride = cute.thread_value(cell)
     written = cute.layout_code(cell).replace("cute::", "")
-    return f"// {cute.nested(shape)}:{cute.nested(stride)}\nusing namespace cute;\n{written}"
+    return f"// {cute.mode_text(shape)}:{cute.mode_text(stride)}\nusing namespace cute;\n{written}"
 
 
 def _ptx(cell: Cell) -> str:

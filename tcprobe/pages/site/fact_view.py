@@ -69,7 +69,7 @@ def view(facts: Facts, fact: Fact) -> View:
         "command": words.command(main),
         "measured": main.measured is not None,
         "absent": _absent(fact),
-        "picks": [words.picked(fragment, selector) for selector in fragment.selectors],
+        "picks": [words.selector_words(fragment, selector) for selector in fragment.selectors],
         "users": users(fact),
         "data_page": data_page(fact),
         "arch_page": addresses.arch(main.arch),
@@ -83,11 +83,11 @@ def tables(cell: Cell) -> list[Json]:
     operand = cell.fragment.held
     key = (cell.table.id, operand.slot_bits, operand.register_bits, operand.rows, operand.cols)
     if key not in _TABLES:
-        _TABLES[key] = [_drawn(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
+        _TABLES[key] = [_block_tables(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
     return _TABLES[key]
 
 
-def _drawn(block: Block, fragment: Fragment) -> Json:
+def _block_tables(block: Block, fragment: Fragment) -> Json:
     """A block as tables."""
     matrix, registers = markup.matrix(block), markup.registers(block, fragment)
     holding = len({thread for thread, _ in block.slots})

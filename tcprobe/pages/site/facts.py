@@ -263,7 +263,7 @@ def _facts(layers: Layers) -> Iterator[Fact]:
         if fact:
             yield fact
     for several in _by_n().values():
-        yield from _sized(several, layers)
+        yield from _join_facts(several, layers)
 
 
 def _fact(fragment: Fragment, layers: Layers) -> Fact | None:
@@ -284,7 +284,7 @@ def _by_n() -> dict[str, list[Fragment]]:
     return by_shape
 
 
-def _sized(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
+def _join_facts(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
     """One fact for all that rest on the same evidence and are parts of the largest; each of the others by itself."""
     cells = [cell for fragment in several if (cell := find(fragment, None, layers))]
     alike: dict[object, list[Cell]] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe import emit
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.pages.site import addresses, instruction_words, markup, number_views, words
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.payload import drawn
+from tcprobe.pages.site.payload import drawing
 from tcprobe.pages.site.pictures import picture
 from tcprobe.pages.site.render import View
 from tcprobe.store.cell import Cell
@@ -92,8 +92,8 @@ def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
 def _data(fact: Fact) -> Json:
     """What the script draws of an operand, and says of it, on each arch."""
     evidences = list(dict.fromkeys(words.SHORT[fact.kind(arch)] for arch in fact.cells))
-    drawing = drawn(fact, {arch: evidences.index(words.SHORT[fact.kind(arch)]) for arch in fact.cells})
-    return drawing | {"evidence": evidences, "formulas": [words.formula(table) for table in fact.tables.values()]}
+    of_script = drawing(fact, {arch: evidences.index(words.SHORT[fact.kind(arch)]) for arch in fact.cells})
+    return of_script | {"evidence": evidences, "formulas": [words.formula(table) for table in fact.tables.values()]}
 
 
 def _remote(name: str, operand: Operand) -> Json:
@@ -131,4 +131,4 @@ def _ptx(instruction: Instruction, cells: Sequence[Cell]) -> str:
     """Declarations and the instruction, where its name is one; what the tables rest on stands above."""
     if "{" in instruction.name or not cells:
         return ""
-    return (answered(lambda: emit.emit("ptx", cells)) or "").partition("\n\n")[2]
+    return (answer_or_none(lambda: emit.emit("ptx", cells)) or "").partition("\n\n")[2]

@@ -43,12 +43,12 @@ def view(facts: Facts, id_: str) -> View:
             for archs, by_prefix in by_archs.items()
         ],
         "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
-        "blocks": [_drawn(block, fragment) for block in blocks(table, fragment)],
+        "blocks": [_block_tables(block, fragment) for block in blocks(table, fragment)],
     }
     return View(addresses.layout(id_), "layout", f"Layout {id_}", "", context)
 
 
-def _drawn(block: Block, fragment: Fragment) -> dict[str, object]:
+def _block_tables(block: Block, fragment: Fragment) -> dict[str, object]:
     matrix, lanes = markup.matrix(block, most=MOST_MATRIX), markup.registers(block, fragment, most=MOST_REGISTERS)
     holding = len({thread for thread, _ in block.slots})
     return {

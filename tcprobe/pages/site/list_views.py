@@ -13,7 +13,7 @@ from tcprobe.references import claim_of, references
 from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.store.choose import Found
 
-Row = list[LinkList]
+LinkRow = list[LinkList]
 NAMED = 3  # fragments of a line that are named
 
 
@@ -40,7 +40,7 @@ def arch(facts: Facts, name: str) -> View:
     return View(addresses.arch(name), "list", name, about, {"paragraphs": [about, of_all], "parts": parts})
 
 
-def _by_layout(present: list[Fact], name: str) -> Iterable[Row]:
+def _by_layout(present: list[Fact], name: str) -> Iterable[LinkRow]:
     lines: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in present:
         key = (words.SHORT[fact.kind(name)], fact.cells[name].table.id, words.formula(fact.cells[name].table))
@@ -61,7 +61,7 @@ def links(linked_facts: Iterable[Fact], layout: str = "") -> LinkList:
     return named + ([(f"{more} more", addresses.layout(layout) if layout else "")] if more else [])
 
 
-def _absent(absent: list[Fact], name: str) -> Iterable[Row]:
+def _absent(absent: list[Fact], name: str) -> Iterable[LinkRow]:
     lines: dict[str, list[Fact]] = {}
     for fact in absent:
         lines.setdefault(fact.why(name), []).append(fact)
@@ -136,12 +136,12 @@ def errata(facts: Facts) -> View:
     return View("errata.html", "list", "Errata", "Known errors of manuals and libraries", context)
 
 
-def _plain(*texts: str) -> Row:
+def _plain(*texts: str) -> LinkRow:
     """Cells without links."""
     return [[(text, "")] for text in texts]
 
 
-def _erratum_rows(facts: Facts) -> Iterable[Row]:
+def _erratum_rows(facts: Facts) -> Iterable[LinkRow]:
     by_claim: dict[tuple[str, str, str], list[Fact]] = {}
     for fact in facts.facts.values():
         for reference in references():

@@ -13,6 +13,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import INPUTS
 from tcprobe.pages.numerics import HEAD, KIND, parameters
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts, for_every_n
@@ -214,7 +215,7 @@ def _multiply(facts: Facts, cost: InstructionCost) -> list[Links]:
     body = cost.body
     latency = body.latency if isinstance(body.latency, dict) else {}
     each = [
-        [(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in "abc"
+        [(f"{latency[o]:g}" + (" at most" if o in body.at_most else "") if o in latency else "-", "")] for o in INPUTS
     ]
     point = body.interval if isinstance(body.interval, Point) else None
     best = (_number(point.cycles), [(f"{point.warps} x {point.chains}", "")]) if point else ([("-", "")], [("-", "")])

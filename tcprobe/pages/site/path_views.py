@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.explain import explain
 from tcprobe.pages.site import markup
 from tcprobe.pages.site.facts import Facts
@@ -70,7 +71,7 @@ def _way(facts: Facts, kernel_pages: KernelPages) -> View:
                 "element": way["element"],
                 "steps": [(step, _bank(step)) for step in way["steps"]],
             }
-            for operand, way in zip("abd", explain(kernel, SHOWN), strict=True)
+            for operand, way in zip(MULTIPLIED, explain(kernel, SHOWN), strict=True)
         ],
         "product": f"D(row, col) += A(row, k) B(k, col) in {kernel.gemm.instruction.id}.",
         "command": f"{kernel_pages.command} --explain {row} {col} {k}",

@@ -22,7 +22,7 @@ def payload(fact: Fact) -> Json:
     different = _once(by_arch.values())
     verdict_lists = _once(evidence["verdicts"] for evidence in different)
     return {
-        **drawn(fact, {arch: different.index(evidence) for arch, evidence in by_arch.items()}),
+        **drawing(fact, {arch: different.index(evidence) for arch, evidence in by_arch.items()}),
         "known": [{**evidence, "verdicts": verdict_lists.index(evidence["verdicts"])} for evidence in different],
         "verdicts": verdict_lists,
     }
@@ -37,13 +37,13 @@ def _once(repeated: Iterable[Json]) -> list[Json]:
     return unique
 
 
-def drawn(fact: Fact, more: Mapping[str, int]) -> Json:
+def drawing(fact: Fact, more: Mapping[str, int]) -> Json:
     """What the script draws of a fact: sizes, layouts, and for each group of archs that agree layout and `more`."""
     numbers = {id_: number for number, id_ in enumerate(fact.tables)}
     alike: dict[tuple[int, int], list[str]] = {}
     for arch, cell in fact.cells.items():
         alike.setdefault((numbers[cell.table.id], more[arch]), []).append(arch)
-    picks = [words.picked(fact.fragment, selector) for selector in fact.fragment.selectors]
+    picks = [words.selector_words(fact.fragment, selector) for selector in fact.fragment.selectors]
     return {
         **sizes(fact.fragment),
         "main": fact.main.arch,

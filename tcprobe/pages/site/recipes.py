@@ -25,6 +25,7 @@ from tcprobe.ask.repack import repack
 from tcprobe.ask.repack.words import summary_lines
 from tcprobe.code.origin import origin
 from tcprobe.errors import DataError, UsageError
+from tcprobe.isa.operand import FACTORS
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.names import meant
@@ -212,7 +213,7 @@ def _weights() -> Iterator[RecipeCommand]:
 
 WHOLE = (("a", "row"), ("b", "col"))  # operands with k contiguous
 HALVES = (
-    *((F16, operand, lines, "sm_80") for operand in "ab" for lines in ("row", "col")),
+    *((F16, operand, lines, "sm_80") for operand in FACTORS for lines in ("row", "col")),
     *(
         (name, *operand_lines, arch)
         for name, arch in ((F16, "sm_90"), (BF16, "sm_80"), (K8, "sm_75"))

@@ -113,7 +113,13 @@ def _swizzle(mode_name: str) -> View:
         "passes": "once" if passes == 1 else f"{passes} times",
         "command": f"tcprobe swizzle draw {mode_name} --extent 64,8 --bits 16",
     }
-    return View(addresses.shared(f"swizzle {mode_name}"), "swizzle", mode_name, f"{mode_name} drawn by bank", context)
+    return View(
+        addresses.shared_memory_page(f"swizzle {mode_name}"),
+        "swizzle",
+        mode_name,
+        f"{mode_name} drawn by bank",
+        context,
+    )
 
 
 def _banks(offset_lines: list[list[int]]) -> Markup:
@@ -146,7 +152,7 @@ def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:
     command += f" --with {shown_access.access}"
     context = {"words": shown_access.words, "evidence": rules.evidence, "cases": cases, "command": command}
     title = f"{shown_access.access}: {shown_access.name}"
-    return View(addresses.shared(shown_access.name), "access", title, shown_access.words, context)
+    return View(addresses.shared_memory_page(shown_access.name), "access", title, shown_access.words, context)
 
 
 def _case(cost: TileCost, how: str) -> Json:

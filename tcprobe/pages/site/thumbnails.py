@@ -16,10 +16,10 @@ PIXELS = 48  # of the longer side
 def files(facts: Facts) -> Iterator[tuple[str, str]]:
     """Address and text of each layout's."""
     for id_, table in facts.tables.items():
-        yield addresses.thumbnail(id_), drawn(table)
+        yield addresses.thumbnail(id_), thumbnail(table)
 
 
-def drawn(table: Table) -> str:
+def thumbnail(table: Table) -> str:
     """An SVG: a path for each colour, of runs of elements in a row."""
     holder = _holders(table)
     rows, cols = (min(SIDE, 1 + max(element[axis] for element in holder)) for axis in (0, 1))

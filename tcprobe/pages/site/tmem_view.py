@@ -7,7 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, extent, operands, placement
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
@@ -66,7 +66,7 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
         regions = list(_regions(placement))
         width = 1 + max(region.column + region.columns - 1 for region in regions)
         ctas = max(ctas, 1 + max(region.cta for region in regions))
-        drawn += [_drawn(operand.name, region, start) for region in regions]
+        drawn += [_rectangle(operand.name, region, start) for region in regions]
         drawn[-1]["key"] = (
             f"{words.name_of(operand.name)}: columns {start} to {start + width - 1}, {_placement_text(placement)}"
         )
@@ -88,8 +88,8 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
 
 def _place(in_memory: MemoryOperand, wanted_sizes: OperandVariant) -> Placement | None:
     """Where an operand is; None where nobody states it for this M and N."""
-    has = answered(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
-    return answered(lambda: placement(in_memory, wanted_sizes)) if has else None
+    has = answer_or_none(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
+    return answer_or_none(lambda: placement(in_memory, wanted_sizes)) if has else None
 
 
 def _placement_text(placement: Placement) -> str:
@@ -134,7 +134,7 @@ def _runs(cta: int, lane: int, line_of: Mapping[int, int]) -> Iterator[tuple[int
         yield cta, first, count, lane, line
 
 
-def _drawn(name: str, region: Region, start: int) -> Json:
+def _rectangle(name: str, region: Region, start: int) -> Json:
     """A rectangle: where, its colour by the first row, and what it holds."""
     axis = "column" if name == "scale_b" else "row"
     rows = f"{axis}s {region.row} to {region.row + region.lanes - 1}" if region.lanes > 1 else f"{axis} {region.row}"

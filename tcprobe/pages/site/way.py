@@ -16,13 +16,14 @@ from operator import xor
 from typing import TYPE_CHECKING
 
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.explain import RowColK, explain
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
 
-Part = str | Json  # words, or how a number is made
+WayPart = str | Json  # words, or how a number is made
 SAMPLED = (0, 1, 3, 6, 13, 27, 52, 105, 211)  # numbers of a sample, each within the tile
 AXES = {"a": "rk", "b": "ck", "d": "rc"}
 _NUMBER = re.compile(r"\d+")
@@ -39,18 +40,18 @@ def ways(kernel: GemmKernel) -> Json:
         "stages": gemm.stages,
         "ways": {
             operand: {"bytes": bits[operand] // 8, "lines": lines[operand], "steps": _steps(kernel, number, gemm.tile)}
-            for number, operand in enumerate("abd")
+            for number, operand in enumerate(MULTIPLIED)
         },
     }
 
 
-def _steps(kernel: GemmKernel, number: int, corner: RowColK) -> list[list[Part]]:
+def _steps(kernel: GemmKernel, number: int, corner: RowColK) -> list[list[WayPart]]:
     """The steps of A, B or D: of each its parts."""
 
     def step_texts(row_col_k: RowColK) -> list[str]:
         return list(explain(kernel, row_col_k)[number]["steps"])
 
-    axes = AXES["abd"[number]]
+    axes = AXES[MULTIPLIED[number]]
     sides = [side if axis in axes else 1 for axis, side in zip("rck", corner, strict=True)]
     points = sorted({(row % sides[0], col % sides[1], k % sides[2]) for row, col, k in _sample()})
     return [_step(partial(_nth, step_texts, step), sides, points) for step in range(len(step_texts((0, 0, 0))))]
@@ -64,7 +65,9 @@ def _sample() -> list[RowColK]:
     return [*product(SAMPLED[::2], SAMPLED[1::2], SAMPLED[::3])]
 
 
-def _step(words_of: Callable[[RowColK], str], tile_sides: Sequence[int], places_seen: Sequence[RowColK]) -> list[Part]:
+def _step(
+    words_of: Callable[[RowColK], str], tile_sides: Sequence[int], places_seen: Sequence[RowColK]
+) -> list[WayPart]:
     if words_of((0, 0, 0)).startswith("global: "):
         return [{"global": words_of((0, 0, 0))[len("global: ")]}]
     texts = _NUMBER.split(_outside(words_of((0, 0, 0))))
@@ -77,7 +80,7 @@ def _step(words_of: Callable[[RowColK], str], tile_sides: Sequence[int], places_
         for axis, side in enumerate(tile_sides)
     ]
     zero = _numbers(_outside(words_of((0, 0, 0))))
-    parts: list[Part] = [texts[0]]
+    parts: list[WayPart] = [texts[0]]
     for place, after in enumerate(texts[1:]):
         column = [[image[place] for image in axis_images] for axis_images in images]
         parts += [_number(zero[place], column, places_seen, [text_numbers[place] for text_numbers in numbers]), after]
@@ -99,7 +102,7 @@ def _unit_element(axis: int, bit: int) -> RowColK:
     return element[0], element[1], element[2]
 
 
-def _number(zero: int, bit_images: list[list[int]], places_seen: Sequence[RowColK], expected: list[int]) -> Part:
+def _number(zero: int, bit_images: list[list[int]], places_seen: Sequence[RowColK], expected: list[int]) -> WayPart:
     """How a number follows from an element's place; ValueError where neither way gives what is expected."""
     by_xor = [[image ^ zero for image in axis_images] for axis_images in bit_images]
     by_sum = [[image - zero for image in axis_images] for axis_images in bit_images]
@@ -120,9 +123,9 @@ def value(op: str, zero: int, bit_images: Sequence[Sequence[int]], coordinates: 
     return reduce(xor, contributions, zero) if op == "xor" else sum(contributions, zero)
 
 
-def _join(pieces: Sequence[Part]) -> list[Part]:
+def _join(pieces: Sequence[WayPart]) -> list[WayPart]:
     """Texts that follow each other as one."""
-    joined: list[Part] = []
+    joined: list[WayPart] = []
     for part in pieces:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
             joined[-1] += part

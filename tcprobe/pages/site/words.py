@@ -120,7 +120,7 @@ def command(cell: Cell) -> str:
     return f"tcprobe run {cell.fragment.id} --arch {cell.arch} --method {measured.method}"
 
 
-def picked(fragment: Fragment, selector: int) -> str:
+def selector_words(fragment: Fragment, selector: int) -> str:
     """What a selector's number stands for: selector 1, or byte-id 1, thread-id 0."""
     return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
 

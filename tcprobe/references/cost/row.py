@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Number = Literal[
+CostNumber = Literal[
     "latency c",
     "latency",
     "interval",
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     term: str
     value: float
     unit: str = "cycles"
-    number: Number | None = None
+    number: CostNumber | None = None
     condition: str = ""
     factor: float = 1.0
 

@@ -62,10 +62,7 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
 
 
 def pattern(name: str, options: Options) -> tuple[Pair, Options]:
-    """(extent after which the pattern of a layout repeats, options with bits of an element: 8 if none are given).
-
-    UsageError for an unknown name, and for one without an extent of its own.
-    """
+    """(extent after which a layout's pattern repeats, options with bits, 8 if none are given); UsageError without."""
     named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
     if named is None:
         atom = cute.resolve(name, options.bits)

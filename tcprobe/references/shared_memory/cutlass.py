@@ -21,28 +21,28 @@ from tcprobe.errors import UsageError
 from tcprobe.layout.address import Pair
 from tcprobe.layout.arrays import Ints
 
-Number = Any  # an integer from 0 on, or a NumPy array of them
+Coordinate = Any  # an integer from 0 on, or a NumPy array of them
 ACCESS, LINE = 128, 1024  # bits of one vector access, and of a line of shared memory: every bank once
 VECTORS = LINE // ACCESS
 _NAME = re.compile(r"(ColumnMajor|RowMajor)?([A-Za-z0-9]*)(?:<([0-9]{1,4}(?:,[0-9]{1,4})*)>)?")
 
 
-def pitch_linear(contiguous: Number, strided: Number, stride: int) -> Number:
+def pitch_linear(contiguous: Coordinate, strided: Coordinate, stride: int) -> Coordinate:
     """The contiguous coordinate, then the strided one."""
     return contiguous + strided * stride
 
 
-def interleaved(contiguous: Number, strided: Number, stride: int, group: int) -> Number:
+def interleaved(contiguous: Coordinate, strided: Coordinate, stride: int, group: int) -> Coordinate:
     """`group` strided indices side by side, then the next contiguous index."""
     return strided // group * stride + contiguous * group + strided % group
 
 
-def block_linear(contiguous: Number, strided: Number, stride: int, wide: int, high: int) -> Number:
+def block_linear(contiguous: Coordinate, strided: Coordinate, stride: int, wide: int, high: int) -> Coordinate:
     """Blocks of `wide` x `high`, each linear, one after the other along the contiguous coordinate."""
     return contiguous % wide + strided % high * wide + contiguous // wide * wide * high + strided // high * stride
 
 
-def multiplicand(contiguous: Number, strided: Number, stride: int, bits: int, crosswise: int) -> Number:
+def multiplicand(contiguous: Coordinate, strided: Coordinate, stride: int, bits: int, crosswise: int) -> Coordinate:
     """16-byte vectors, 8 to a line of 128 bytes, XORed with the number of the line.
 
     A line has `crosswise` elements of each of kFactor = 1024 / bits / crosswise strided indices. The pattern repeats
@@ -57,21 +57,21 @@ def multiplicand(contiguous: Number, strided: Number, stride: int, bits: int, cr
     return (contiguous // vector // per * VECTORS + place) * vector + contiguous % vector + line * stride * factor
 
 
-def congruous(contiguous: Number, strided: Number, stride: int, bits: int, crosswise: int) -> Number:
+def congruous(contiguous: Coordinate, strided: Coordinate, stride: int, bits: int, crosswise: int) -> Coordinate:
     """As `multiplicand`; but 32-bit elements XOR twice the low two bits of the line, for any `crosswise`."""
     if bits != 32:
         return multiplicand(contiguous, strided, stride, bits, crosswise)
     return ((contiguous // 4 % 8) ^ (2 * (strided % 4))) * 4 + contiguous // 32 * 32 + contiguous % 4 + strided * stride
 
 
-def congruous_64(contiguous: Number, strided: Number, stride: int) -> Number:
+def congruous_64(contiguous: Coordinate, strided: Coordinate, stride: int) -> Coordinate:
     """16 x 4 elements of 64 bits: contiguous bits 1 and 2 become the line, and are XORed into its places."""
     line = contiguous >> 1 & 3
     place = (((contiguous & 1) << 2 | line) ^ (strided & 1)) << 1 | (contiguous >> 3 & 1)
     return contiguous // 16 * 16 + (place ^ ((strided & 2) << 1)) + (strided // 4 * 4 + line) * stride
 
 
-def crosswise_64(contiguous: Number, strided: Number, stride: int) -> Number:
+def crosswise_64(contiguous: Coordinate, strided: Coordinate, stride: int) -> Coordinate:
     """16 x 16 elements of 64 bits; two bits of each coordinate make the line.
 
     C's precedence puts + before ^, so the sum of the strided bits and the others is XORed as a whole.
@@ -81,20 +81,20 @@ def crosswise_64(contiguous: Number, strided: Number, stride: int) -> Number:
     return (k * 4 + pair % 4 + contiguous // 16 * 16) * stride + strided // 16 * 16 + place
 
 
-def congruous_128(contiguous: Number, strided: Number, stride: int) -> Number:
+def congruous_128(contiguous: Coordinate, strided: Coordinate, stride: int) -> Coordinate:
     """8 x 4 elements of 128 bits: contiguous bits 1 and 2 become the line, and are XORed into its places."""
     line = contiguous >> 1 & 3
     return contiguous // 8 * 8 + ((contiguous & 1) << 2 | (strided & 3) ^ line) + (strided // 4 * 4 + line) * stride
 
 
-def crosswise_128(contiguous: Number, strided: Number, stride: int) -> Number:
+def crosswise_128(contiguous: Coordinate, strided: Coordinate, stride: int) -> Coordinate:
     """8 x 8 elements of 128 bits. C's precedence puts + before ^ here too."""
     place = (contiguous % 4 + (strided & 1) * 4) ^ (contiguous & 4)
     line = (contiguous & 4) + strided % 8 // 4 * 2 + (strided >> 1 & 1)
     return (contiguous // 8 * 8 + line) * stride + strided // 8 * 8 + place
 
 
-def volta_congruous(contiguous: Number, strided: Number, stride: int, bits: int) -> Number:
+def volta_congruous(contiguous: Coordinate, strided: Coordinate, stride: int, bits: int) -> Coordinate:
     """8 x 4 vectors of 16 bytes: bits 1 and 2 of a vector's number become its line, and are XORed into its place."""
     vector = ACCESS // bits
     number = contiguous // vector % 8
@@ -106,7 +106,7 @@ def volta_congruous(contiguous: Number, strided: Number, stride: int, bits: int)
     )
 
 
-def volta_b_congruous(contiguous: Number, strided: Number, stride: int, bits: int) -> Number:
+def volta_b_congruous(contiguous: Coordinate, strided: Coordinate, stride: int, bits: int) -> Coordinate:
     """As `volta_congruous`, with bits 0 and 1 of a vector's number."""
     vector = ACCESS // bits
     number = contiguous // vector % 8
@@ -118,7 +118,7 @@ def volta_b_congruous(contiguous: Number, strided: Number, stride: int, bits: in
     )
 
 
-def volta_crosswise(contiguous: Number, strided: Number, stride: int, bits: int, block: int) -> Number:
+def volta_crosswise(contiguous: Coordinate, strided: Coordinate, stride: int, bits: int, block: int) -> Coordinate:
     """Vectors of 8 bytes; a line has one of each strided index, so `stride` counts these. `block` is not used."""
     vector = ACCESS // 2 // bits
     number = contiguous // vector
@@ -126,7 +126,9 @@ def volta_crosswise(contiguous: Number, strided: Number, stride: int, bits: int,
     return (place ^ (number >> 1 & 3)) * vector + contiguous % vector + number * stride * vector
 
 
-def tensor_op_interleaved(contiguous: Number, strided: Number, stride: int, bits: int, group: int) -> Number:
+def tensor_op_interleaved(
+    contiguous: Coordinate, strided: Coordinate, stride: int, bits: int, group: int
+) -> Coordinate:
     """Lines of 128 elements; blocks of 16 are XORed with the lowest bit of the line. The place in a block is dropped.
 
     `stride` and `bits` have no effect.
@@ -143,7 +145,7 @@ class CutlassFormula(NamedTuple):
     arguments.
     """
 
-    formula: Callable[..., Number]
+    formula: Callable[..., Coordinate]
     parameters: tuple[str, ...] = ()
     packed: int = 0
     times: bool = False
@@ -195,13 +197,13 @@ class CutlassLayout(NamedTuple):
         pitch: int = self._ordered(extent)[self.definition.packed]
         return pitch * prod(self.arguments) if self.definition.times else pitch
 
-    def __call__(self, first: Ints, second: Ints, stride: int) -> Number:
+    def __call__(self, first: Ints, second: Ints, stride: int) -> Coordinate:
         """Offsets in elements."""
         block = self.definition.formula is block_linear and self.view == "RowMajor"
         arguments = self.arguments[::-1] if block else self.arguments
         return self.definition.formula(*self._ordered((first, second)), stride, *arguments)
 
-    def _ordered(self, row_and_column: tuple[Number, Number]) -> tuple[Number, Number]:
+    def _ordered(self, row_and_column: tuple[Coordinate, Coordinate]) -> tuple[Coordinate, Coordinate]:
         """(contiguous, strided)."""
         return row_and_column[::-1] if self.view == "RowMajor" else row_and_column
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from tcprobe.errors import answered
+from tcprobe.errors import answer_or_none
 from tcprobe.fit.swizzle import AFFINE, AddressFit
 from tcprobe.layout.address import AddressMap
 from tcprobe.layout.arrays import Ints
@@ -86,11 +86,11 @@ def _candidates(fitted: AddressFit, bits: int | None) -> Iterator[str]:
                 yield f"{view}TensorOpMultiplicandCongruous<{wide},{line // factor}>"
                 yield f"{view}TensorOpMultiplicandCrosswise<{wide},{line // factor}>"
     for view in views:
-        yield from (f"{view}{name}" for wide, name in _fixed() if bits in (None, wide))
+        yield from (f"{view}{name}" for wide, name in _fixed_names() if bits in (None, wide))
         yield from (f"{view}{name}" for name in _volta(bits or 16))
 
 
-def _fixed() -> Iterable[tuple[int, str]]:
+def _fixed_names() -> Iterable[tuple[int, str]]:
     return (
         (64, "TensorOpMultiplicandCongruous64b"),
         (64, "TensorOpMultiplicand64bCrosswise"),
@@ -109,8 +109,10 @@ def _volta(bits: int) -> Iterator[str]:
 def _cute(address_map: AddressMap, bits: int) -> Iterator[str]:
     typed, part = cute.NAMED.get(bits), _part(address_map)
     for name in cute.names() if typed else ():
-        atom = answered(partial(cute.resolve, name.replace("<T>", f"<{typed}>")))  # None if the type is too wide
-        if atom and answered(partial(_same, address_map, part, partial(atom.__call__, extent=address_map.extent))):
+        atom = answer_or_none(partial(cute.resolve, name.replace("<T>", f"<{typed}>")))  # None if the type is too wide
+        if atom and answer_or_none(
+            partial(_same, address_map, part, partial(atom.__call__, extent=address_map.extent))
+        ):
             yield atom.name  # no answer unless the tile is whole atoms
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -19,13 +19,14 @@ from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 from tcprobe.values import Json
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
 NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
 
 @cache
 def names() -> tuple[str, ...]:
     """All kinds but tables, sorted."""
-    return plugins.found(__name__)
+    return plugins.module_names(__name__)
 
 
 @cache
@@ -36,7 +37,7 @@ def kind(name: str) -> ModuleType:
     return plugins.load(__name__, name, NEEDS)
 
 
-def shaped(name: str, body: Json) -> Any:
+def to_body(name: str, body: Json) -> Any:
     """Plain data as the kind's Body; DataError where it does not have that shape."""
     try:
         return msgspec.convert(body, kind(name).Body)

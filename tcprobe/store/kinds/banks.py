@@ -8,7 +8,6 @@ second. `tags`: how the lines of cp.async's sources are looked up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
 
@@ -19,9 +18,9 @@ from tcprobe.layout.banks import BankRule
 from tcprobe.layout.source_tags import SourceTags, from_json
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding
+from tcprobe.store.kinds import Count
 
 METHODS = ("live",)
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Misfit(msgspec.Struct, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ MOST_SPREAD = 0.1  # above this the device is shared, or not steady
 ABOVE_PEAK = 1.01
 Cycles = Annotated[float, msgspec.Meta(gt=0, le=1e7)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-Place = Literal["shared", "registers"]
+CostPlace = Literal["shared", "registers"]
 Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
 Data = Literal["zeros", "random"]
 FULL_LOAD = "full-load"  # what the subject of a finding on the clock begins with
@@ -66,7 +66,7 @@ class ByLayout(Base):
     """The interval of a warpgroup multiply by how its factors lie in shared memory."""
 
     cycles: Cycles
-    a: Place
+    a: CostPlace
     swizzle: int
     major: Literal["k", "mn"]
 

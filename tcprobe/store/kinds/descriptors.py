@@ -8,7 +8,6 @@ A subject ID.products counts random matrices through random descriptors, and tho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
 
@@ -18,12 +17,12 @@ from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding
+from tcprobe.store.kinds import Count
 
 METHODS = ("live",)
 FIELDS, READINGS = {"lbo", "sbo", "base_offset", "start"}, {"subtracted", "added", "ignored"}
 PRODUCTS = ".products"
 ALL = "wgmma"  # in place of an instruction: earlier documents counted the products of all of them together
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class CaseCounts(msgspec.Struct, forbid_unknown_fields=True):

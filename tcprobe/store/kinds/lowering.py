@@ -13,11 +13,11 @@ import msgspec
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.store.finding import Finding, from_code
+from tcprobe.store.kinds import Count
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 
 METHODS = ("sass",)
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

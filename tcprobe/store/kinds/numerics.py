@@ -9,7 +9,6 @@ no `model`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import msgspec
 
@@ -20,10 +19,10 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding
+from tcprobe.store.kinds import Count
 
 METHODS = ("live", "emulated")
 WHAT = "measures the arithmetic of multiplies, bit by bit"
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class WrongCase(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -49,7 +49,7 @@ def words(findings: Sequence[Finding]) -> str:
 def read(results: Results, name: str) -> Iterator[Finding]:
     """The findings of the arch's document."""
     for opcode, row in results.opcodes(name).items():
-        written = {o: layouts.written(results.layout(id_)) for o, id_ in row["layouts"].items()}
+        written = {o: layouts.to_json(results.layout(id_)) for o, id_ in row["layouts"].items()}
         yield from_code("opcodes", opcode, name, row["compiler"], Body(written, row["source"]))
 
 

@@ -18,11 +18,11 @@ from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding, is_number
+from tcprobe.store.kinds import Count
 
 METHODS = ("live",)
 FIRST = 90  # arch with tensor maps
 ENCODINGS, MISALIGNED = "encodings", "misaligned."
-Count = Annotated[int, msgspec.Meta(ge=0)]
 Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0)]
 
 

@@ -32,8 +32,8 @@ _MULTIPLIED = re.compile(
     r"(?:\.(?P<type>f16|f32|s32))?(?:\.(?P<vector>[1-6])x)?(?:\.selector(?P<selector>[0-3]))?"
 )
 _COPIED = re.compile(r"(?P<form>tcgen05\.cp\.\w{1,9})\.memory(?:\.(?P<multicast>warpx[\w:]{1,9}))?")
-Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 14)]
-PlainRun = tuple[Number, Number, Number, Number, Number, Number, Number]
+CellNumber = Annotated[int, msgspec.Meta(ge=0, lt=1 << 14)]
+PlainRun = tuple[CellNumber, CellNumber, CellNumber, CellNumber, CellNumber, CellNumber, CellNumber]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
