@@ -62,8 +62,9 @@ def test_softmax(tmp_path, sample):
 
 
 def test_masks_and_fills(tmp_path, sample):
-    kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in emitted.cells()}
-    cells = sample(kinds.values(), 11, emitted.spread)
+    whole = [c for c in emitted.cells() if not (".sp" in c.fragment.family and c.fragment.operand == "a")]
+    kinds = {(c.table.id, dtype(c.fragment.type).is_float, c.fragment.type == "f64"): c for c in whole}
+    cells = sample(kinds.values(), 10, emitted.spread)
     ways = sample(itertools.product(emitted_reductions.MASKS, emitted_reductions.FILLS), 16)
     cases = (case for mask, fill in ways for case in emitted_reductions.masks(cells, [mask], [fill]))
     check(tmp_path, "reduce --mask, --fill", cases, 100)

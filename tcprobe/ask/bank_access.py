@@ -25,6 +25,7 @@ import numpy as np
 from tcprobe.ask.tile import Shared, Tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.operand import WHOLE
 from tcprobe.isa.shared_memory import MATRIX_ROWS, MOST_SHARED, SharedAccess, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
@@ -85,10 +86,10 @@ def parse_access(text: str) -> TileAccess:
 
 
 def slots_of(cell: Cell) -> Slots:
-    """The slots of a fragment; UsageError where a warp holds several products, which are not one tile."""
+    """The slots of a fragment; UsageError where it holds no matrix, or several products, which are not one tile."""
     table, fragment = cell.table, cell.fragment
-    if not {"row", "col"} <= set(table.outputs):
-        raise UsageError(f"{fragment.id} holds {', '.join(table.outputs)}, not rows and columns of a tile.")
+    if fragment.role not in WHOLE:
+        raise UsageError(f"{fragment.id} holds no elements of a matrix: its role is {fragment.role.value}.")
     if "product" in table.outputs:
         raise UsageError(f"{fragment.id} holds {fragment.products} products in a warp; a tile is one matrix.")
     row, col = (

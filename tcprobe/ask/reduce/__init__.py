@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
-from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile
+from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile, require_elements
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
-from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import Described
 from tcprobe.values import Json
@@ -103,7 +102,7 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
     axes, ops = ", ".join(AXES), (*OPS, SOFTMAX)
     if over not in AXES or op not in ops:
         raise UsageError(f"no reduction over {over!r} with {op!r}; known: over {axes}, with {', '.join(ops)}.")
-    require_fit(cell.fragment, cell.table)
+    require_elements(cell, over == "col")
     require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
     tile = fragment_tile(cell, size)
     scheme = plan(tile.table, AXES.index(over))

@@ -7,6 +7,7 @@ is decided here, and equal comparisons are made once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, mention_order, names
 from tcprobe.ask.reduce.number import literal, number
+from tcprobe.ask.reduce.tile import require_elements
 from tcprobe.code.cuda import DeviceFunction, Parameter, holder
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.code.origin import origin, title
@@ -21,7 +23,6 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table
-from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
@@ -75,7 +76,7 @@ def mask_fragment(cell: Cell, mask: str | None, fill: str | None, name: str = "m
     """
     if mask is None and fill is None:
         raise UsageError("give `over`, or `mask` and `fill`.")
-    require_fit(cell.fragment, cell.table)
+    require_elements(cell, any(re.search(r"\bcol\b", text) for text in (mask, fill) if text))
     require_legal(name, FUNCTION, used="T")
     if None in cell.table.cells:
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots.")

@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 from tcprobe.code.cuda import holder
 from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Table, slot_table
+from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import quoted
 
@@ -56,6 +59,20 @@ class FragmentTile(NamedTuple):
             f"{each}, of {self.fragments} fragments: x[f] is the one at row {fragment.rows} * (f / {self.across}), "
             f"column {fragment.cols} * (f % {self.across})"
         )
+
+
+def require_elements(cell: Cell, by_column: bool) -> None:
+    """UsageError for what holds no elements of a matrix (addresses, metadata, scales), and a table that cannot be.
+
+    With `by_column` for sparse A too: metadata say in which column of the matrix a stored element is.
+    """
+    fragment = cell.fragment
+    if fragment.role not in WHOLE:
+        raise UsageError(f"{fragment.id} holds no elements of a matrix: its role is {fragment.role.value}.")
+    row = inventory.instructions().get(fragment.experiment)
+    if by_column and row and row.metadata and fragment.operand == "a":
+        raise UsageError(f"{fragment.id} holds what is stored of a sparse matrix: metadata say in which column.")
+    require_fit(fragment, cell.table)
 
 
 def fragment_tile(cell: Cell, size: str | None = None) -> FragmentTile:
