@@ -132,7 +132,7 @@ class Session:
         return message
 
     def _lost_error(self) -> Exception:
-        """The error that explains why no message came: how the worker ended; StarvedError as in `children.exit_code`."""
+        """Why no message came, by how the worker ended; StarvedError as in `children.exit_code`."""
         try:
             code = self._process.wait(LAST_BREATH)
         except subprocess.TimeoutExpired:

@@ -211,7 +211,7 @@ def _error_to_report(error: Exception) -> TcprobeError:
 
 
 def _fault(error: Exception) -> TcprobeError:
-    """As `_error_to_report`, for an error of an experiment; raises StarvedError, for which no experiment is to blame."""
+    """As `_error_to_report`, for an error of an experiment; StarvedError, for which none is to blame, is raised."""
     reported = _error_to_report(error)
     if isinstance(reported, StarvedError):
         raise reported

@@ -1,6 +1,6 @@
 """A process that works for this program: `python -m tcprobe.system.worker MODULE [ARGUMENT]...` runs a module of it.
 
-If memory runs out before the module can report it, or in another thread, the exit code reports it: `children.exit_code`.
+If memory runs out before the module can report it, or in another thread, the exit code does: `children.exit_code`.
 """
 
 from __future__ import annotations
