@@ -84,3 +84,13 @@ def test_a_value_says_that_it_is_hexadecimal(words, advice):
     done = CliRunner().invoke(main, ["descriptor", *words])
     assert done.exit_code == 2
     assert f"{words[-1]} does not say that it is hexadecimal: {advice}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [(["4611686293305360384"], "0x4000004000010000"), (["--idesc", "--kind", "f16", "138412176"], "0x08400090")],
+)
+def test_more_digits_than_hexadecimal_ones_are_decimal(words, value):
+    done = CliRunner().invoke(main, ["descriptor", *words])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(value)

@@ -120,7 +120,7 @@ def test_bits_that_nothing_describes_are_named():
         (["--m", 64, "--n", 64, "--set", "span=1"], "has no span"),
         (["--m", 32, "--n", 64, "--set", "column_shift=17"], "at most 16 for M 32"),
         (["0x10000000000000000", "--m", 64, "--n", 64], "not a number of 64 bits"),
-        (["99999999999999999999", "--m", 64, "--n", 64], "not a number of 64 bits"),
+        (["99999999999999999999", "--m", 64, "--n", 64], "more than 64 bits"),
         (["--idesc", "--m", 64, "--n", 64], "remove --zero-mask"),
     ],
 )

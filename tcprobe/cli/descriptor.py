@@ -92,7 +92,7 @@ def _explain(value: str, as_json: bool) -> None:
     from tcprobe.layout.descriptor import decode
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
-    bits = tcgen05.hexadecimal(value, 64, "; a tile needs --tile LINESxK and --type or --instruction")
+    bits = tcgen05.bits_of(value, 64, "; a tile needs --tile LINESxK and --type or --instruction")
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)
         return

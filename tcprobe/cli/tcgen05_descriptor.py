@@ -72,7 +72,7 @@ def instruction(value: str | None, descriptor_request: TileDescriptorRequest, as
     if value is not None:
         if typed:
             raise UsageError(f"0xVALUE holds every field except the kind: remove {next(iter(typed))}.")
-        plain = ask.instruction_value_json(hexadecimal(value, 32), descriptor_request["mma_kind"])
+        plain = ask.instruction_value_json(bits_of(value, 32), descriptor_request["mma_kind"])
     elif descriptor_request["mma_kind"] is None:
         raise UsageError("give --kind, --m, --n and the types, or a value such as 0x08400490.")
     else:
@@ -93,7 +93,7 @@ def zero_mask(value: str | None, descriptor_request: TileDescriptorRequest, as_j
         raise UsageError("--zero-mask takes only --m, --n, and the fields with --set or as a value.")
     if (value is None) == (not descriptor_request["others"]):
         raise UsageError("--zero-mask: give --set skip_span=3 and the like, or a value of 64 bits.")
-    bits = zeros.encode(_others(descriptor_request["others"])) if value is None else hexadecimal(value, zeros.WIDTH)
+    bits = zeros.encode(_others(descriptor_request["others"])) if value is None else bits_of(value, zeros.WIDTH)
     plain = zero_mask_json(bits, m, n)
     if as_json:
         click.echo(json.dumps(plain))
@@ -135,10 +135,15 @@ def _others(assignments: tuple[str, ...]) -> dict[str, int | str]:
     return fields
 
 
-def hexadecimal(value: str, width: int, otherwise: str = "") -> int:
-    """The number of a text such as 0x08400490; UsageError for another one, also where only the 0x is missing."""
+def bits_of(value: str, width: int, otherwise: str = "") -> int:
+    """The number of a text such as 0x08400490, or of decimal digits that are too many for hexadecimal ones.
+
+    UsageError for another one, also where the digits may be both.
+    """
     if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", value):
         return int(value, 0)
+    if re.fullmatch(f"[1-9][0-9]{{{width // 4},19}}", value):
+        return int(value)
     if re.fullmatch(r"[0-9a-fA-F]{1,16}", value):
         decimal = f", or 0x{int(value):x} if it is decimal" if value.isdigit() else ""
         raise UsageError(f"{value} does not say that it is hexadecimal: give 0x{value}{decimal}.")
