@@ -76,6 +76,14 @@ def test_an_arch_in_any_spelling():
     assert tcprobe.arch((12, 1)).name == "sm_121"
 
 
+def test_a_fill_is_a_number_or_an_expression():
+    masked = [tcprobe.reduce(D, mask="row >= col", fill=fill).code for fill in ("-1.5", -1.5, np.float32(-1.5))]
+    assert masked == masked[:1] * 3
+    assert tcprobe.reduce(D, mask="row >= col", fill=float("-inf")).code == (
+        tcprobe.reduce(D, mask="row >= col", fill="-inf").code
+    )
+
+
 def test_addresses_of_numpy_are_addresses():
     strided = tcprobe.banks(lane_addresses=np.arange(32) * 128, access="ld.shared.b32")
     assert strided.wavefronts == tcprobe.banks(lane_addresses="lane * 128", access="ld.shared.b32").wavefronts == 32
@@ -99,6 +107,14 @@ WRONG = {
     "a reduction and a mask": lambda: tcprobe.reduce(D, over="row", op="max", mask="row >= col"),
     "strides of another rank": lambda: tcprobe.tensormap("bf16", tile=(64, 64), strides=(128, 256)),
     "no number": lambda: whole("n", None),
+    "a name that is none": lambda: tcprobe.fragment(5),
+    "an instruction that is none": lambda: tcprobe.cost(None),
+    "accesses that are none": lambda: tcprobe.banks(A, tile="64x64", access=5),
+    "an access that is none": lambda: tcprobe.path(A, "64x64", access=4),
+    "a leading dimension as text": lambda: tcprobe.path(A, "64x64", ld="64"),
+    "a function's name that is none": lambda: tcprobe.convert(D, A, function=1),
+    "a mask that is none": lambda: tcprobe.reduce(D, mask=1, fill=0),
+    "a kernel's name that is none": lambda: tcprobe.kernel("sm_80", "f16", name=1),
 }
 
 

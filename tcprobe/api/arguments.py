@@ -29,20 +29,31 @@ def whole(name: str, python_number: object) -> int:
     raise UsageError(f"`{name}` {str(python_number)[:40]!r} is not a whole number.")
 
 
+def word(name: str, python_text: object) -> str:
+    """A text; UsageError naming the parameter for anything else."""
+    if isinstance(python_text, str):
+        return python_text
+    raise UsageError(f"`{name}` {str(python_text)[:40]!r} is not a text.")
+
+
+def each(name: str, several: object) -> list[object]:
+    """What a parameter has several of; UsageError where it is one thing."""
+    if isinstance(several, Iterable):
+        return list(several)
+    raise UsageError(f"`{name}` {str(several)[:40]!r}: several are needed, in a list.")
+
+
 def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tuple[int, ...]:
     """Up to `most` numbers; UsageError naming the parameter where they are none."""
     if isinstance(given_sizes, str):
         return spelling.sides(given_sizes, most)
-    if not isinstance(given_sizes, Iterable):
-        raise UsageError(f"`{name}` {str(given_sizes)[:40]!r}: numbers such as (128, 64), or '128x64'.")
-    return tuple(whole(name, number) for number in given_sizes)
+    return tuple(whole(name, number) for number in each(name, given_sizes))
 
 
 def addresses(python_addresses: object) -> list[int | None]:
     """An address a lane, None for an idle one; UsageError where they are none."""
-    if not isinstance(python_addresses, Iterable):
-        raise UsageError(f"`lane_addresses` {str(python_addresses)[:40]!r}: 32 addresses, or an expression in lane.")
-    return [None if address is None else whole("lane_addresses", address) for address in python_addresses]
+    given = each("lane_addresses", python_addresses)
+    return [None if address is None else whole("lane_addresses", address) for address in given]
 
 
 def element_type(python_type: object) -> str:

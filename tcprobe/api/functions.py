@@ -19,7 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tcprobe.api.arguments import ArchName, PlaceName, Sizes, arch_name, element_type, place, sizes, whole
+from tcprobe.api.arguments import ArchName, PlaceName, Sizes, arch_name, element_type, place, sizes, whole, word
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
@@ -53,7 +53,7 @@ def fragment(
     >>> tcprobe.fragment("mma m16n8k16 bf16 a").bases["register"]
     [(0, 1), (8, 0), (0, 8)]
     """
-    cell = names.meant(name, arch_name(arch), layers(results, only)).cell
+    cell = names.meant(word("name", name), arch_name(arch), layers(results, only)).cell
     return FragmentAnswer.from_cell(cell if selector is None else selection(cell, selector))
 
 
@@ -61,7 +61,7 @@ def instruction(
     name: str, arch: ArchName | None = None, results: Path | None = None, only: bool = False
 ) -> MultiplyAnswer:
     """The multiply that `name` means, with the tables of its operands."""
-    row, cells, _ = names.multiply(name, arch_name(arch), layers(results, only))
+    row, cells, _ = names.multiply(word("name", name), arch_name(arch), layers(results, only))
     return MultiplyAnswer(row, {operand: FragmentAnswer.from_cell(cell) for operand, cell in cells.items()})
 
 
@@ -95,7 +95,7 @@ def convert(
     from tcprobe.ask.convert.store_code import plan_store_code
     from tcprobe.code.names import FUNCTION, require_legal
 
-    require_legal(function, FUNCTION)
+    require_legal(word("function", function), FUNCTION)
     first = with_register_type(cell_of(from_, arch), None if register_type is None else element_type(register_type))
     stored = (kind, contiguous, placed) != (None, None, None)
     if isinstance(into, str) and is_store(into):
@@ -117,13 +117,14 @@ def reduce(
     *,
     tile: Sizes | None = None,
     mask: str | None = None,
-    fill: str | None = None,
+    fill: str | float | None = None,
     function: str | None = None,
     arch: ArchName | None = None,
 ) -> Reduction | Masked:
     """Combine each row or column of a fragment; or with `mask` and `fill` change its elements by row and col: the code.
 
-    `tile` (rows, columns) is reduced as several fragments; `function` names the code's function or struct.
+    `tile` (rows, columns) is reduced as several fragments; `fill` is a number or an expression in row and col;
+    `function` names the code's function or struct.
 
     >>> import tcprobe
     >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
@@ -137,11 +138,12 @@ def reduce(
 
         if tile is not None or op != "sum":
             raise UsageError(f"`{'op' if tile is None else 'tile'}` needs `over`.")
-        return mask_fragment(cell, mask, fill, function or ("fill" if mask is None else "mask"))
+        condition, value = None if mask is None else word("mask", mask), None if fill is None else str(fill)
+        return mask_fragment(cell, condition, value, word("function", function or ("mask" if mask else "fill")))
     from tcprobe.ask.reduce import reduce as reduced
 
     size = None if tile is None else "x".join(map(str, sizes("tile", tile, 2)))
-    return reduced(cell, over, op, function or ("softmax" if op == "softmax" else "reduce"), size)
+    return reduced(cell, over, op, word("function", function or ("softmax" if op == "softmax" else "reduce")), size)
 
 
 def compare(
@@ -171,7 +173,7 @@ def cost(name: str, arch: ArchName | None = None) -> list[InstructionCost]:
     """What instructions cost in cycles, those that a name, words, a pattern or an opcode mean, measured."""
     from tcprobe.ask.cost import costs
 
-    return costs([name], arch_name(arch), layers(None))
+    return costs([word("name", name)], arch_name(arch), layers(None))
 
 
 def numerics(name: str, arch: ArchName | None = None) -> FormNumerics:
@@ -184,7 +186,7 @@ def numerics(name: str, arch: ArchName | None = None) -> FormNumerics:
     from tcprobe.ask.numerics import answer
 
     folders = layers(None)
-    return answer(names.resolve(name, folders).instruction, arch_name(arch), folders)
+    return answer(names.resolve(word("name", name), folders).instruction, arch_name(arch), folders)
 
 
 class KernelOptions(TypedDict, total=False):
@@ -225,6 +227,7 @@ def kernel(arch: ArchName, kind: str, **options: Unpack[KernelOptions]) -> GemmK
         )
     plain |= {name: sizes(name, plain[name], count) for name, count in (("tile", 3), ("warps", 2)) if name in plain}
     plain |= {name: whole(name, plain[name]) for name in ("stages", "cluster") if name in plain}
+    plain |= {name: word(name, plain[name]) for name in ("a", "b", "name") if name in plain}
     if "out" in plain:
         plain["out"] = element_type(plain["out"])
     return gemm(GemmOptions(named(arch_name(arch) or "").name, element_type(kind), **plain), layers(None))

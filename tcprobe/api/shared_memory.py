@@ -10,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex
 
-from tcprobe.api.arguments import ArchName, PlaceName, Sizes, addresses, arch_name, element_type, place, sizes, whole
+from tcprobe.api.arguments import (
+    ArchName,
+    PlaceName,
+    Sizes,
+    addresses,
+    arch_name,
+    each,
+    element_type,
+    place,
+    sizes,
+    whole,
+    word,
+)
 from tcprobe.api.functions import cell_of
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
@@ -57,7 +69,7 @@ def banks(
     from tcprobe.ask.bank_rules import rules_for
 
     rules = rules_for(arch_name(arch), layers(None))
-    accesses = [access] if isinstance(access, str) else list(access)
+    accesses = [access] if isinstance(access, str) else [word("access", text) for text in each("access", access)]
     if tile is None:
         from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
         from tcprobe.isa.shared_memory import access as access_row
@@ -110,8 +122,9 @@ def path(
     from tcprobe.ask.path import path as planned
     from tcprobe.isa.names import resolve
 
-    in_memory = None if kind is None else element_type(kind)
-    options = PathOptions(_by("tile", tile), contiguous, place(placed), access, ld, fill, in_memory)
+    in_memory, stride = None if kind is None else element_type(kind), None if ld is None else whole("ld", ld)
+    by, how = (None if text is None else word(name, text) for name, text in (("access", access), ("fill", fill)))
+    options = PathOptions(_by("tile", tile), contiguous, place(placed), by, stride, how, in_memory)
     if isinstance(name, str) and (meaning := resolve(name)).shared:
         from tcprobe.ask.path.operand import operand_path
 
