@@ -31,7 +31,7 @@ def test_shuffled_words_of_an_id_mean_its_table(tables, sample):
         parts = fragment.id.split(".")
         shuffled.shuffle(parts)
         if found and fragment.shape != (8, 8, 4):  # there row and col stand in either order
-            meant = names.meant(" ".join(parts).upper(), "sm_90", tables)
+            meant = names.find_cell(" ".join(parts).upper(), "sm_90", tables)
             assert meant.cell.table == found.table(fragment), (fragment.id, parts)
 
 
@@ -51,9 +51,9 @@ def test_shuffled_words_of_an_id_mean_its_table(tables, sample):
 def test_a_name_of_several_answers_where_their_tables_agree(name, at, id_, tables):
     if id_ is None:
         with pytest.raises(UsageError, match=r"matches \d+ fragments with \d different tables"):
-            names.meant(name, at, tables)
+            names.find_cell(name, at, tables)
         return
-    found = names.meant(name, at, tables)
+    found = names.find_cell(name, at, tables)
     assert found.cell.fragment.id == id_
     rows = [f for f in names.resolve(name, tables).fragments if not at or f.target.on(arch(at))]
     assert all(cell(f, at, tables).table == found.cell.table for f in rows)

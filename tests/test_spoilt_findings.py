@@ -76,14 +76,14 @@ def test_a_value_of_another_type_is_refused_as_data(tmp_path, kind, sample):
     key = Key("table" if kind == "measurement" else kind, "sm_90", METHODS[0], of_subject)
     kept = {name: content[name] for name in content if name not in ("kind", "schema", "sha256")}
     target.write_text(seal(kind, kept))
-    assert findings.saved(Results(tmp_path), key) is not None
+    assert findings.read_any(Results(tmp_path), key) is not None
     refused = 0
     tried = [(place, value) for place in places(kept) for value in HOSTILE]
     outer = [one for one in tried if len(one[0]) < 3]
     for place, value in [*outer, *sample([one for one in tried if len(one[0]) > 2], 150)]:
         target.write_text(seal(kind, spoilt(kept, place, value)))
         try:
-            findings.saved(Results(tmp_path), key)
+            findings.read_any(Results(tmp_path), key)
         except DataError:
             refused += 1
     assert refused > 0.7 * len(outer)

@@ -53,7 +53,7 @@ def fragment(
     >>> tcprobe.fragment("mma m16n8k16 bf16 a").bases["register"]
     [(0, 1), (8, 0), (0, 8)]
     """
-    cell = names.meant(word("name", name), arch_name(arch), layers(results, only)).cell
+    cell = names.find_cell(word("name", name), arch_name(arch), layers(results, only)).cell
     return FragmentAnswer.from_cell(cell if selector is None else selection(cell, selector))
 
 

@@ -261,11 +261,11 @@ def _tile(rules: Rules, size: str, banks_request: BanksRequest) -> None:
 
 def _fragment_cell(banks_request: BanksRequest) -> Cell | None:
     """The fragment, where one is named."""
-    from tcprobe.store.names import meant
+    from tcprobe.store.names import find_cell
 
     if not banks_request["fragment"]:
         return None
-    cell, note = meant(banks_request["fragment"], banks_request["name"], banks_request["layers"])
+    cell, note = find_cell(banks_request["fragment"], banks_request["name"], banks_request["layers"])
     print_notes(note)
     return cell
 

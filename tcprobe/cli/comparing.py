@@ -142,12 +142,12 @@ def _compare_file(
     from tcprobe.cli import answers
     from tcprobe.layout.csv import read_csv
     from tcprobe.store.cell import no_table, selection
-    from tcprobe.store.names import meant
+    from tcprobe.store.names import find_cell
 
     if len(names) < 2:
         raise UsageError(f"`tcprobe compare {names[0]} FRAGMENT` needs a fragment.")
     file_table = read_csv(Path(names[0]))
-    measured, note = meant(" ".join(names[1:]), arch_name, layers)
+    measured, note = find_cell(" ".join(names[1:]), arch_name, layers)
     measured, fragment = selection(measured, compare_request["selector"]), measured.fragment
     print_notes(note)
     if not measured.measured:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, print_notes, read_results, redirected
+from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, is_redirected, print_notes, read_results
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError
 
@@ -81,7 +81,7 @@ def convert(
     from tcprobe.cli import answers
     from tcprobe.system import files
 
-    aside = not request["as_json"] and (output is not None or redirected())
+    aside = not request["as_json"] and (output is not None or is_redirected())
     conversions = _conversions(names, called or _function_names(names, output is not None, request), request)
     for made in conversions:
         conversion = _in_namespace(made, namespace)
@@ -138,10 +138,13 @@ def _convert(pair: tuple[str, str], name: str, convert_request: ConvertRequest) 
     from tcprobe.ask.convert.stmatrix import is_store
     from tcprobe.ask.convert.store_code import plan_store_code
     from tcprobe.code.names import FUNCTION, require_legal
-    from tcprobe.store.names import meant
+    from tcprobe.store.names import find_cell
 
     source, target = pair
-    from_, function = meant(source, convert_request["name"], convert_request["layers"]), require_legal(name, FUNCTION)
+    from_, function = (
+        find_cell(source, convert_request["name"], convert_request["layers"]),
+        require_legal(name, FUNCTION),
+    )
     registers = with_register_type(from_.cell, convert_request["typed"])
     if is_store(target):
         print_notes(from_.note)
@@ -158,7 +161,7 @@ def _convert(pair: tuple[str, str], name: str, convert_request: ConvertRequest) 
         raise UsageError(
             "--type, --global, --shared and --swizzle need stmatrix as TO, which stores into shared memory."
         )
-    to = meant(target, from_.cell.arch, convert_request["layers"])
+    to = find_cell(target, from_.cell.arch, convert_request["layers"])
     print_notes(from_.note, to.note)
     return converted(registers, to.cell, convert_request["transpose"], convert_request["permute_k"], function)
 

@@ -75,7 +75,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **req
         _arithmetic(patterns, output, request)
         return
     name = request["name"] or ("all" if formats.for_all_archs(format_name) else None)
-    fragments, notes = names.chosen(patterns, name, request["layers"])
+    fragments, notes = names.choose_fragments(patterns, name, request["layers"])
     print_notes(*notes)
     tables, without = emittable(fragments, name, request["layers"])
     if without:

@@ -51,14 +51,14 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
     from tcprobe.ask.behind import entry
     from tcprobe.ask.describe import form_entry, fragment_entry
     from tcprobe.isa import arch
-    from tcprobe.isa.names import allowed, resolve
+    from tcprobe.isa.names import filter_allowed, resolve
 
     devices = [arch.arch(at) for at in several(name) if at]
     meanings = [resolve(pattern) for pattern in patterns or ("*",)]
     held = [meaning.fragments if meaning.shared or meaning.bare else meaning.some_fragments for meaning in meanings]
-    fragments = allowed((row for rows in held for row in rows), family, devices)
-    shared = allowed((row for meaning in meanings for row in meaning.shared), family, devices)
-    forms = allowed((row for meaning in meanings for row in meaning.bare), family, devices)
+    fragments = filter_allowed((row for rows in held for row in rows), family, devices)
+    shared = filter_allowed((row for meaning in meanings for row in meaning.shared), family, devices)
+    forms = filter_allowed((row for meaning in meanings for row in meaning.bare), family, devices)
     if as_json:
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
@@ -108,7 +108,7 @@ def show(patterns: tuple[str, ...], layers: Layers, as_json: bool, **show: Unpac
     archs = several(name)
     if explained and len(archs) > 1:
         raise UsageError("--why takes one arch, or all, but not a list.")
-    chosen, remarks = names.chosen(patterns, archs[-1], layers)
+    chosen, remarks = names.choose_fragments(patterns, archs[-1], layers)
     print_notes(*remarks)
     if len(archs) > 1:
         for fragment in chosen:

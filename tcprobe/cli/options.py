@@ -205,7 +205,7 @@ def several(name: str | None) -> list[str | None]:
     return list(name.split(",")) if name else [None]
 
 
-def redirected() -> bool:
+def is_redirected() -> bool:
     """Whether standard output is not a terminal."""
     return sys.stdout is None or not sys.stdout.isatty()
 

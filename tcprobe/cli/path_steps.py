@@ -40,9 +40,9 @@ def only_one(code_request: CodeRequest) -> None:
 
 def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
     """The table that a fragment's name means, on an arch; notes go to stderr."""
-    from tcprobe.store.names import meant
+    from tcprobe.store.names import find_cell
 
-    cell, note = meant(fragment, name, layers)
+    cell, note = find_cell(fragment, name, layers)
     print_notes(note)
     return cell
 

@@ -76,7 +76,7 @@ def where(fragment: str, name: str | None, layers: Layers, as_json: bool, **requ
         raise UsageError(f"{beyond[0]} needs an operand in shared memory: a_smem, b_smem.")
     from tcprobe.ask.table_confidence import confidence
 
-    whole, note = names.meant(fragment, name, layers)
+    whole, note = names.find_cell(fragment, name, layers)
     print_notes(note)
     for cell in selections(whole, request["selector"]):
         by_lane, holders = _holders(cell, request)

@@ -17,9 +17,9 @@ from tcprobe.cli.options import (
     Given,
     fragment_names,
     given,
+    is_redirected,
     print_notes,
     read_results,
-    redirected,
 )
 from tcprobe.errors import UsageError
 
@@ -70,13 +70,13 @@ def reduce(
     'row + row0 >= col + col0', become arguments. Where the output is not a terminal, stdout has the code alone.
     """
     from tcprobe.code.scope import in_namespace
-    from tcprobe.store.names import meant
+    from tcprobe.store.names import find_cell
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
     if over is None and (beside := given("mask", "fill", "called", "namespace", "name", "folder", "only")):
         raise UsageError(f"{', '.join(beside.values())} needs --over.")
-    cell, note = meant(fragment, request["name"], request["layers"])
+    cell, note = find_cell(fragment, request["name"], request["layers"])
     print_notes(note)
     answer: Reduction | Masked
     if over is None:
@@ -93,7 +93,7 @@ def reduce(
     if request["as_json"]:
         click.echo(json.dumps({**answer.to_json(), "code": code}))
         return
-    wrapping.lines(answer.in_words, answer.cell.fragment.id, redirected())
+    wrapping.lines(answer.in_words, answer.cell.fragment.id, is_redirected())
     click.echo(code)
 
 

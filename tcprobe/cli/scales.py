@@ -87,7 +87,7 @@ def _scale_layout(fragment: str, name: str | None, layers: Layers, sizes: Memory
             placed, OperandVariant(sizes["m"], sizes["n"], 0, vector, layers=layers, name=name)
         )
     tensor_memory.require_none(sizes)
-    whole, note = names.meant(fragment, name, layers)
+    whole, note = names.find_cell(fragment, name, layers)
     print_notes(note)
     return scales_in_registers(whole)
 

@@ -39,7 +39,7 @@ from tcprobe.run.process import Worker
 from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding, Status
-from tcprobe.store.findings import save, saved
+from tcprobe.store.findings import read_any, save
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
@@ -168,7 +168,7 @@ def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[li
     unmeasured, complaints = [], []
     for experiment in todo:
         try:
-            before = saved(results, key_of(experiment, device))
+            before = read_any(results, key_of(experiment, device))
         except NewerSchemaError:
             raise
         except DataError as error:
@@ -313,6 +313,6 @@ def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:
 def _compiled_before(experiment: Probe, device: Device, results: Results) -> bool:
     """Whether this compiler has compiled this very probe before; then it cannot refuse it now."""
     try:
-        return up_to_date(experiment, saved(results, key_of(experiment, device)), device)
+        return up_to_date(experiment, read_any(results, key_of(experiment, device)), device)
     except DataError:
         return False

@@ -104,7 +104,7 @@ def _write(path: Path, finding: Finding) -> None:
     files.write(path, documents.seal(finding.kind, _to_json(finding)).encode(), parents=True)
 
 
-def saved(results: Results, key: Key) -> Finding | Measurement | None:
+def read_any(results: Results, key: Key) -> Finding | Measurement | None:
     """What is saved of any kind, tables too; DataError if it cannot be trusted."""
     if key.kind == TABLE:
         return results.measurement(key.arch, key.method, key.subject)

@@ -1,8 +1,8 @@
 """Which table a name means: one fragment's, or that which all its candidates share; opcodes of machine code as well.
 
 >>> from tcprobe.store.folders import layers
->>> from tcprobe.store.names import meant
->>> found = meant("accumulator wmma 16x16x16 float", "v100", layers(None))
+>>> from tcprobe.store.names import find_cell
+>>> found = find_cell("accumulator wmma 16x16x16 float", "v100", layers(None))
 >>> found.cell.arch, found.note
 ('sm_70', "'accumulator wmma 16x16x16 float' matches 2 fragments, all with this table on sm_70: wmma.m16n16k16.c.f32, \
 wmma.m16n16k16.d.f32")
@@ -50,7 +50,7 @@ def resolve(name: str, layers: Layers) -> Meaning:
     return meaning
 
 
-def meant(name: str, arch_name: str | None, layers: Layers) -> Meant:
+def find_cell(name: str, arch_name: str | None, layers: Layers) -> Meant:
     """The table that all fragments which `name` may mean share on an arch, which is named or the one that counts most.
 
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
@@ -74,7 +74,9 @@ def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruct
     return inventory.instructions()[first], tables[first], _note(name, "multiplies", tables)
 
 
-def chosen(patterns: Sequence[str], arch_name: str | None, layers: Layers) -> tuple[list[Fragment], list[str]]:
+def choose_fragments(
+    patterns: Sequence[str], arch_name: str | None, layers: Layers
+) -> tuple[list[Fragment], list[str]]:
     """Fragments of patterns, which may mean many, and of names, which must mean one table or one instruction's; and
     notes on the names.
     """
@@ -92,7 +94,7 @@ def _choose(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[
     if rows and all(row.multiplies_registers for row in rows):
         row, _, note = multiply(name, arch_name, layers)
         return [inventory.fragment(fragment.id) for fragment in row.fragments], note
-    one = meant(name, arch_name, layers)
+    one = find_cell(name, arch_name, layers)
     return [one.cell.fragment], one.note
 
 

@@ -152,10 +152,10 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
     UsageError where there is no such family, or a pattern means nothing.
     """
     meant = (f for p in patterns or ("*",) for f in resolve(p).some_fragments)
-    return allowed(meant, family, [device] if device else [])
+    return filter_allowed(meant, family, [device] if device else [])
 
 
-def allowed(candidates: Iterable[T], family: str | None, devices: Sequence[Arch]) -> list[T]:
+def filter_allowed(candidates: Iterable[T], family: str | None, devices: Sequence[Arch]) -> list[T]:
     """The rows of a family, each once, that one of the devices has, if any is named; UsageError for no such family."""
     if family not in (None, *inventory.families()):
         from tcprobe.isa.names import wrong

@@ -1,13 +1,13 @@
 """Names of CuTe's atoms and of machine code, as the dotted PTX names that they mean.
 
->>> from tcprobe.isa.names.atoms import dotted
->>> dotted("SM80_16x8x16_F32F16F16F32_TN"), dotted("SM75_U16x8_LDSM_T"), dotted("MOVM.16.MT88")
+>>> from tcprobe.isa.names.atoms import dotted_name
+>>> dotted_name("SM80_16x8x16_F32F16F16F32_TN"), dotted_name("SM75_U16x8_LDSM_T"), dotted_name("MOVM.16.MT88")
 ('mma.m16n8k16.row.col.f32.f16.f16.f32', 'ldmatrix.m8n8.x4.trans.shared.b16', 'movmatrix')
->>> dotted("SM90_64x24x16_F32F16F16_RS<Major::K,Major::MN>"), dotted("HGMMA.SP.64x8x32.F32.BF16")
+>>> dotted_name("SM90_64x24x16_F32F16F16_RS<Major::K,Major::MN>"), dotted_name("HGMMA.SP.64x8x32.F32.BF16")
 ('wgmma.mma_async.m64n24k16.f32.f16.f16', 'wgmma.mma_async.sp.m64n8k32.f32.bf16.bf16')
->>> dotted("SM120::BLOCKSCALED::SM120_16x8x64_TN_VS<float_e2m1_t,float_e2m1_t,float,float_ue4m3_t,16>")
+>>> dotted_name("SM120::BLOCKSCALED::SM120_16x8x64_TN_VS<float_e2m1_t,float_e2m1_t,float,float_ue4m3_t,16>")
 'mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4x.f32.e2m1.e2m1.f32.ue4m3'
->>> dotted("SM100_TMEM_LOAD_16dp256b1x"), dotted("SM100_MMA_F16BF16_2x1SM_TS<half_t,half_t,float,256,128>")
+>>> dotted_name("SM100_TMEM_LOAD_16dp256b1x"), dotted_name("SM100_MMA_F16BF16_2x1SM_TS<half_t,half_t,float,256,128>")
 ('tcgen05.ld.16x256b', 'tcgen05.mma.cta_group::2.kind::f16')
 
 Source: CUTLASS, include/cute/arch/mma_sm*.hpp and copy_sm*.hpp. VS elements along k share a scale, so k / VS is the N
@@ -29,7 +29,7 @@ _MAJOR = r"(?:\w+::)*major::(k|mn)"
 _STEMS = ("SM", "GMMA", "MOVM")  # one of them is in every atom and opcode that is read here
 
 
-def dotted(piece: str) -> str | None:
+def dotted_name(piece: str) -> str | None:
     """The dotted name that an atom, or an opcode of machine code, means; None for anything else."""
     if not any(stem in piece.upper() for stem in _STEMS):
         return None

@@ -144,7 +144,7 @@ def read(name: str) -> Reading:
     words: list[str] = []
     pieces = whole.split()
     for piece in pieces:
-        atom = atoms.dotted(piece)
+        atom = atoms.dotted_name(piece)
         for token in [atom] if atom else re.split(r"[,;<>(){}|/=]+", piece.lower()):
             parts = [part for part in token.split(".") if part]
             if atom or len(parts) > 1:

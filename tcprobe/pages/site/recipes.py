@@ -28,7 +28,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.operand import FACTORS
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.names import meant
+from tcprobe.store.names import find_cell
 
 F16, BF16 = (f"mma.m16n8k16.row.col.f32.{kind}.{kind}.f32" for kind in ("f16", "bf16"))
 TF32 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -75,7 +75,7 @@ def answers(recipe_commands: Iterable[RecipeCommand], layers: Layers) -> Iterato
 
 
 def _cell(name: str, arch: str, layers: Layers) -> Cell:
-    return meant(name, arch, layers).cell
+    return find_cell(name, arch, layers).cell
 
 
 def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
