@@ -33,9 +33,9 @@ if TYPE_CHECKING:  # brings NumPy along
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the command, and what else goes with it
 FORMS = {
-    "size": {"fragment", "type_", "contiguous", "access", "placed", "swizzle", "proposes"},
-    "address": {"source", "access"},
-    "patterns": set[str](),
+    "size": {"fragment", "type_", "contiguous", "access", "placed", "swizzle", "proposes", "explain"},
+    "address": {"source", "access", "explain"},
+    "patterns": {"explain"},
     "rule": set[str](),
 }
 COUNTED = {
@@ -43,7 +43,7 @@ COUNTED = {
     "lanes": "the most lanes in a bank",
     "order": "lanes one by one, each after earlier lanes that use its bank",
 }
-ALWAYS = {"explain", "name", "folder", "only", "as_json"}
+ALWAYS = {"name", "folder", "only", "as_json"}
 
 
 class Accesses(click.Command):
@@ -141,8 +141,6 @@ def _check_form(ctx: click.Context) -> None:
         names = {p.name: p.opts[0] for p in ctx.command.params}
         words = ", ".join("FRAGMENT" if n == "fragment" else names[n] for n in names if n in extra)
         raise UsageError(f"{words} cannot be combined with {names[forms[0]]}.")
-    if "explain" in options and not ctx.params["as_json"]:
-        raise UsageError("--explain needs --json.")
 
 
 def _as_access(words: str) -> str | None:
