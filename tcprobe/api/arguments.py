@@ -52,8 +52,8 @@ def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tup
 
 def addresses(python_addresses: object) -> list[int | None]:
     """An address a lane, None for an idle one; UsageError where they are none."""
-    given = each("lane_addresses", python_addresses)
-    return [None if address is None else whole("lane_addresses", address) for address in given]
+    name = "lane_addresses"
+    return [None if address is None else whole(name, address) for address in each(name, python_addresses)]
 
 
 def element_type(python_type: object) -> str:

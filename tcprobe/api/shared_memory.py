@@ -211,7 +211,7 @@ def tensormap(
     sides = {"tile": tile, "box": box, "dims": dims, "strides": strides, "steps": steps}
     options = ask.MapOptions(
         element_type(kind),
-        **{name: None if given is None else sizes(name, given) for name, given in sides.items()},
+        **{name: None if side is None else sizes(name, side) for name, side in sides.items()},
         interleave=interleave,
         swizzle=spelling.map_mode(place(swizzle)),
         promotion=promotion,
