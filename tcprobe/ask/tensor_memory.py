@@ -216,8 +216,6 @@ def placement(in_memory: MemoryOperand | None, variant: OperandVariant = DEFAULT
     form, name = in_memory
     if not form.multiplies:
         return _copy_placement(in_memory, variant)
-    if variant.multicast is not None:
-        raise UsageError(f"{form.id} has no multicast; tcgen05.cp has.")
     selectors = memory_operand.selectors(form, name, variant.vector)
     if variant.selector not in selectors:
         raise UsageError(f"{in_memory.id} has no selector {variant.selector}: it has {', '.join(map(str, selectors))}.")
@@ -271,8 +269,6 @@ def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placem
     """What tcgen05.cp writes, of rows and words of the source."""
     if not in_memory.is_copy:
         raise UsageError(f"{in_memory.form.id}: {SHIFTED}")
-    if (variant.m, variant.n) != (None, None):
-        raise UsageError(f"{in_memory.form.id} has no M and N; tcgen05.mma has.")
     multicasts = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
     multicast = variant.multicast or multicasts[0]
     if multicast not in multicasts:

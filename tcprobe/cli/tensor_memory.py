@@ -151,6 +151,11 @@ def place_operand(
     """Where an operand lies for the sizes that the options give; what was measured on the named arch comes first."""
     from tcprobe.ask.tensor_memory import OperandVariant, placement
 
+    form = in_memory.form
+    if form.multiplies and sizes["multicast"] is not None:
+        raise UsageError(f"{form.id} has no multicast; tcgen05.cp has.")
+    if not form.multiplies and (sizes["m"], sizes["n"]) != (None, None):
+        raise UsageError(f"{form.id} has no M and N; tcgen05.mma has.")
     vector = vector_of(in_memory, sizes)
     return placement(
         in_memory, OperandVariant(sizes["m"], sizes["n"], selector or 0, vector, sizes["multicast"], *known_by)
