@@ -76,6 +76,13 @@ def test_an_arch_in_any_spelling():
     assert tcprobe.arch((12, 1)).name == "sm_121"
 
 
+@pytest.mark.parametrize("name", ["lane_addresses", "source_addresses"])
+def test_wrong_addresses_are_called_by_their_parameter(name):
+    both = {"lane_addresses": "16 * lane", "source_addresses": "16 * lane", name: [1.5] * 32}
+    with pytest.raises(UsageError, match=f"`{name}` '1.5' is not a whole number"):
+        tcprobe.banks(access="cp.async.16", **both)
+
+
 def test_a_fill_is_a_number_or_an_expression():
     masked = [tcprobe.reduce(D, mask="row >= col", fill=fill).code for fill in ("-1.5", -1.5, np.float32(-1.5))]
     assert masked == masked[:1] * 3

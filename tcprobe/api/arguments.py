@@ -50,9 +50,8 @@ def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tup
     return tuple(whole(name, number) for number in each(name, given_sizes))
 
 
-def addresses(python_addresses: object) -> list[int | None]:
-    """An address a lane, None for an idle one; UsageError where they are none."""
-    name = "lane_addresses"
+def addresses(name: str, python_addresses: object) -> list[int | None]:
+    """An address a lane, None for an idle one; UsageError naming the parameter where they are none."""
     return [None if address is None else whole(name, address) for address in each(name, python_addresses)]
 
 

@@ -78,9 +78,14 @@ def banks(
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
         if (name, kind, contiguous, placed, propose) != (None, None, "row", "plain", False):
             raise UsageError("`name`, `kind`, `contiguous`, `placed` and `propose` are for a tile.")
+        by_parameter = {"lane_addresses": lane_addresses, "source_addresses": source_addresses}
         lanes, sources = (
-            lanes_of(of_lanes) if isinstance(of_lanes, str) else None if of_lanes is None else addresses(of_lanes)
-            for of_lanes in (lane_addresses, source_addresses)
+            lanes_of(each_lane)
+            if isinstance(each_lane, str)
+            else None
+            if each_lane is None
+            else addresses(name, each_lane)
+            for name, each_lane in by_parameter.items()
         )
         [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes, sources)], lambda _: rules)
         return cost

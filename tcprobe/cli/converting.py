@@ -141,10 +141,8 @@ def _convert(pair: tuple[str, str], name: str, convert_request: ConvertRequest) 
     from tcprobe.store.names import find_cell
 
     source, target = pair
-    from_, function = (
-        find_cell(source, convert_request["name"], convert_request["layers"]),
-        require_legal(name, FUNCTION),
-    )
+    from_ = find_cell(source, convert_request["name"], convert_request["layers"])
+    function = require_legal(name, FUNCTION)
     registers = with_register_type(from_.cell, convert_request["typed"])
     if is_store(target):
         print_notes(from_.note)
