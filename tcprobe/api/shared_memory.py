@@ -71,23 +71,16 @@ def banks(
     rules = rules_for(arch_name(arch), layers(None))
     accesses = [access] if isinstance(access, str) else [word("access", text) for text in each("access", access)]
     if tile is None:
-        from tcprobe.ask.bank_patterns import check_pattern, judge_patterns, lanes_of
+        from tcprobe.ask.bank_patterns import check_pattern, judge_patterns
         from tcprobe.isa.shared_memory import access as access_row
 
         if lane_addresses is None or len(accesses) != 1:
             raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
         if (name, kind, contiguous, placed, propose) != (None, None, "row", "plain", False):
             raise UsageError("`name`, `kind`, `contiguous`, `placed` and `propose` are for a tile.")
-        by_parameter = {"lane_addresses": lane_addresses, "source_addresses": source_addresses}
-        lanes, sources = (
-            lanes_of(each_lane)
-            if isinstance(each_lane, str)
-            else None
-            if each_lane is None
-            else addresses(name, each_lane)
-            for name, each_lane in by_parameter.items()
-        )
-        [(cost, _)] = judge_patterns([check_pattern(access_row(accesses[0]), lanes, sources)], lambda _: rules)
+        lanes = _lanes("lane_addresses", lane_addresses)
+        pattern = check_pattern(access_row(accesses[0]), lanes, _lanes("source_addresses", source_addresses))
+        [(cost, _)] = judge_patterns([pattern], lambda _: rules)
         return cost
     if (lane_addresses, source_addresses) != (None, None):
         raise UsageError("give a tile and its accesses, or lane_addresses and one access.")
@@ -256,3 +249,12 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
 
 def _by(name: str, tile: Sizes) -> str:
     return "x".join(map(str, sizes(name, tile, 2)))
+
+
+def _lanes(name: str, python_addresses: object) -> list[int | None] | None:
+    """An address a lane, of an expression in lane or of numbers; None where the parameter is not given."""
+    from tcprobe.ask.bank_patterns import lanes_of
+
+    if python_addresses is None:
+        return None
+    return lanes_of(python_addresses) if isinstance(python_addresses, str) else addresses(name, python_addresses)
