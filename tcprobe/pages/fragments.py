@@ -19,8 +19,8 @@ HEADS = {
     DOCUMENTED: "documented only",
 }
 ByFragment = Mapping[str, Mapping[str, Cell]]  # by fragment id and arch, both in their order
-TypePairs = tuple[tuple[str, str], ...]  # (how, archs)
-RowsAndCols = tuple[int, int]  # m and k
+HowAndArchs = tuple[tuple[str, str], ...]  # (how, archs)
+MAndK = tuple[int, int]  # m and k
 
 
 def sections(facts: ByFragment) -> Iterator[str]:
@@ -38,12 +38,12 @@ def sections(facts: ByFragment) -> Iterator[str]:
         yield from grid(["fragments", *(HEADS[how] for how in hows)], _rows(lines, hows))
 
 
-FragmentsByKind = dict[tuple[TypePairs, RowsAndCols], list[Fragment]]
+FragmentsOfLines = dict[tuple[HowAndArchs, MAndK], list[Fragment]]
 
 
-def _families(facts: ByFragment) -> dict[str, FragmentsByKind]:
+def _families(facts: ByFragment) -> dict[str, FragmentsOfLines]:
     """By family the fragments with one m and k and the same status."""
-    families: dict[str, FragmentsByKind] = {}
+    families: dict[str, FragmentsOfLines] = {}
     for id_, archs in facts.items():
         fragment = inventory.fragments()[id_]
         key = (_kinds(archs), (fragment.shape.m, fragment.shape.k))
@@ -51,25 +51,25 @@ def _families(facts: ByFragment) -> dict[str, FragmentsByKind]:
     return families
 
 
-def _kinds(archs: Mapping[str, Cell]) -> TypePairs:
+def _kinds(archs: Mapping[str, Cell]) -> HowAndArchs:
     by_kind: dict[str, list[str]] = {}
     for name, cell in archs.items():
         by_kind.setdefault(cell.how, []).append(name)
-    return tuple((how, spans(names)) for how, names in by_kind.items())
+    return tuple((how, spans(names)) for how, names in lines_by_kind.items())
 
 
-def _rows(by_kind: FragmentsByKind, hows: Sequence[str]) -> Iterator[list[str]]:
+def _rows(lines_by_kind: FragmentsOfLines, hows: Sequence[str]) -> Iterator[list[str]]:
     """Fragments in words, or, where the same words would stand twice, by their ids."""
-    names_by_line = [_line_text(shape, fragments) for (_, shape), fragments in by_kind.items()]
-    for ((kinds, _), fragments), name in zip(by_kind.items(), names_by_line, strict=True):
+    names_by_line = [_line_text(shape, fragments) for (_, shape), fragments in lines_by_kind.items()]
+    for ((kinds, _), fragments), name in zip(lines_by_kind.items(), names_by_line, strict=True):
         text = name if names_by_line.count(name) == 1 else fitting(code(fragment.id for fragment in fragments))
         yield [text, *(dict(kinds).get(how, "") for how in hows)]
 
 
-def _line_text(rows_and_cols: RowsAndCols, fragments: Sequence[Fragment]) -> str:
+def _line_text(m_and_k: MAndK, fragments: Sequence[Fragment]) -> str:
     """Shape, operands, types, how many: m64nNk16, N of 8 to 256: A, D of f16, f32 (64)."""
     ns = sorted({fragment.shape.n for fragment in fragments})
-    m, k = rows_and_cols
+    m, k = m_and_k
     deep = f"k{k}" if k else ""  # a matrix that is moved has none
     size = f"m{m}n{ns[0]}{deep}" if len(ns) == 1 else f"m{m}nN{deep}, {len(ns)} N from {ns[0]} to {ns[-1]}"
     operands = fitting([o.upper() if len(o) == 1 else o for o in dict.fromkeys(f.operand for f in fragments)], 30)

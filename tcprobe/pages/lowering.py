@@ -14,9 +14,8 @@ from tcprobe.text import markdown
 from tcprobe.values import Json
 
 LAYOUTS = "Layouts of machine instructions"
-IdsByLowering = dict[
-    tuple[tuple[str, str], ...], list[str]
-]  # (archs, words) of all archs, and the forms that become that
+# (archs, words) of all archs, and the forms that become that
+IdsByLowering = dict[tuple[tuple[str, str], ...], list[str]]
 
 
 def there(results: Results) -> bool:
