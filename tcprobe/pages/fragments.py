@@ -55,7 +55,7 @@ def _kinds(archs: Mapping[str, Cell]) -> HowAndArchs:
     by_kind: dict[str, list[str]] = {}
     for name, cell in archs.items():
         by_kind.setdefault(cell.how, []).append(name)
-    return tuple((how, spans(names)) for how, names in lines_by_kind.items())
+    return tuple((how, spans(names)) for how, names in by_kind.items())
 
 
 def _rows(lines_by_kind: FragmentsOfLines, hows: Sequence[str]) -> Iterator[list[str]]:
