@@ -1,7 +1,7 @@
 """Figures of the code's structure: python benchmarks/house.py [--at COMMIT]...
 
-Lines, functions, parameters, how often a name stands for several types, imports and their longest chain; of the working
-tree and of any commits, side by side.
+Lines, modules, functions, parameters, imports; what one `show` passes through; of the working tree and of any commits,
+side by side. A `show` is followed from one function that it enters for the first time to the next.
 """
 
 import argparse
@@ -9,13 +9,39 @@ import ast
 import io
 import statistics
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WATCHED = ("one", "asked", "held", "given", "found", "said")
+SHOWN = ["show", "mma.m16n8k16.row.col.f32.f16.f16.f32.a"]
+# run in the tree below argv[1]: the functions of tcprobe that a command enters, with their callers' packages
+TRACED = """
+import sys
+root, words = sys.argv[1], sys.argv[2:]
+sys.path.insert(0, root)
+sys.argv = ["tcprobe", *words]
+inside = root + "/tcprobe/"
+entered = {}
+def package(name):
+    return name[len(inside):].split("/")[0]
+def enter(frame, event, arg):
+    name = frame.f_code.co_filename
+    if event == "call" and name.startswith(inside) and frame.f_code.co_name != "<module>":
+        entered.setdefault((name, frame.f_code.co_qualname))
+from tcprobe.__main__ import main
+sys.setprofile(enter)
+try:
+    main()
+finally:
+    sys.setprofile(None)
+    functions = [each for each in entered if "<" not in each[1].split(".")[-1]]
+    trip = [package(name) for name, _ in functions]
+    changes = sum(a != b for a, b in zip(trip, trip[1:]))
+    print(len(functions), len({name for name, _ in functions}), changes, file=sys.stderr)
+"""
 
 
 def main():
@@ -25,7 +51,7 @@ def main():
     for commit in parser.parse_args().at:
         with tempfile.TemporaryDirectory() as folder:
             raw = subprocess.run(
-                ["git", "archive", commit, "tcprobe"], cwd=ROOT, capture_output=True, check=True
+                ["git", "archive", commit, "tcprobe", "results"], cwd=ROOT, capture_output=True, check=True
             ).stdout
             with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
                 archive.extractall(folder, filter="data")
@@ -48,18 +74,12 @@ def figures(root):
     sizes = sorted(node.end_lineno - node.lineno + 1 for node in functions)
     counts = sorted(len(parameters(node)) for node in functions)
     types = by_name(functions)
-    words = Counter(
-        node.id if isinstance(node, ast.Name) else node.arg
-        for tree in trees.values()
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Name, ast.arg))
-    )
     chain = longest(imports(trees))
     texts = "\n".join((root / path).read_text() for path in trees)
     return {
-        "files": len(trees),
+        "modules": len(trees),
         "lines": sum(lines.values()),
-        "files of more than 350 lines": sum(count > 350 for count in lines.values()),
+        "modules of fewer than 60 lines": sum(count < 60 for count in lines.values()),
         "functions": len(functions),
         "lines of a function, median": int(statistics.median(sizes)),
         "lines of a function, 90th percentile": sizes[int(len(sizes) * 0.9)],
@@ -71,8 +91,28 @@ def figures(root):
         "most types of one name": max((len(of), name) for name, of in types.items()),
         "fmt: skip": texts.count("# fmt: skip"),
         "longest chain of imports": len(chain),
-        **{f"`{word}` as a name": words[word] for word in WATCHED},
+        "private functions with one reference": sum(once(path, root) for path in trees),
+        "`show`: functions, files, changes of package": passed(root),
     }
+
+
+def once(path, root):
+    """How many functions of a file begin with _ and have one reference in it beside their definition."""
+    tree = ast.parse((root / path).read_text())
+    named = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
+    private = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name[0] == "_")
+    return sum(named[name] == 1 for name in private if not name.startswith("__"))
+
+
+def passed(root):
+    """What a `show` passes through: functions, files, and changes of package from one new function to the next."""
+    command = [sys.executable, "-c", TRACED, str(root), *SHOWN]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
+    return ", ".join(done.stderr.splitlines()[-1].split())
 
 
 def grown(commit):
