@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from tcprobe.ask import cost
+from tcprobe.ask.tensor_memory import MemoryOperand
+from tcprobe.errors import answer_or_none
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
@@ -123,6 +125,25 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
     words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
+
+
+def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyNot:
+    """Why an arch does not have an operand in tensor memory, or no measurement of its places."""
+    from tcprobe.ask.tensor_memory import OperandVariant, placement
+    from tcprobe.references import memory_operand
+
+    form = in_memory.form
+    vector = memory_operand.vectors(form)[0] if in_memory.name.startswith("scale_") else 0
+    lacking = why_forbidden(form, arch)
+    variant = OperandVariant(vector=vector, layers=layers, name=arch.name)
+    found = None if lacking else answer_or_none(lambda: placement(in_memory, variant))
+    places = found.measured_places if found else None
+    verb = "may be" if in_memory.name == "a" else "is"  # A may be in shared memory as well
+    has = f"{in_memory.id} {verb} in tensor memory, {form.id} {_allowed_words(form.target, arch)}"
+    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    return WhyNot(
+        in_memory.id, arch.name, not lacking, places is not None and places.arch == arch.name, words, layers.names
+    )
 
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
