@@ -330,6 +330,7 @@ def test_an_emulated_multiply_is_named_with_the_one_that_is_not(number, kind):
     made, device = gemm(GemmOptions(f"sm_{number}", kind, multiply="mma")), arch(f"sm_{number}")
     opcodes, native = _becomes(device, made.gemm.instruction)
     assert (made.warning is None) == native == (made.to_json(None)["warning"] is None)
+    assert native == (not any("is emulated" in text for text in made.in_words))
     if not native:
         assert all(opcode in made.warning for opcode in opcodes)
         fast = inventory.instructions()[re.search(r"Tensor cores there multiply \w+ by (\S+);", made.warning)[1]]

@@ -103,7 +103,7 @@ def gemm(layers: Layers, **request: Unpack[GemmRequest]) -> None:
     elif not request["output"]:
         click.echo(kernel.source, nl=False)
     else:
-        wrapping.lines(kernel.in_words)
+        wrapping.lines(kernel.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 

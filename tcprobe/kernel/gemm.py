@@ -63,6 +63,13 @@ class GemmKernel(Described):
 
     @property
     def in_words(self) -> Iterator[str]:
+        """What a launch needs to know, and the warning if there is one."""
+        yield from self.launch_words
+        if self.warning:
+            yield f"warning: {self.warning}"
+
+    @property
+    def launch_words(self) -> Iterator[str]:
         """What a launch needs to know."""
         head, grid, registers, *steps = self.launch_lines()
         yield from (head, f"{grid}; {registers}", *steps)
