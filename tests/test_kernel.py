@@ -12,13 +12,17 @@ from click.testing import CliRunner
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.native import is_native
 from tcprobe.kernel.explain import explain
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.request import MULTIPLIES
-from tcprobe.kernel.staged import SHARED
+from tcprobe.store.results import published
 
-TYPES = [(number, kind) for number in SHARED for kind, ways in MULTIPLIES.items() if ways[-1][0] <= number]
+NUMBERS = [device.number for device in ARCHS]
+TYPES = [(number, kind) for number in NUMBERS for kind, ways in MULTIPLIES.items() if ways[-1][0] <= number]
 HOST = """
 struct { unsigned x, y, z; } blockIdx, gridDim;
 struct uint4 { unsigned x, y, z, w; };
@@ -170,7 +174,7 @@ def test_it_compiles_without_a_word(number, kind):
     done, log = nvrtc.compile_cuda(library, made.source, f"-arch={target}", "-std=c++17")
     assert done
     assert log == "" or (number < 75 and "Architectures prior to" in log and log.count("\n") == 1)
-    assert made.shared_bytes <= SHARED[number] << 10
+    assert made.shared_bytes <= arch(f"sm_{number}").shared_kib << 10
 
 
 @pytest.mark.parametrize("kind", MULTIPLIES)
@@ -312,3 +316,32 @@ def test_the_command(tmp_path):
     assert (tmp_path / "gemm.cu").read_text() == printed.replace("gemm_sm_80_f16_128x128x64", "my_gemm")
     for wrong in (["--tile", "128x128"], ["--warps", "2"], ["--name", "int"], ["--stages", "1"]):
         assert run(main, [*asked, *wrong]).exit_code == 2
+
+
+def _becomes(device, instruction):
+    """(what an instruction becomes on an arch, whether that is native), as the published file has it."""
+    row = published().lowering(device.name)["instructions"][instruction.id]
+    return row["opcodes"], is_native(instruction, row["opcodes"])
+
+
+@pytest.mark.parametrize(("number", "kind"), TYPES)
+def test_an_emulated_multiply_is_named_with_the_one_that_is_not(number, kind):
+    """By what instructions become there: a warning where, and only where, the multiply is emulated."""
+    made, device = gemm(GemmOptions(f"sm_{number}", kind, multiply="mma")), arch(f"sm_{number}")
+    opcodes, native = _becomes(device, made.gemm.instruction)
+    assert (made.warning is None) == native == (made.to_json(None)["warning"] is None)
+    assert native == (not any("is emulated" in text for text in made.in_words))
+    if not native:
+        assert all(opcode in made.warning for opcode in opcodes)
+        fast = inventory.instructions()[re.search(r"Tensor cores there multiply \w+ by (\S+);", made.warning)[1]]
+        assert fast.target.on(device)
+        assert fast.family == "wgmma" or _becomes(device, fast)[1]
+    assert not (native and (number, kind) == (100, "e4m3"))
+
+
+def test_the_command_warns_of_an_emulated_multiply(tmp_path):
+    asked = ["kernel", "gemm", "--type", "e4m3", "-o", str(tmp_path / "gemm.cu"), "--arch"]
+    warned, silent = (CliRunner().invoke(main, [*asked, target]) for target in ("sm_100", "sm_89"))
+    assert warned.exit_code == silent.exit_code == 0
+    assert re.search(r"warning: \S+ on sm_100 is emulated: .*tcgen05.mma\S*kind::f8f6f4", warned.stderr, re.DOTALL)
+    assert "warning" not in silent.stderr + warned.stdout

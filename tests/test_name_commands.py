@@ -7,6 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.cli import main
+from tcprobe.errors import UsageError
+from tcprobe.isa import inventory
+from tcprobe.isa.names import resolve
 from tcprobe.store import kinds
 
 
@@ -165,3 +168,53 @@ def test_an_empty_name_or_a_gpu_alone_is_no_name(command, needed):
         assert "Error: " in tcprobe(command, *options, empty, code=2).stderr
     if needed:
         assert "Missing argument" in tcprobe(command, *options, "h100", code=2).stderr
+
+
+ELSEWHERE = [
+    f"{row.id}.{operand.name}" for row in inventory.of_family("tcgen05") if row.multiplies for operand in row.elsewhere
+]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE[::9])
+def test_an_operand_outside_registers_is_named_by_its_place(name):
+    """It was called unknown, and suggested itself."""
+    with pytest.raises(UsageError, match=r"is in (tensor|shared) memory, so there is no table of registers") as refused:
+        resolve(name).some_fragments  # noqa: B018
+    assert "Did you mean" not in str(refused.value)
+
+
+def _error(asked):
+    """The error of what is asked, None where there is none."""
+    try:
+        asked()
+    except UsageError as refused:
+        return refused
+    return None
+
+
+def test_no_name_is_suggested_for_itself(sample):
+    """Whatever is asked of a name that exists."""
+    names = [*inventory.instructions(), *inventory.fragments()]
+    for name in (*sample(names, 40), *ELSEWHERE):
+        for ask in ("some_fragments", "some_instructions", "some_multiplies"):
+            refused = _error(lambda: getattr(resolve(name), ask))  # noqa: B023
+            assert name not in getattr(refused, "choices", ()), ask
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "words"),
+    [
+        ("i8.d", "sm_103", "needs target sm_100a (PTX ISA 8.6) or sm_110a (PTX ISA 9.0), which sm_103"),
+        ("i8.d", "sm_100", "nothing prevents it: tcgen05.mma.cta_group::1.kind::i8.d is in tensor memory"),
+        ("mxf4.scale_a", "sm_90", "which sm_90 (Hopper) does not run"),
+        ("f16.a", "sm_110", "`tcprobe show` says where its elements are"),
+    ],
+)
+def test_why_not_explains_operands_in_tensor_memory(name, arch, words):
+    asked = ["why-not", f"tcgen05.mma.cta_group::1.kind::{name}", "--arch", arch]
+    said, plain = CliRunner().invoke(main, asked), CliRunner().invoke(main, [*asked, "--json"])
+    assert (said.exit_code, plain.exit_code) == (0, 0)
+    answer = json.loads(plain.output)
+    assert words in answer["words"]
+    assert answer["allowed"] == ("nothing prevents" in answer["words"])
+    assert answer["id"] == asked[1]

@@ -11,7 +11,9 @@ from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS, covers, runs
 from tcprobe.isa.names import resolve
+from tcprobe.isa.rows.tcgen05 import VECTOR_SIZES, vector_sizes
 from tcprobe.isa.target import Target
+from tcprobe.probes.tensor_memory import BLOCK
 from tcprobe.sass.lowering import UNREADABLE, probe
 from tcprobe.sass.ptxas import Assembler
 from tcprobe.store.choose import default
@@ -101,7 +103,7 @@ def test_a_target_has_all_that_those_before_it_have():
 
 def test_a_later_arch_of_a_family_runs_what_is_for_an_earlier_one(monkeypatch):
     """Nothing but its row says so: 108, made up, stands between 103 and 110, and is of family 100."""
-    later = arch.Arch(108, "Rubin", "9.5", 100)
+    later = arch.Arch(108, "Rubin", "9.5", 227, 100)
     monkeypatch.setitem(arch.BY_NAME, later.name, later)
     assert [runs(later, t) for t in ("sm_100f", "sm_103f", "sm_108f", "sm_110f", "sm_103a")] == [
         True,
@@ -179,5 +181,33 @@ def test_k_96_says_what_both_tables_say():
     for kind, scales in (("mxf4", ("ue8m0 3X",)), ("mxf4nvf4", ("ue8m0 3X", "ue8m0 6X", "ue4m3 6X"))):
         form = inventory.instructions()[f"tcgen05.mma.cta_group::2.kind::{kind}.k96"]
         assert form.stated["scales"] == scales
-        assert [text.split(":")[0] for text in form.stated["tables"]] == ["table 39", "table 56"]
+        assert [text.split(":")[0] for text in form.stated["tables"]] == [
+            f"PTX ISA 9.1, table {number}" for number in (39, 44, 56)
+        ]
         assert next(o for o in form.operands if o.name == "scale_a").cols == 3  # blocks of 32 in 96
+
+
+SIZES = ("", *(f".scale_vec::{number}X" for number in (1, 2, 3, 4)), ".block16", ".block32")
+SCALED = [(row, own) for row, own in TARGETS if own != row.name and inventory.of_family("tcgen05")[0].target.on(row)]
+
+
+@needs_tools
+@pytest.mark.parametrize(("row", "own"), SCALED, ids=[own for _, own in SCALED])
+def test_sizes_of_scaled_blocks_are_those_that_ptxas_takes(row, own):
+    """Every size for every kind with scales: .scale_vec for targets with suffix a alone, .block16, .block32 for all."""
+    known(row)
+    asked = {}
+    for form in (form for form in ROWS if form.kind in VECTOR_SIZES and own in form.target.every(row)):
+        if form.family != "tcgen05":
+            continue
+        kernel = probe(form)
+        for size in SIZES:
+            named = f"{kernel.name}_{SIZES.index(size)}"
+            text = kernel.text.replace(BLOCK, size).replace(kernel.name, named)
+            asked[named] = (form, size, replace(kernel, name=named, text=text, target=kernel.target.alone(own)))
+    with Scratch() as scratch:
+        kernels = [kernel for _, _, kernel in asked.values()]
+        refused = Assembler(TOOLS, row, scratch, scratch.folder / "all.cubin").assemble(kernels)
+    for named, (form, size, _) in asked.items():
+        assert (named not in refused) == (size in vector_sizes(form.kind, own)), (form.id, size, refused.get(named))
+    assert asked

@@ -97,6 +97,7 @@ def test_known_values(kind, said, bits):
 
 F16 = {"m": 128, "n": 256, "a_type": "bf16", "b_type": "bf16", "d_type": "f32"}
 F8 = {"m": 128, "n": 256, "a_type": "e2m1", "b_type": "e4m3", "d_type": "f32"}
+S8 = {"m": 128, "n": 32, "a_type": "s8", "b_type": "s8"}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,14 @@ F8 = {"m": 128, "n": 256, "a_type": "e2m1", "b_type": "e4m3", "d_type": "f32"}
         ("f16", F16 | {"sparsity_selector": 2}, "is for sparse"),
         ("f16", {"m": 128, "n": 256, "a_type": "f16", "b_type": "f16"}, "give `d_type`, f16 or f32"),
         ("mxf4", {"m": 128, "n": 64, "a_major": "mn"}, "expected k"),
-        ("mxf4", {"m": 128, "n": 64, "k": 96}, "K 96"),
+        ("mxf4", {"m": 128, "n": 64, "k": 96}, "K 96.*table 39.*CUTLASS.*cta_group::1, M = 128"),
+        ("mxf4", {"m": 256, "n": 64, "a_scale_id": 1}, "a_scale_id 1: .*0 or 2"),
+        ("mxf4nvf4", {"m": 256, "n": 64, "k": 96, "scale_type": "ue4m3", "b_scale_id": 3}, "b_scale_id 3"),
+        ("i8", S8 | {"sparse": 1, "sparsity_selector": 1}, "must be 0 for kind::i8"),
+        ("f8f6f4", F8 | {"sparse": 1, "sparsity_selector": 3}, "must be 0 for kind::f8f6f4"),
+        ("i8", S8 | {"n": 24, "b_major": "mn"}, "mn-major, has no M 128 with N 24.*N 16, 32, 48"),
+        ("f8f6f4", F8 | {"m": 256, "n": 16, "b_major": "mn"}, "no M 256 with N 16.*N 32, 64, 96"),
+        ("mxf8f6f4", {"m": 128, "n": 24, "a_type": "e4m3", "b_type": "e5m2", "b_major": "mn"}, "9.7.16.10.1"),
     ],
 )
 def test_what_is_excluded_says_why(kind, said, words):
@@ -200,3 +208,56 @@ def test_the_command():
 )
 def test_mistakes_in_the_call(words):
     assert "Error: " in asked(*words, code=2).output
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "b_major" in {f.name for f in word(kind)}])
+def test_a_transposed_b_of_8_bits_has_its_own_columns(kind):
+    """PTX ISA 9.1, section 9.7.16.10.1: N of 16 to 256 by 16, and of 32 to 256 by 32 for two CTAs."""
+    blank = {f.name: f.documented[0] for f in word(kind)}
+    types = next(f.documented for f in word(kind) if f.name == "b_type")
+    majors = next(f.documented for f in word(kind) if f.name == "b_major")
+    for sparse, m, n, b_type, major in product((0, 1), (64, 128, 256), range(0, 264, 8), types, majors):
+        fields = blank | {"sparse": sparse, "m": m, "n": n, "a_type": b_type, "b_type": b_type, "b_major": major}
+        fields |= {name: code for name, code in (("d_type", "f32"), ("scale_type", "ue8m0")) if name in fields}
+        along_k = forms(kind, fields | {"b_major": "k"})
+        narrowed = major == "mn" and b_type in ("e4m3", "e5m2", "s8", "u8")
+        step = {"1": 16 if narrowed else 8, "2": 32 if narrowed else 8}
+        assert forms(kind, fields) == [id_ for id_ in along_k if n % step[id_.split("cta_group::")[1][0]] == 0]
+
+
+@pytest.mark.parametrize("kind", ["f16", "tf32", "i8", "f8f6f4"])
+@pytest.mark.parametrize("selector", range(4))
+def test_sparsity_selectors_are_those_of_the_kind(kind, selector):
+    """PTX ISA 9.1, section 9.7.16.10.8.4: kinds whose metadata fill all columns have selector 0 alone."""
+    ab = word(kind)[4].documented[0]
+    d = "s32" if kind == "i8" else "f32"
+    said = {"m": 128, "n": 64, "a_type": ab, "b_type": ab, "d_type": d, "sparse": 1, "sparsity_selector": selector}
+    if selector and kind in ("i8", "f8f6f4"):
+        with pytest.raises(UsageError, match="must be 0"):
+            made(kind, said)
+    else:
+        assert read(kind, made(kind, said)).fields["sparsity_selector"] == selector
+
+
+def test_both_statements_about_k_96_are_shown():
+    """By the descriptor, encoded and decoded, by the form, and by what is refused."""
+    asked = ["descriptor", "--idesc", "--kind", "mxf4", "--m", "256", "--n", "64", "--scale-type", "ue8m0"]
+    made_96 = tcprobe(*asked, "--set", "k=96", "--set", "a_scale_id=1")
+    bits = made_96.output.split(",")[0]
+    both = ("table 39", "CUTLASS", "M = 128", "table 44", "9.7.16.10.7.2.4 has 0 to 3")
+    for printed in (
+        made_96,
+        tcprobe("descriptor", "--idesc", bits, "--kind", "mxf4"),
+        tcprobe("show", "tcgen05.mma.cta_group::2.kind::mxf4.k96"),
+        tcprobe("show", "tcgen05.mma.cta_group::2.kind::mxf4.k96.scale_a"),
+        tcprobe("list", "tcgen05.mma.cta_group::2.kind::mxf4.k96", "--json"),
+    ):
+        words = " ".join(printed.output.split())
+        assert printed.exit_code == 0, printed.output
+        assert [text for text in both if text not in words] == []
+    answer = json.loads(tcprobe(*asked, "--json").output)
+    assert answer["contradictions"] == []
+    assert (
+        len(json.loads(tcprobe("descriptor", "--idesc", bits, "--kind", "mxf4", "--json").output)["contradictions"])
+        == 3
+    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from tcprobe.ask import cost
+from tcprobe.ask.tensor_memory import MemoryOperand
+from tcprobe.errors import answer_or_none
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
@@ -79,9 +81,15 @@ def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
     if subject.target.on(device):
         return None
-    needs = " or ".join(f"{target} (PTX ISA {ptx})" for target, ptx in subject.target.options)
+    needs = " or ".join(_version_words(subject.target, *option) for option in subject.target.options)
     name = subject.name if isinstance(subject, Instruction) else subject.instruction
     return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
+
+
+def _version_words(allowing: Target, name: str, ptx: str) -> str:
+    """A target and its PTX version, with the one that PTX ISA states where ptxas takes another."""
+    stated = allowing.stated_for(name, ptx)
+    return f"{name} (PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''})"
 
 
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
@@ -117,6 +125,25 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
     words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
+
+
+def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyNot:
+    """Why an arch does not have an operand in tensor memory, or no measurement of its places."""
+    from tcprobe.ask.tensor_memory import OperandVariant, placement
+    from tcprobe.references import memory_operand
+
+    form = in_memory.form
+    vector = memory_operand.vectors(form)[0] if in_memory.name.startswith("scale_") else 0
+    lacking = why_forbidden(form, arch)
+    variant = OperandVariant(vector=vector, layers=layers, name=arch.name)
+    found = None if lacking else answer_or_none(lambda: placement(in_memory, variant))
+    places = found.measured_places if found else None
+    verb = "may be" if in_memory.name == "a" else "is"  # A may be in shared memory as well
+    has = f"{in_memory.id} {verb} in tensor memory, {form.id} {_allowed_words(form.target, arch)}"
+    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    return WhyNot(
+        in_memory.id, arch.name, not lacking, places is not None and places.arch == arch.name, words, layers.names
+    )
 
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:

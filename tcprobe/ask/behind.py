@@ -180,6 +180,7 @@ def entry(operand: SharedOperand) -> Json:
         "cols": held.cols,
         "min_arch": row.target.name,
         "min_ptx": row.target.ptx,
+        "stated_ptx": row.target.stated_for(*row.target.options[0]),
         "registers": 0,
         "register_bits": 32,
         "slot_bits": held.slot_bits,

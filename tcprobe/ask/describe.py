@@ -30,6 +30,7 @@ def fragment_entry(fragment: Fragment) -> Json:
 
     `rows` x `cols` is m x k for operand a of a multiply, k x n for b, m x n for c and d; of a matrix move it is that of
     all matrices in memory, where k is None; `layout` is "row", "col" or None; `min_arch` the least PTX target;
+    `min_ptx` the least PTX version that ptxas takes there, `stated_ptx` what PTX ISA states if that is another;
     `registers` of `register_bits` bits hold `elements` slots of `slot_bits`.
     """
     return {
@@ -46,6 +47,7 @@ def fragment_entry(fragment: Fragment) -> Json:
         "cols": fragment.cols,
         "min_arch": fragment.target.name,
         "min_ptx": fragment.target.ptx,
+        "stated_ptx": fragment.target.stated_for(*fragment.target.options[0]),
         "registers": fragment.registers,
         "register_bits": fragment.register_bits,
         "slot_bits": fragment.slot_bits,
@@ -69,6 +71,7 @@ def form_entry(instruction: Instruction) -> Json:
         "shape": {"m": None, "n": None, "k": instruction.shape.k or None},
         "min_arch": instruction.target.name,
         "min_ptx": instruction.target.ptx,
+        "stated_ptx": instruction.target.stated_for(*instruction.target.options[0]),
     }
     places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in instruction.operands]
     stated = {name: list(values) for name, values in instruction.stated.items()}

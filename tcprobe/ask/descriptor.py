@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tcprobe.ask.cute_types import CUTE_TYPES
 from tcprobe.errors import UsageError, check_choice
+from tcprobe.isa.arch import BY_NAME
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
-MOST_SHARED = 227 << 10  # bytes that a block can have on sm_90
+MOST_SHARED = BY_NAME["sm_90"].shared_kib << 10  # bytes that a block can have
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
 CPP = {kind: CUTE_TYPES[kind].replace("cute::", "cutlass::") for kind in TYPES if kind in CUTE_TYPES}
 

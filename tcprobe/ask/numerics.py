@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MATRICES
 from tcprobe.isa.sparsity import emulated
 from tcprobe.references.numerics import Published, promise_of_ptx, published_row
-from tcprobe.sass.lowering import Lowering
+from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers
 from tcprobe.store.evidence import how, whence
@@ -286,10 +286,4 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     published = published_row(instruction, device.name) if types(instruction).is_float else None
     if sourced is None and published is None:
         return None
-    return FormNumerics(instruction, device.name, sourced, published, _lowering(instruction, device.name, layers))
-
-
-def _lowering(instruction: Instruction, name: str, layers: Layers) -> Lowering | None:
-    bodies = (body for body, _ in layers.lowerings(name) if instruction.id in body["instructions"])
-    body = next(bodies, None)
-    return Lowering(**body["instructions"][instruction.id]) if body else None
+    return FormNumerics(instruction, device.name, sourced, published, saved(instruction, device, layers))

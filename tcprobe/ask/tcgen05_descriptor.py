@@ -134,7 +134,7 @@ def instruction_value_json(bits: int, kind: str | None) -> Json:
     first = (taking or readings)[0]
     return {
         **_head(bits, first["kind"]),
-        **{n: first[n] for n in ("fields", "undocumented", "refused", "forms")},
+        **{n: first[n] for n in ("fields", "undocumented", "refused", "forms", "contradictions")},
         "kinds": [reading["kind"] for reading in taking],
         "readings": readings,
         "status": STATUS,
@@ -187,4 +187,5 @@ def _read(kind: str, bits: int) -> Json:
     unread = [run for run in reading.undocumented if run["field"]]
     refused = [] if unread else list(idesc.refusals(kind, reading.fields))
     forms = [] if unread or refused else idesc.forms(kind, reading.fields)
-    return {**_word_json(reading), "refused": refused, "forms": forms}
+    contradictions = idesc.contradictions(kind, reading.fields)
+    return {**_word_json(reading), "refused": refused, "forms": forms, "contradictions": contradictions}

@@ -251,7 +251,9 @@ def extent(instruction: Instruction, name: str, value: int | None) -> int:
     values = [int(each) for each in instruction.stated[f"{name}_values"]]
     value = value if value is not None else USUAL[name] if USUAL[name] in values else values[-1]
     if value not in values:
-        raise UsageError(f"{instruction.id} has no {name.upper()} {value}: it has {', '.join(map(str, values))}.")
+        differing = [f" {words}." for words in instruction.stated.get("tables", ())[:1]]
+        listed = ", ".join(map(str, values))
+        raise UsageError(f"{instruction.id} has no {name.upper()} {value}: it has {listed}.{''.join(differing)}")
     return value
 
 

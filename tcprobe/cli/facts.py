@@ -211,14 +211,17 @@ def _in_tensor_memory(patterns: tuple[str, ...], layers: Layers, as_json: bool, 
 def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> None:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object per line."""
     from tcprobe.ask.absent import why_not as explained
-    from tcprobe.ask.absent import why_not_behind, why_not_form
+    from tcprobe.ask.absent import why_not_behind, why_not_form, why_not_placed
     from tcprobe.isa import arch
-    from tcprobe.store.lookup import some
     from tcprobe.store.names import resolve
 
     if name is None:
         raise UsageError("which arch? Give it with --arch, for example sm_75, or a GPU's name.")
-    row, meaning = arch.arch(name), resolve(fragment, layers)
+    row, placed = arch.arch(name), tensor_memory.find_operand(fragment)
+    if placed:
+        _say_absence([why_not_placed(placed, row, layers)], as_json)
+        return
+    meaning = resolve(fragment, layers)
     held = [meaning.shared_operand] if shared_operand.in_shared_memory(fragment) else []
     fragments = meaning.fragments if held or meaning.bare else meaning.some_fragments
     answers = [
@@ -226,6 +229,13 @@ def why_not(fragment: str, name: str | None, layers: Layers, as_json: bool) -> N
         *(why_not_form(form, row, layers) for form in meaning.bare),
         *(why_not_behind(one, row, layers) for one in held),
     ]
+    _say_absence(answers, as_json)
+
+
+def _say_absence(answers: Sequence[WhyNot], as_json: bool) -> None:
+    """Why an arch lacks each, the same words once."""
+    from tcprobe.store.lookup import some
+
     if as_json:
         click.echo("\n".join(json.dumps(answer.to_json()) for answer in answers))
         return

@@ -31,6 +31,7 @@ HINTS = {
     "behind tcgen05": "`tcprobe descriptor --tcgen05` says where its elements are.",
     "no folder": "`tcprobe run --results {folder}` makes it.",
     "no registers": "`tcprobe lower {id}` says what it becomes, `tcprobe list {id} --json` what is documented.",
+    "placed": "`tcprobe show {id}` and `tcprobe where {id}` say where its elements are.",
     "a move": "`tcprobe where` and `show` say which lane holds what.",
     "behind": "`tcprobe show` says where its elements are; for other questions, name {id}.",
     "names": "See `tcprobe list`.",

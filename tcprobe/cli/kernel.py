@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Given, Number, Output, read_results
+from tcprobe.cli.options import JSON, Given, Number, Output, print_notes, read_results
 from tcprobe.cli.places import ElementType, Sides
 from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import UsageError
@@ -88,6 +88,7 @@ def gemm(layers: Layers, **request: Unpack[GemmRequest]) -> None:
 
     _check_size(request)
     kernel = gemm_kernel(_options(request), layers)
+    print_notes(f"warning: {kernel.warning}" if kernel.warning else None)
     ways = explain(kernel, request["explain"]) if request["explain"] else []
     if request["output"]:
         files.write(request["output"], kernel.source.encode())
@@ -102,7 +103,7 @@ def gemm(layers: Layers, **request: Unpack[GemmRequest]) -> None:
     elif not request["output"]:
         click.echo(kernel.source, nl=False)
     else:
-        wrapping.lines(kernel.in_words)
+        wrapping.lines(kernel.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 

@@ -171,6 +171,8 @@ def _reading(plain: Json) -> None:
         wrapping.line(f"    refused: {reason}")
     if plain["forms"]:
         wrapping.line(f"    accepted by {', '.join(plain['forms'])}")
+    for words in plain["contradictions"]:
+        wrapping.line(f"    sources differ: {words}")
 
 
 def _print_undocumented(runs: list[Json]) -> None:

@@ -26,15 +26,30 @@ def print_memory(
 
     if isinstance(operand_or_form, MemoryOperand):
         _show(operand_or_form, show, layers, as_json)
+        if not as_json:
+            _print_contradictions(operand_or_form.form)
         return
     if not as_json:
         click.echo(click.style(operand_or_form.name, bold=True))
+        _print_stated(operand_or_form)
     for operand in operands(operand_or_form):
         if operand.form.id == "tcgen05.shift.down":
             answer = {"id": operand_or_form.id, "instruction": operand_or_form.name, "why": SHIFTED}
             click.echo(json.dumps(answer) if as_json else SHIFTED)
         else:
             _show(operand, show, layers, as_json, alone=False)
+
+
+def _print_stated(form: Instruction) -> None:
+    """How the size of a scale's block is written, and what sources state against each other."""
+    if sizes := form.stated.get("scale_vectorsize"):
+        line(f"  .scale_vectorsize: {', '.join(map(str, sizes))}, as ptxas 12.9 to 13.5 takes it")
+    _print_contradictions(form)
+
+
+def _print_contradictions(form: Instruction) -> None:
+    for words in form.stated.get("tables", ()):
+        line(f"  sources differ: {words}")
 
 
 def _show(in_memory: MemoryOperand, show: ShowRequest, layers: Layers, as_json: bool, alone: bool = True) -> None:

@@ -19,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import INPUTS, Role
 from tcprobe.isa.rows.moves import row_bytes
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.probes import ptx, tensor_memory
+from tcprobe.probes import tensor_memory
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 
@@ -36,7 +36,7 @@ def emit(cells: Sequence[Cell]) -> str:
 
 
 def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[str]:
-    written = instruction.target.at_least(ptx.ALIGNED)
+    written = instruction.target
     yield f"// {instruction.name}: .target {written.name}, .version {written.ptx} or later"
     if instruction.family == "wmma":
         yield "// %pa, ...: 64-bit addresses of the matrices; %lda, ...: elements from one line to the next, .u32"

@@ -17,11 +17,15 @@ from tcprobe.errors import UsageError
 
 
 class Arch(NamedTuple):
-    """A compute capability: `number` is 10 x major + minor, `family` the first number of its `f` family."""
+    """A compute capability: `number` is 10 x major + minor, `family` the first number of its `f` family.
+
+    `shared_kib` is the shared memory that a block can have, in KiB.
+    """
 
     number: int
     generation: str
     ptx: str
+    shared_kib: int
     family: int | None = None
 
     @property
@@ -46,23 +50,26 @@ class Arch(NamedTuple):
 
 FIRST_SPECIFIC = 90  # the first arch that has a target with suffix a
 SUFFIXED = {"": "6.0", "a": "8.0", "f": "8.8"}  # PTX ISA version that brought a suffix (PTX ISA 9.1, release notes)
-# number, generation, PTX ISA version that introduced the target (PTX ISA 9.1, release notes), family
+# number, generation, PTX ISA version that introduced the target (PTX ISA 9.1, release notes), KiB of shared memory of a
+# block (CUDA programming guide, technical specifications by compute capability; of sm_88 and sm_107, which it omits,
+# the largest carve-out in CUDA 13.5's cuda_occupancy.h, less the 1 KiB that a block reserves; sm_107's 328 KiB are for
+# kernels that ask for oversized shared memory), family
 ARCHS = (
-    Arch(70, "Volta", "6.0"),
-    Arch(72, "Volta (Xavier)", "6.1"),
-    Arch(75, "Turing", "6.3"),
-    Arch(80, "Ampere", "7.0"),
-    Arch(86, "Ampere", "7.1"),
-    Arch(87, "Ampere (Orin)", "7.4"),
-    Arch(88, "Ampere", "9.0"),
-    Arch(89, "Ada", "7.8"),
-    Arch(90, "Hopper", "7.8"),
-    Arch(100, "Blackwell", "8.6", 100),
-    Arch(103, "Blackwell", "8.8", 100),
-    Arch(107, "Rubin", "9.4", 100),
-    Arch(110, "Blackwell (Thor)", "9.0", 110),
-    Arch(120, "Blackwell", "8.7", 120),
-    Arch(121, "Blackwell (GB10)", "8.8", 120),
+    Arch(70, "Volta", "6.0", 96),
+    Arch(72, "Volta (Xavier)", "6.1", 96),
+    Arch(75, "Turing", "6.3", 64),
+    Arch(80, "Ampere", "7.0", 163),
+    Arch(86, "Ampere", "7.1", 99),
+    Arch(87, "Ampere (Orin)", "7.4", 163),
+    Arch(88, "Ampere", "9.0", 99),
+    Arch(89, "Ada", "7.8", 99),
+    Arch(90, "Hopper", "7.8", 227),
+    Arch(100, "Blackwell", "8.6", 227, 100),
+    Arch(103, "Blackwell", "8.8", 227, 100),
+    Arch(107, "Rubin", "9.4", 227, 100),
+    Arch(110, "Blackwell (Thor)", "9.0", 227, 110),
+    Arch(120, "Blackwell", "8.7", 99, 120),
+    Arch(121, "Blackwell (GB10)", "8.8", 99, 120),
 )
 BY_NAME = {a.name: a for a in ARCHS}  # as measurements name them; what people type is for `arch`
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)

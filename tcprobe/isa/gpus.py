@@ -23,6 +23,7 @@ GPUS: tuple[tuple[int, str, str], ...] = (
     (80, "A100, A30", r"a[138]00\w*|a30x?"),
     (86, "A10, A40, RTX 30, RTX A6000", r"a2|a10[gm]?|a16|a40|(rtx)?30[5-9]0(ti)?|rtxa[2-6][05]?00(0)?"),
     (87, "Orin", r"orin(nx|nano)?"),
+    (88, "", r"(?!)"),  # no GPU of it is named: nothing matches
     (89, "L4, L40, RTX 40, RTX 6000 Ada", r"l4|l20|l40s?|(rtx)?40[5-9]0(ti)?(super|d)?|rtx[2-6][05]00(0)?ada\w*"),
     (90, "H100, H200, GH200", r"g?h[128]00\w*|h20"),
     (100, "B100, B200, GB200", r"g?b[12]00"),
@@ -50,4 +51,4 @@ def bare(name: str) -> str:
 
 def gpu_words(number: int) -> str:
     """GPUs of an arch, in brackets; nothing where none is named."""
-    return next((f" ({words})" for known, words, _ in GPUS if known == number), "")
+    return next((f" ({words})" for known, words, _ in GPUS if known == number and words), "")

@@ -27,6 +27,10 @@ FLAG, CODES = range(2), range(4)
 MAJORS = ("k", "mn")  # no transpose, transpose
 NARROW = ("e4m3", "e5m2", None, "e2m3", "e3m2", "e2m1")
 LARGE = ("e4m3", "e5m2")  # of the narrow types those that may be mn-major
+BYTES = (*LARGE, "u8", "s8")
+TRANSPOSED = "section 9.7.16.10.1 (table of N for 8-bit transpose B)"
+NO_SELECTOR = ("i8", "f8f6f4")
+SELECTORS = "PTX ISA 9.1, section 9.7.16.10.8.4"
 Codes = tuple[FieldCode, ...]
 PLAIN: dict[str, tuple[Codes, Codes]] = {  # by kind the codes of D, and of A and B
     "f16": (("f16", "f32"), ("f16", "bf16")),
@@ -76,10 +80,9 @@ def _scaled(kind: str) -> tuple[Field, ...]:
     scale, ab = SCALED[kind]
     four = kind != "mxf8f6f4"
     major = MAJORS[:1] if four else MAJORS
-    ids = (0, None, 2) if four else CODES
     fields = (
         Field("sparse", 2, 1, FLAG),
-        Field("b_scale_id", 4, 2, ids),
+        Field("b_scale_id", 4, 2, CODES),
         Field("a_type", 7, 3, ab),
         Field("b_type", 10, 2 if four else 3, ab),
         Field("negate_a", 13, 1, FLAG),
@@ -89,7 +92,7 @@ def _scaled(kind: str) -> tuple[Field, ...]:
         Field("n", 17, 6, range(0, 512, 8)),
         Field("scale_type", 23, 1, scale),
         Field("m", 27, 2, (0, 128, 256)),
-        Field("a_scale_id", 29, 2, ids),
+        Field("a_scale_id", 29, 2, CODES),
     )
     return (*fields, Field("k", 31, 1, (64, 96))) if four else fields
 
@@ -126,6 +129,9 @@ def refusals(kind: str, fields: Json) -> Iterator[str]:
     """Why PTX has no multiply with such fields, each with the place that says it."""
     if fields["sparse"] == 0 and fields.get("sparsity_selector"):
         yield f"sparsity_selector {fields['sparsity_selector']} is for sparse multiplies ({SOURCE})."
+    if fields["sparse"] and fields.get("sparsity_selector") and kind in NO_SELECTOR:
+        yield f"sparsity_selector {fields['sparsity_selector']} must be 0 for kind::{kind} ({SELECTORS})."
+    yield from _scale_ids(kind, fields)
     if fields.get("d_type") == "f16" and "bf16" in (fields["a_type"], fields["b_type"]):
         yield f"D of f16 needs A and B of f16 ({SHAPES}, table of kinds and shapes)."
     for name in ("a", "b"):
@@ -134,6 +140,23 @@ def refusals(kind: str, fields: Json) -> Iterator[str]:
             yield f"{kind_of} is k-major only (CUTLASS, mma_sm100_desc.hpp, {name}_major_)."
     if not any(_has(form, fields) for form in _forms(kind, fields)):
         yield _no_shape(kind, fields)
+
+
+def _scale_ids(kind: str, fields: Json) -> Iterator[str]:
+    """IDs of scales that start inside what a multiply takes at once: 1 and 3, where PTX ISA has 0 and 2 alone.
+
+    For blocks of 32 with K = 96 it has 0 to 3 in one section and 0 or 2 in another (`contradictions`).
+    """
+    if kind in ("mxf4", "mxf4nvf4") and not (fields["k"] == 96 and fields["scale_type"] == "ue8m0"):
+        for name in ("a_scale_id", "b_scale_id"):
+            if fields[name] % 2:
+                yield f"{name} {fields[name]}: kind::{kind} has 0 or 2 ({SOURCE}, table 44)."
+
+
+def contradictions(kind: str, fields: Json) -> list[str]:
+    """What sources state against each other about a descriptor with these fields, each with its place."""
+    tables = (row.stated["tables"] for row in _of_kind(kind) if fields.get("k") == 96 and "tables" in row.stated)
+    return [str(words) for words in next(tables, ())]
 
 
 def _forms(kind: str, fields: Json) -> list[Instruction]:
@@ -154,7 +177,16 @@ def _of_kind(kind: str) -> tuple[Instruction, ...]:
 
 
 def _has(instruction: Instruction, fields: Json) -> bool:
-    return fields["m"] in instruction.stated["m_values"] and fields["n"] in instruction.stated["n_values"]
+    return fields["m"] in instruction.stated["m_values"] and fields["n"] in _n_values(instruction, fields)
+
+
+def _n_values(instruction: Instruction, fields: Json) -> Sequence[int | str]:
+    """Every N of a form; fewer for a B of 8 bits that is mn-major, as TRANSPOSED has it."""
+    values = instruction.stated["n_values"]
+    if fields["b_major"] != "mn" or fields["b_type"] not in BYTES:
+        return values
+    step = 32 if "cta_group::2" in instruction.id else 16
+    return [n for n in values if int(n) % step == 0]
 
 
 def _some(stated_sizes: Sequence[int | str]) -> str:
@@ -164,15 +196,21 @@ def _some(stated_sizes: Sequence[int | str]) -> str:
 
 def _no_shape(kind: str, fields: Json) -> str:
     there = "; ".join(
-        f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, N {_some(form.stated['n_values'])}"
+        f"{form.id}: M {', '.join(map(str, form.stated['m_values']))}, N {_some(_n_values(form, fields))}"
         for form in _forms(kind, fields)
     )
     words = "sparse" if fields["sparse"] else "dense"
     shift = f", max_shift {fields['max_shift']}" if fields.get("max_shift") else ""
     k = f", K {fields['k']}" if fields.get("k") == 96 else ""
-    return (
-        f"kind::{kind}, {words}{k}{shift}, has no M {fields['m']} with N {fields['n']}; {SHAPES} has "
-        f"{there or 'none at all'}."
+    transposed = fields["b_major"] == "mn" and fields["b_type"] in BYTES
+    source = f"{SHAPES}, and {TRANSPOSED}" if transposed else SHAPES
+    major = ", B of 8 bits mn-major" if transposed else ""
+    stated = f"{source} has {there or 'none at all'}."
+    return " ".join(
+        (
+            f"kind::{kind}, {words}{k}{shift}{major}, has no M {fields['m']} with N {fields['n']}; {stated}",
+            *(f"{text}." for text in contradictions(kind, fields)[:1]),
+        )
     )
 
 

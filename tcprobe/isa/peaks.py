@@ -23,16 +23,21 @@ def _rates(halves: int, **others: int) -> dict[str, int]:
     return rates | {name: rate for kind, rate in others.items() for name in groups.get(kind, (kind,))}
 
 
+NONE_STATED: dict[str, int] = {}  # no whitepaper above has rates of its SM
 PEAKS = {
     70: {"f16": 512},
+    72: NONE_STATED,
     75: {"f16": 512, **_rates(512, bytes=1024, nibbles=2048), "bf16": 0},
     80: _rates(1024, tf32=512, f64=64, bytes=2048, nibbles=4096, b1=16384),
     86: _rates(512, tf32=256, bytes=1024, nibbles=2048),
+    87: NONE_STATED,
+    88: NONE_STATED,
     89: _rates(512, tf32=256, bytes=1024, nibbles=2048, fp8=1024),
     90: _rates(2048, tf32=1024, f64=128, bytes=4096, fp8=4096),
+    **dict.fromkeys((100, 103, 107, 110, 120, 121), NONE_STATED),
 }
 
 
 def peak(device: Arch, kind: str) -> int | None:
     """The most multiply-adds a cycle of an SM with A of a type; None where nothing is stated."""
-    return PEAKS.get(device.number, {}).get(kind) or None
+    return PEAKS[device.number].get(kind) or None

@@ -27,14 +27,18 @@ def version(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Target:
-    """Least PTX target and PTX ISA version; `others` are further targets, each with its own version."""
+    """Least PTX target and PTX ISA version; `others` are further targets, each with its own version.
+
+    Versions are the least that ptxas takes; `stated` is the one that PTX ISA states, where that is another.
+    """
 
     name: str
     ptx: str
     others: tuple[tuple[str, str], ...] = ()
+    stated: str | None = None
 
     def __post_init__(self) -> None:
-        for name, ptx in self.options:
+        for name, ptx in (*self.options, *([(self.name, self.stated)] if self.stated else [])):
             if not arch.is_target(name):
                 raise RowError(f"{name!r} is not a PTX target of a GPU with tensor cores.")
             least = arch.least_ptx(name)
@@ -46,10 +50,15 @@ class Target:
         """All (target, PTX version) pairs under which the form is allowed."""
         return ((self.name, self.ptx), *self.others)
 
+    def stated_for(self, name: str, ptx: str) -> str | None:
+        """The PTX version that PTX ISA states for an option, where it is not the one that ptxas takes."""
+        stated = max(self.stated or ptx, arch.least_ptx(name), key=version)
+        return stated if stated != ptx else None
+
     def at_least(self, ptx: str) -> Target:
         """The same target with a PTX version not below `ptx`."""
         (name, least), *others = ((name, max(own, ptx, key=version)) for name, own in self.options)
-        return target(name, least, tuple(others))
+        return target(name, least, tuple(others), self.stated)
 
     def alone(self, name: str) -> Target:
         """Target `name` and no other, with a PTX version that knows both."""

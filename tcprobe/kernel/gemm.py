@@ -12,17 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.errors import UsageError, check_choice
-from tcprobe.isa.arch import arch
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
 from tcprobe.kernel import mma_sync, request, wgmma
 from tcprobe.kernel.request import MULTIPLIES, Gemm
-from tcprobe.kernel.staged import OUTS, SHARED
+from tcprobe.kernel.staged import OUTS
 from tcprobe.kernel.warpgroups import WarpgroupGemm, check
+from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
+from tcprobe.store.folders import layers as folders
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
@@ -57,6 +63,13 @@ class GemmKernel(Described):
 
     @property
     def in_words(self) -> Iterator[str]:
+        """What a launch needs to know, and the warning if there is one."""
+        yield from self.launch_words
+        if self.warning:
+            yield f"warning: {self.warning}"
+
+    @property
+    def launch_words(self) -> Iterator[str]:
         """What a launch needs to know."""
         head, grid, registers, *steps = self.launch_lines()
         yield from (head, f"{grid}; {registers}", *steps)
@@ -133,6 +146,7 @@ class GemmKernel(Described):
             "tensor_maps": self.maps,
             "registers": gemm.registers,
             "wavefronts": gemm.wavefronts,
+            "warning": self.warning,
             "evidence": gemm.evidence,
         }
 
@@ -150,6 +164,21 @@ class GemmKernel(Described):
             ),
         ]
 
+    @cached_property
+    def warning(self) -> str | None:
+        """What the compiler makes of a multiply that the arch's tensor cores lack, and which one they have; or None."""
+        gemm = self.gemm
+        layers = gemm.layers or folders(None, False)
+        low = lowering.saved(gemm.instruction, gemm.arch, layers)
+        if low is None or low.refused or low.native(gemm.instruction):
+            return None
+        slow = f"{gemm.instruction.id} on {gemm.arch.name} is {lowering.words(low, gemm.instruction)}"
+        fast = _native(gemm.type, gemm.arch, layers)
+        if fast is None:
+            return f"{slow}. No multiply of {gemm.type} there is known to be done by tensor cores in that type."
+        written = "a kernel without `multiply` has it" if fast.family == "wgmma" else "tcprobe writes no kernel with it"
+        return f"{slow}. Tensor cores there multiply {gemm.type} by {fast.id}; {written}."
+
     @property
     def maps(self) -> dict[str, Json]:
         """The tensor maps that it takes, none where it takes addresses."""
@@ -163,7 +192,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
-    tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device.number, options.type))
+    tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device, options.type))
     name = (
         require_legal(options.name, FUNCTION)
         if options.name
@@ -198,9 +227,26 @@ def _check_options(options: GemmOptions) -> None:
     check_choice("multiply", options.multiply, (None, "mma"))
 
 
-def _tile(number: int, kind: str) -> tuple[int, int, int]:
+def _native(kind: str, device: Arch, layers: Layers) -> Instruction | None:
+    """The first dense multiply of A and B of a type that tensor cores of an arch do in it, None if none is known.
+
+    By what multiplies become there, as `tcprobe lower` has it; wgmma is never emulated.
+    """
+    for row in inventory.instructions().values():
+        factors = {operand.type for operand in row.operands if operand.role is Role.FACTOR}
+        if ".sp" in row.id or not (factors == {kind} or kind in row.stated.get("ab_types", ())):
+            continue
+        if not row.target.on(device):
+            continue
+        low = lowering.saved(row, device, layers)
+        if row.described or (low and not low.refused and low.native(row)):
+            return row
+    return None
+
+
+def _tile(device: Arch, kind: str) -> tuple[int, int, int]:
     """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory."""
-    depth = DEPTH if SHARED.get(number, 0) > 100 else DEPTH // 2
+    depth = DEPTH if device.shared_kib > 100 else DEPTH // 2
     return 128, 128, depth * 8 // dtype(kind).bits
 
 

@@ -29,24 +29,6 @@ OUTS = {
     "e5m2": ("f16", "bf16", "f32"),
     "s8": ("s32",),
 }
-# KiB of shared memory that a block may have (CUDA programming guide, technical specifications by compute capability);
-# of sm_88 the guide says nothing: the least of its generation
-SHARED = {
-    70: 96,
-    72: 96,
-    75: 64,
-    80: 163,
-    86: 99,
-    87: 163,
-    88: 99,
-    89: 99,
-    90: 227,
-    100: 227,
-    103: 227,
-    110: 227,
-    120: 99,
-    121: 99,
-}
 FIRST = 70
 OTHERS = 24  # registers for addresses and the loop, as ptxas takes them
 MOST_STAGES = 16
@@ -135,7 +117,7 @@ class StagedGemm(ABC):
 
 def check_memory(gemm: StagedGemm) -> None:
     """UsageError where its stages are not as many as there can be, with how many there can be."""
-    most = SHARED[gemm.arch.number] << 10
+    most = gemm.arch.shared_kib << 10
     if not 2 <= gemm.stages <= MOST_STAGES:
         raise UsageError(f"`stages` {gemm.stages}: 2 to {MOST_STAGES}; one is filled while another is multiplied.")
     if gemm.shared_bytes + gemm.static_bytes > most:

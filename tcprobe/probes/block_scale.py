@@ -109,7 +109,7 @@ def kernel(instruction: Instruction) -> Kernel:
     registers += [".reg .b32 %word, %bits, %rest;", ".reg .b64 %step;", ".reg .pred %p;"]
     name = ptx.identifier(f"scales.{instruction.id}")
     text = ptx.entry(name, [*loaded, "out"], registers, body)
-    return Kernel(name, Scaled(instruction, tuple(selector_choices)), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Scaled(instruction, tuple(selector_choices)), text, instruction.target)
 
 
 def _exponent(i: int) -> tuple[str, str]:

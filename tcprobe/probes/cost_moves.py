@@ -18,7 +18,6 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Floats
-from tcprobe.probes import ptx
 from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout
@@ -149,7 +148,7 @@ def _matrix_move(instruction: Instruction) -> TimedMove:
     loads = instruction.family == "ldmatrix"
     return TimedMove(
         instruction.id,
-        instruction.target.at_least(ptx.ALIGNED),
+        instruction.target,
         "LDSM" if loads else "STSM",
         instruction.fragment("d" if loads else "a").registers,
         partial(_matrix, instruction.name, loads=loads),

@@ -97,7 +97,7 @@ class Chained:
         return Loop(
             self.row.id,
             self.variant,
-            self.row.target.at_least(ptx.ALIGNED),
+            self.row.target,
             self.copies,
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
             [*(name for f in self._plain for name in self._own(f)), *results],

@@ -17,7 +17,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
 from tcprobe.layout import tcgen05_descriptor
-from tcprobe.probes import ptx, tensor_memory
+from tcprobe.probes import tensor_memory
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
@@ -54,7 +54,7 @@ class TensorMemoryCosts(Costs):
     @property
     def target(self) -> Target:
         """The instruction's target, with the PTX version that names block sizes for all targets."""
-        return self.row.target.at_least(tensor_memory.SINCE if self.scale else ptx.ALIGNED)
+        return self.row.target.at_least(tensor_memory.SINCE) if self.scale else self.row.target
 
     @property
     def group(self) -> int:

@@ -137,7 +137,7 @@ def kernel(instruction: Instruction) -> Kernel:
     name = ptx.identifier(instruction.id)
     declared = (ptx.declare(f.operand, f) for f in instruction.fragments if f.role is not Role.ADDRESS)
     text = ptx.entry(name, pointers, (*registers, *declared), body)
-    return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, op, text, instruction.target)
 
 
 KernelParts = tuple[ptx.Op, tuple[str, ...], tuple[str, ...], list[str]]

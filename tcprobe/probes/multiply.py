@@ -143,7 +143,7 @@ def kernel(instruction: Instruction) -> Kernel:
     ]
     name = ptx.identifier(instruction.id)
     text = ptx.entry(name, list(MATRICES), [ptx.declare(p, f) for p, f in fragments.items()], body)
-    return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Multiply(instruction), text, instruction.target)
 
 
 def launches(instruction: Instruction) -> tuple[Launch, Launch]:

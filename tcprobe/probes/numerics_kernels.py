@@ -217,8 +217,7 @@ def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
     named = replace(instruction, name=_satfinite_name(instruction), called=instruction.id) if satfinite else instruction
     name = ptx.identifier(f"numerics.{instruction.id}{SATFINITE if satfinite else ''}")
     text = _warp_kernel(named, name) if instruction.threads == WARP else _warpgroup_kernel(named, name)
-    target = instruction.target.at_least(ptx.ALIGNED) if instruction.threads == WARP else instruction.target
-    return Kernel(name, Numeric(instruction, {}, satfinite), text, target)
+    return Kernel(name, Numeric(instruction, {}, satfinite), text, instruction.target)
 
 
 def _satfinite_name(instruction: Instruction) -> str:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 POISON = 0xA5
 MORE = {"f": 1, "a": 2}  # by suffix: such a target has all that the target without suffix, or with a lesser one, has
-ALIGNED = "6.3"  # PTX version from which wmma must be written with .aligned, as these kernels do (PTX ISA 9.7.14.4)
 # registers that every kernel sets from special registers
 SPECIAL = (
     ("lane", "tid.x"),

@@ -95,7 +95,7 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
     registers += [".reg .b32 %v, %bit, %w<2>;", ".reg .u32 %n;", ".reg .pred %p, %q;"]
     name = ptx.identifier(f"{instruction.id}.selector{selector}")
     text = ptx.entry(name, ("a", "b", "c", "e", "out"), registers, body)
-    return Kernel(name, Packed(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Packed(instruction, selector), text, instruction.target)
 
 
 def product_kernel(instruction: Instruction, selector: int) -> Kernel:
@@ -110,7 +110,7 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     ]
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
     text = ptx.entry(name, [*SPARSE_INPUTS, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
-    return Kernel(name, Product(instruction, selector), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Product(instruction, selector), text, instruction.target)
 
 
 def launches(instruction: Instruction) -> list[Launch]:

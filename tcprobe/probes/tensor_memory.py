@@ -64,7 +64,8 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     if least and BLOCK in text and instruction.named_apart:
         vector = str(instruction.stated["scales"][0]).split()[1]
         return Kernel(name, Assembled(), text.replace(BLOCK, f".scale_vec::{vector}"), instruction.target)
-    return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
+    target = instruction.target.at_least(SINCE) if BLOCK in text else instruction.target
+    return Kernel(name, Assembled(), text, target)
 
 
 def instruction_text(instruction: Instruction) -> str:

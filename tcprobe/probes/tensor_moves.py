@@ -128,7 +128,7 @@ def kernel(instruction: Instruction) -> Kernel:
     body = [*_prologue(instruction), *work, *_epilogue(instruction)]
     op = LoadCells(instruction) if registers.operand == "d" else StoreCells(instruction)
     text = ptx.entry(name, ["out"], [*ALLOCATE, *_declarations(instruction)], body)
-    return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, op, text, instruction.target)
 
 
 def columns(instruction: Instruction) -> int:
@@ -278,7 +278,7 @@ def marked_kernel(instruction: Instruction) -> Kernel:
         *_epilogue(instruction),
     ]
     text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declarations(instruction)], body)
-    return Kernel(name, MarkedCells(instruction), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, MarkedCells(instruction), text, instruction.target)
 
 
 def experiments() -> list[TensorMove]:

@@ -42,7 +42,7 @@ def multiply_kernel(instruction: Instruction, a_in_tensor: bool = False, vector:
         text = text.replace("%adesc", "[%ta]")
     if vector > FEW_SCALES:
         text = text.replace(tensor_memory.BLOCK, ".block16")
-    since = tensor_memory.SINCE if vector else ptx.ALIGNED
+    since = tensor_memory.SINCE if vector else instruction.target.ptx
     return _kernel(".".join(parts), op, (text, "cta_group::2" in instruction.id, since))
 
 
@@ -51,7 +51,9 @@ def copy_kernel(instruction: Instruction, multicast: str = "") -> Kernel:
     """The probe of a copy; the source is where A is."""
     multicasts = instruction.stated.get("multicast", ("",))
     text = tensor_memory.instruction_text(instruction).replace(str(multicasts[0]), multicast)
-    return _kernel(f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, ptx.ALIGNED))
+    return _kernel(
+        f"copy.{instruction.id}.{multicast}", TensorCopy(instruction, multicast), (text, False, instruction.target.ptx)
+    )
 
 
 def _kernel(name: str, probe_op: TensorMultiply | TensorCopy, spelled_as: tuple[str, bool, str]) -> Kernel:

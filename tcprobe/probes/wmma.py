@@ -153,7 +153,7 @@ def load_kernel(fragment: Fragment, layout: str) -> Kernel:
         *ptx.store("out", "r", fragment),
     ]
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (ptx.declare("r", fragment),), body)
-    return Kernel(ptx.identifier(name), Load(fragment, layout), text, fragment.target.at_least(ptx.ALIGNED))
+    return Kernel(ptx.identifier(name), Load(fragment, layout), text, fragment.target)
 
 
 def store_kernel(fragment: Fragment, layout: str) -> Kernel:
@@ -167,7 +167,7 @@ def store_kernel(fragment: Fragment, layout: str) -> Kernel:
         f"[%out], {ptx.braces('r', fragment)}, %ldm;",
     ]
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (ptx.declare("r", fragment),), body)
-    return Kernel(ptx.identifier(name), Store(fragment, layout), text, fragment.target.at_least(ptx.ALIGNED))
+    return Kernel(ptx.identifier(name), Store(fragment, layout), text, fragment.target)
 
 
 def leading_dimensions(fragment: Fragment, layout: str) -> tuple[int, int]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # saved lowerings are read without NumPy and tools
     from tcprobe.probes.ptx import Kernel
     from tcprobe.sass.cubin import Code
     from tcprobe.sass.toolchain import Toolchain
+    from tcprobe.store.choose import Layers
 
 FILLING = ("NOP", "EXIT", "BRA")
 UNREADABLE = "it compiles, but nvdisasm does not print its code"
@@ -84,6 +85,13 @@ def from_body(body: Json, instruction: Instruction, arch: Arch) -> Lowering:
     lowering = Lowering(**body)
     accepted = lowering.refused in (None, UNREADABLE)
     return replace(lowering, target=instruction.target.own(arch)) if accepted else lowering
+
+
+def saved(instruction: Instruction, arch: Arch, layers: Layers) -> Lowering | None:
+    """What an instruction becomes on an arch by the nearest layer that says so; None where none does."""
+    bodies = (body["instructions"] for body, _ in layers.lowerings(arch.name))
+    body = next((rows[instruction.id] for rows in bodies if instruction.id in rows), None)
+    return from_body(body, instruction, arch) if body else None
 
 
 def _compile(

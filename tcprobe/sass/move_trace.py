@@ -73,7 +73,7 @@ def load_kernel(load: Load) -> Kernel:
         *ptx.store("out", "r", fragment),
     ]
     text = ptx.entry(ptx.identifier(name), ("in", "out"), (".reg .u32 %shared;", ptx.declare("r", fragment)), body)
-    return Kernel(ptx.identifier(name), load, text, fragment.target.at_least(ptx.ALIGNED))
+    return Kernel(ptx.identifier(name), load, text, fragment.target)
 
 
 def input_fragment(instruction: Instruction) -> Fragment | None:
@@ -101,7 +101,7 @@ def form_kernel(instruction: Instruction) -> Kernel:
         LoadMatrices(instruction) if loads else ExchangeMatrix(instruction),
     )
     text = ptx.entry(name, ("in", "out"), (ptx.declare("g", source), ptx.declare("d", result)), body)
-    return Kernel(name, op, text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, op, text, instruction.target)
 
 
 def follow_load(load: Load, code: Code, ldm: int) -> Followed:

@@ -146,7 +146,7 @@ def kernel(instruction: Instruction) -> Kernel:
     ]
     name = f"trace_{ptx.identifier(instruction.id)}"
     text = ptx.entry(name, list(fragments), [ptx.declare(p, f) for p, f in fragments.items()], body)
-    return Kernel(name, Multiply(instruction), text, instruction.target.at_least(ptx.ALIGNED))
+    return Kernel(name, Multiply(instruction), text, instruction.target)
 
 
 def trace(code: Code, instruction: Instruction) -> Traced:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
-from tcprobe.isa.names import words
+from tcprobe.isa.names import search, words
+from tcprobe.isa.operand import Place
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:
@@ -69,11 +70,28 @@ def unknown(meaning: Meaning, fitting: Callable[[Sequence[str]], list[str]]) -> 
         return no_registers(meaning.bare[0])
     if meaning.shared:
         return _behind(meaning.shared[0])
+    if elsewhere := _elsewhere(name):
+        return elsewhere
     if beside := neighbour(name):
         return UsageError(f"{quoted(name)} ({beside.what}) is a PTX instruction, but holds no matrix.", beside.what)
     if meaning.fragments:
         return UsageError(f"{quoted(name)} is an operand of {some(meaning.users, 2)}.")
     return _nearest(name, fitting)
+
+
+def _elsewhere(name: str) -> UsageError | None:
+    """What is wrong with asking for the registers of an operand that is in tensor or shared memory; None for others."""
+    id_, _, last = search.short(name).rpartition(".")
+    row = inventory.instructions().get(id_)
+    operand = next((o for o in row.elsewhere if o.name == last), None) if row else None
+    if row is None or operand is None:
+        return None
+    words = f"{id_}.{last} is in {operand.place.value}, so there is no table of registers."
+    if operand.place is Place.SHARED:
+        return UsageError(words, "behind tcgen05")
+    return (
+        UsageError(words, "no registers", id=id_) if row.fragments else UsageError(words, "placed", id=f"{id_}.{last}")
+    )
 
 
 def _nearest(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageError:

@@ -42,6 +42,9 @@ F16, BF16, TF32, F64, B1 = (
 # of kind::f8f6f4; fp8 is accepted by ptxas 12.9 to 13.5 beyond what section 9.7.14.5 says, and becomes HMMA there
 SM_120F = (("sm_120f", "8.8"),)
 FP8_ELSEWHERE = (*SM_120F, ("sm_100a", "8.7"), ("sm_110a", "9.0"), ("sm_100f", "8.8"), ("sm_110f", "9.0"))
+# of m16n8k32 with D of f32, for which ptxas 13.5 takes PTX 8.6 on sm_100a; PTX ISA states 8.7 for the kind
+FP8_TO_F32 = (*SM_120F, ("sm_100a", "8.6"), *FP8_ELSEWHERE[2:])
+STATED_KIND = "8.7"
 
 
 class MmaRow(NamedTuple):
@@ -57,6 +60,7 @@ class MmaRow(NamedTuple):
     kind: str | None = None
     others: tuple[tuple[str, str], ...] = ()
     products: int = 1
+    others_f32: tuple[tuple[str, str], ...] = ()  # the same with D of f32, where they are others
 
 
 ROWS = (
@@ -72,7 +76,7 @@ ROWS = (
     MmaRow((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
     MmaRow((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
     MmaRow((16, 8, 16), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE),  # not in the manual
-    MmaRow((16, 8, 32), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE),
+    MmaRow((16, 8, 32), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE, others_f32=FP8_TO_F32),
     MmaRow((16, 8, 32), NOT_FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=SM_120F),
     MmaRow((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
     MmaRow((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
@@ -107,7 +111,9 @@ def _name(mma: MmaRow, layouts: tuple[str, str], types: OperandTypes) -> str:
 
 
 def _instruction(mma: MmaRow, layouts: tuple[str, str], types: OperandTypes) -> Instruction:
-    least, shape = target(mma.target, mma.ptx, mma.others), Shape(*mma.shape)
+    others = mma.others_f32 if mma.others_f32 and types[0] == "f32" else mma.others
+    stated = STATED_KIND if others is mma.others_f32 and others else None
+    least, shape = target(mma.target, mma.ptx, others, stated), Shape(*mma.shape)
     multiply = MultiplyRow(shape, types, layouts, least, mma.bit_op, mma.kind, products=mma.products)
     return Instruction(
         "mma",

@@ -96,10 +96,38 @@ K96 = Variant("", 2, (256,), SIXTEENS)
 # K = 96: table 56 gives the scales that .block32 and .block16 mean then, beside other rows "of all supported K"
 SCALES_96 = {"mxf4": ("ue8m0 3X",), "mxf4nvf4": ("ue8m0 3X", "ue8m0 6X", "ue4m3 6X")}
 TABLES_96 = (
-    "table 39: K = 96 with cta_group::2 and M = 256, whatever the scales",
-    "table 56: scale_A is M x 3 with .block32, M x 6 with .block16; but for all K M x 2 with .scale_vec::2X, which "
-    ".block32 stands for, and M x 4 with .scale_vec::4X, which .block16 stands for",
+    "PTX ISA 9.1, table 39: K = 96 with cta_group::2 and M = 256, whatever the scales; but CUTLASS, "
+    "mma_sm100_umma.hpp, SM103_MXF4_ULTRA_SS_VS, has it with cta_group::1, M = 128 and N of 16 to 256 by 16",
+    "PTX ISA 9.1, table 44: the ID of scales is 0 or 2; but section 9.7.16.10.7.2.4 has 0 to 3 for .block32 with "
+    "K = 96",
+    "PTX ISA 9.1, table 56: scale_A is M x 3 with .block32, M x 6 with .block16; but for all K M x 2 with "
+    ".scale_vec::2X, which .block32 stands for, and M x 4 with .scale_vec::4X, which .block16 stands for",
 )
+
+
+# what may stand for .scale_vectorsize, "" for nothing, as ptxas 12.9.86, 13.0.88 and 13.5.37 take it: for targets with
+# suffix f they refuse every .scale_vec, which PTX ISA 9.1 does not say
+VECTOR_SIZES = {
+    "mxf8f6f4": ("", ".scale_vec::1X", ".block32"),
+    "mxf4": ("", ".scale_vec::2X", ".block32"),
+    "mxf4nvf4": (".scale_vec::2X", ".scale_vec::4X", ".block16", ".block32"),
+}
+BLOCKS_SINCE = "8.8"  # PTX version that brought .block16 and .block32
+
+
+def vector_sizes(kind: str, target: str) -> tuple[str, ...]:
+    """What a target (sm_100a, sm_100f) takes for .scale_vectorsize; "" for nothing."""
+    return tuple(size for size in VECTOR_SIZES[kind] if target.endswith("a") or not size.startswith(".scale_vec"))
+
+
+def _sizes_stated(kind: str) -> tuple[str, ...]:
+    """The same for all targets, in words."""
+    family = vector_sizes(kind, "f")
+    words = {True: f" (from PTX {BLOCKS_SINCE})", False: ""}
+    return tuple(
+        f"{size or 'none'}{words[size.startswith('.block')] if size in family else ' (targets with suffix a only)'}"
+        for size in VECTOR_SIZES[kind]
+    )
 
 
 def _multiply(kind_row: Kind, variant: Variant, k: int = 0) -> Instruction:
@@ -123,8 +151,15 @@ def _multiply(kind_row: Kind, variant: Variant, k: int = 0) -> Instruction:
         target,
         kind=kind_row.name,
         called=called + (f".k{k}" if k else ""),
-        stated=stated | ({"scales": kind_row.scales} if kind_row.scales else {}) | ({"tables": TABLES_96} if k else {}),
+        stated=stated | _scales_stated(kind_row) | ({"tables": TABLES_96} if k else {}),
     )
+
+
+def _scales_stated(kind_row: Kind) -> dict[str, tuple[int | str, ...]]:
+    """Types and numbers of scales, and how a size of their blocks is written; nothing for a kind without scales."""
+    if not kind_row.scales:
+        return {}
+    return {"scales": kind_row.scales, "scale_vectorsize": _sizes_stated(kind_row.name)}
 
 
 def _matrices(kind_row: Kind, shape: Shape, sparse: bool) -> tuple[Operand, ...]:

@@ -19,6 +19,7 @@ from tcprobe.isa.target import target
 WIDE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 ANY = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
 ROW_COL = (("row", "col"),)
+ALIGNED = "6.3"  # PTX version that brought .aligned, which names have: of earlier forms the least that takes their text
 
 
 class WmmaRow(NamedTuple):
@@ -32,11 +33,12 @@ class WmmaRow(NamedTuple):
     ptx: str
     bit_op: Literal["xor", "and"] | None = None
     registers_ab: tuple[int, int] | None = None
+    stated: str | None = None
 
 
 ROWS = (
-    WmmaRow(WIDE[:1], ("f16",), ("f16", "f32"), ANY, "sm_70", "6.0", registers_ab=(8, 8)),
-    WmmaRow(WIDE[1:], ("f16",), ("f16", "f32"), ANY, "sm_70", "6.1", registers_ab=(8, 8)),
+    WmmaRow(WIDE[:1], ("f16",), ("f16", "f32"), ANY, "sm_70", ALIGNED, registers_ab=(8, 8), stated="6.0"),
+    WmmaRow(WIDE[1:], ("f16",), ("f16", "f32"), ANY, "sm_70", ALIGNED, registers_ab=(8, 8), stated="6.1"),
     WmmaRow(WIDE, ("bf16",), ("f32",), ANY, "sm_80", "7.0"),
     WmmaRow(WIDE, ("u8", "s8"), ("s32",), ANY, "sm_72", "6.3"),
     WmmaRow(((16, 16, 8),), ("tf32",), ("f32",), ANY, "sm_80", "7.0"),
@@ -66,7 +68,7 @@ class _Form(NamedTuple):
     def instruction(self) -> Instruction:
         """With its operands, and the loads and stores that they are of."""
         row, shape, layouts, types = self
-        least = target(row.target, row.ptx)
+        least = target(row.target, row.ptx, stated=row.stated)
         multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
         definitions = dict(self.definitions())
         return Instruction(
