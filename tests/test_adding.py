@@ -1,5 +1,5 @@
 """Adding a family is two files, one of rows and one of probes (tests/data/adding): nothing else knows its name.
-Adding a kind of finding is two, one of the kind (schema, checks, words) and one of probes.
+Adding a kind of finding is two, one of the kind (schema, checks, words) and one of probes; a question is one.
 
 128 threads, 12 elements of D a thread, stored columns of A chosen by metadata under two selectors, any layouts: from
 its rows to what the commands say of it, its pages and its place on the site.
@@ -135,3 +135,20 @@ def tcprobe_says(folder):
 
 def test_a_kind_is_among_those_that_run_names():
     assert "descriptors, drystride, encodings" in tcprobe("run", "--family", "x", code=2)
+
+
+def test_a_question_is_one_file():
+    """Its options, choices, numbers, JSON, help, completion and errors follow from its function's signature."""
+    root = RUN.parents[3]
+    assert not [path for path in (root / "tcprobe").rglob("*.py") if "pitch" in path.stem]
+    words = ("pitch-of", "m16n8k16", "bf16", "f32", "a")
+    assert tcprobe(*words) == "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a: 4 elements of a line per lane\n"
+    assert json.loads(tcprobe(*words, "--along", "col", "--json", "--arch", "h100"))["elements"] == 2
+    shown = tcprobe("pitch-of", "--help")
+    for text in ("Count the elements of a line", "--along [row|col]", "[default: row]", "--least N", "--results"):
+        assert text in shown
+    assert "pitch-of" in tcprobe("--help")
+    assert "Error: --least 5: mma.m16n8k16.row.col.f32.bf16.bf16.f32.a has 4; see --along." in tcprobe(
+        *words, "--least", "5", code=2
+    )
+    assert "is not a number such as 3" in tcprobe(*words, "--least", "x", code=2)

@@ -117,7 +117,7 @@ LATER = {
     "scales": ("tcprobe.ask.scales", "scales_in_registers"),
     "scales_in_tensor_memory": ("tcprobe.ask.scales", "scales_in_tensor_memory"),
     "site": ("tcprobe.pages.site.build", "build"),
-    "straight_load": ("tcprobe.ask.load", "load"),
+    "straight_load": ("tcprobe.ask.load", "straight_load"),
     "trace_tensor_memory": ("tcprobe.ask.trace_tensor_memory", "trace_element"),
     "verify": ("tcprobe.run.verify", "verify"),
     "why_not": ("tcprobe.ask.absent", "why_not"),

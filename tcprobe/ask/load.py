@@ -1,7 +1,6 @@
 """A fragment straight from global memory: the widest loads that its table and the leading dimension allow.
 
->>> from tcprobe.store.cell import load as table
->>> found = load(table("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90"), "row", 64)
+>>> found = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", ld=64, arch="sm_90")
 >>> [(move.instruction, move.slots) for move in found.moves][:2], len(found.moves)
 ([('ld.global.b32', (0,)), ('ld.global.b32', (4,))], 4)
 
@@ -9,11 +8,9 @@ Slots whose elements lie side by side in every lane make one load of 1, 2, 4, 8 
 are; slots whose distances differ from lane to lane are loaded one by one. Proven by doing it, on every slot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,13 +23,32 @@ from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
+from tcprobe.cli.options import Number
+from tcprobe.cli.places import ElementType
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
+from tcprobe.question.declare import Names, Option, command
+from tcprobe.question.shared import (
+    ArchOption,
+    JsonOption,
+    NameOption,
+    NamespaceOption,
+    OnlyOption,
+    OutputOption,
+    ResultsOption,
+    find_cell,
+    print_answer,
+    print_code,
+)
 from tcprobe.store.cell import Cell
+from tcprobe.store.folders import layers
 from tcprobe.text import Described, Whole, columns, escaped
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.repack import Repacking
 
 MOST = 16  # bytes of a load
 SECTOR = 32  # bytes of global memory that are fetched together
@@ -162,7 +178,7 @@ class StraightLoad(Described):
         return {"global": self.addresses(fetch).tolist(), "bytes": fetch.width, "slots": slots}
 
 
-def load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
+def straight_load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:
     """The widest loads, proven; `ld` elements from line to line, without it lines without gaps."""
     fragment = cell.fragment
     if fragment.role not in WHOLE:
@@ -248,3 +264,107 @@ def _prove(loads: StraightLoad, slots: Slots) -> None:
         expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
         if not np.array_equal(memory.registers[0], expected):
             raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")
+
+
+Global = Annotated[
+    Literal["row", "col"] | None,
+    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
+]
+
+
+def load(
+    name: Annotated[str | Cell, Names("FRAGMENT")],
+    *,
+    source: Annotated[Literal["global"], Option("--from", "Where the matrix is.", shown=True)] = "global",
+    ld: Annotated[
+        int | None,
+        Option("--ld", "Stride from line to line. Default: the fragment's own lines.", "ELEMENTS", Number(1)),
+    ] = None,
+    contiguous: Global = None,
+    repack: Annotated[
+        bool,
+        Option(
+            "--repack",
+            "Store quantised weights in an order in which one 16-byte load brings several k steps; convert in "
+            "registers.",
+        ),
+    ] = False,
+    stored: Annotated[
+        str | None,
+        Option("--type", "With --repack: type of the stored weights: s4, u4, s8, e4m3 or e2m1.", "T", ElementType()),
+    ] = None,
+    wanted: Annotated[
+        str | None,
+        Option(
+            "--as",
+            "With --repack: type that they are converted to. Only FRAGMENT's own type, the default, works.",
+            "T",
+            ElementType(),
+        ),
+    ] = None,
+    group: Annotated[
+        int | None,
+        Option(
+            "--group",
+            "With --repack: one scale for each K elements along k, in each column of B or row of A.",
+            "K",
+            Number(1),
+        ),
+    ] = None,
+    zeros: Annotated[
+        bool,
+        Option(
+            "--zeros",
+            "With --group: a zero point for each scale; weights are (code - zero point) scale, as of AWQ and GPTQ.",
+        ),
+    ] = False,
+    arch: ArchOption = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "StraightLoad | Repacking":
+    """Load FRAGMENT straight from global memory with the widest vectors that its table allows.
+
+    With --repack: store quantised weights in an order in which one load brings a lane's elements of several k steps.
+    --packer prints the code that brings a matrix into that order, --code the code that loads and converts it.
+    """
+    folders = layers(results, only)
+    if not repack:
+        others = {"stored": stored, "wanted": wanted, "group": group, "zeros": zeros or None}
+        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
+            raise UsageError(f"{', '.join(unfit)}: only for repacked weights; give `repack` too.")
+        return straight_load(find_cell(name, arch, folders), contiguous or "row", ld)
+    if (ld, contiguous) != (None, None):
+        raise UsageError("repacked weights have their own order: remove `ld` and `contiguous`.")
+    if stored is None:
+        raise UsageError("`repack` needs the type of the stored weights: `stored` s4, u4, s8, e4m3 or e2m1.")
+    from tcprobe.ask import repack as weights
+
+    plan = weights.repack(find_cell(name, arch, folders), stored, wanted, group, folders)
+    return weights.with_zeros(plan) if zeros else plan
+
+
+@command(load, short="A fragment straight from global memory: widest loads.")
+def print_load(
+    plan: "StraightLoad | Repacking",
+    *,
+    packer: Annotated[
+        Literal["numpy", "torch"] | None, Option("--packer", "With --repack: print the Python that repacks.")
+    ] = None,
+    code: Annotated[bool, Option("--code", "Print a CUDA header instead.")] = False,
+    output: OutputOption = None,
+    function: NameOption = None,
+    namespace: NamespaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Names, JSON, or the code that loads or, with `packer`, stores."""
+    if packer:
+        if isinstance(plan, StraightLoad):
+            raise UsageError("`packer`: only for repacked weights; give `repack` too.")
+        others = {"code": code, "as_json": as_json, "function": function, "namespace": namespace}
+        if unfit := next((parameter for parameter, value in others.items() if value), None):
+            raise UsageError(f"`{unfit}` cannot be combined with `packer`, which prints Python.")
+        from tcprobe.ask.repack import python
+
+        print_code(python.source(plan, packer), output)
+    else:
+        print_answer(plan, as_json, code, output, function, namespace)

@@ -45,7 +45,6 @@ for module, commands in {
     "numerics": ("numerics",),
     "banks": ("banks",),
     "path": ("path",),
-    "load": ("load",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
     "cost": ("cost",),

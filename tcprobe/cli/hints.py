@@ -71,7 +71,7 @@ def _options(ctx: click.Context) -> dict[str, str]:
 
 
 def _long_options(leaf: click.Command) -> dict[str, str]:
-    long = {p: next((o for o in p.opts if o.startswith("--")), "") for p in leaf.params}
+    long = {p: p.opts[0] if p.name == "output" else max(p.opts, key=len) for p in leaf.params if p.opts[0][:1] == "-"}
     spelled = {option[2:].replace("-", "_"): option for option in long.values() if option}
     return spelled | {p.name: option for p, option in long.items() if p.name and option}
 

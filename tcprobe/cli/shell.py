@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import click
 
+from tcprobe import question
 from tcprobe.errors import InternalError, UnknownNameError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message, quoted
@@ -99,23 +100,33 @@ def _with_option(name: str, ctx: click.Context) -> list[str]:
 
 
 class Group(Suggesting):
-    """Commands whose errors are a message and an exit code; those of `later` are imported when they are asked for."""
+    """Commands whose errors are a message and an exit code, imported when they are asked for.
+
+    The command NAME of a question is in `tcprobe.ask.NAME`; `later` says where others are.
+    """
 
     later: ClassVar[dict[str, str]] = {}  # name of a command -> module that has it among its COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, sorted."""
-        return sorted({*self.commands, *self.later})
+        return sorted({*self.commands, *self.later, *question.names()})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, None if there is none."""
-        if cmd_name in self.later and cmd_name not in self.commands:
+        if cmd_name not in self.commands and (found := self._import(cmd_name)):
             from tcprobe.cli import examples
 
-            for command in importlib.import_module(self.later[cmd_name]).COMMANDS:
+            for command in found:
                 command.epilog = examples.epilog(str(command.name))
                 self.add_command(command)
         return super().get_command(ctx, cmd_name)
+
+    def _import(self, name: str) -> Sequence[click.Command]:
+        """The commands of the module that has this one."""
+        if name in self.later:
+            commands: Sequence[click.Command] = importlib.import_module(self.later[name]).COMMANDS
+            return commands
+        return [question.load(name)] if name in question.names() else []
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without a word: examples by task."""
@@ -128,7 +139,9 @@ class Group(Suggesting):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Commands by task."""
-        for heading, names in HEADINGS.items():
+        known = {name for names in HEADINGS.values() for name in names}
+        others = [name for name in self.list_commands(ctx) if name not in known]
+        for heading, names in [*HEADINGS.items(), *([("More commands:", others)] if others else [])]:
             commands = [(name, command) for name in names if (command := self.get_command(ctx, name))]
             with formatter.section(heading.removesuffix(":")):
                 formatter.write_dl([(name, command.get_short_help_str(70)) for name, command in commands])

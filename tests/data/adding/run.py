@@ -1,4 +1,4 @@
-"""tcprobe with a family and a kind of finding more: python run.py measure RESULTS | worker | COMMAND..."""
+"""tcprobe with a family, a kind of finding and a question more: python run.py measure RESULTS | worker | COMMAND..."""
 
 import random
 import sys
@@ -9,7 +9,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 import emulation  # noqa: E402
 
-from tcprobe import probes  # noqa: E402
+from tcprobe import ask, probes  # noqa: E402
 from tcprobe.isa import arch, inventory, rows  # noqa: E402
 from tcprobe.layout.table import selected  # noqa: E402
 from tcprobe.store import kinds  # noqa: E402
@@ -17,6 +17,7 @@ from tcprobe.store import kinds  # noqa: E402
 rows.__path__.append(str(HERE / "rows"))
 probes.__path__.append(str(HERE / "probes"))
 kinds.__path__.append(str(HERE / "kinds"))
+ask.__path__.append(str(HERE / "ask"))
 
 
 def measure(folder):

@@ -1,0 +1,43 @@
+"""Questions: each is a Python function that users call, and the command that is made from it.
+
+    declare      `Option`, `Names` and `command`: how a function becomes a command
+    shared       options that several questions have; how an answer is printed
+
+The question of the command NAME is `tcprobe.ask.NAME`, a file or a folder, and nothing else names it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
+
+
+def names() -> Sequence[str]:
+    """The commands that questions have, sorted; nothing is imported for it."""
+    from tcprobe import ask
+
+    return _names(tuple(ask.__path__))
+
+
+@functools.cache
+def _names(folders: Sequence[str]) -> Sequence[str]:
+    files = [path for folder in folders for path in [*Path(folder).glob("*.py"), *Path(folder).glob("*/__init__.py")]]
+    return sorted(
+        (path.parent.name if path.stem == "__init__" else path.stem).replace("_", "-")
+        for path in files
+        if b"\n@command(" in path.read_bytes()
+    )
+
+
+def load(name: str) -> click.Command:
+    """The command of a question."""
+    from tcprobe.question.declare import COMMANDS
+
+    importlib.import_module(f"tcprobe.ask.{name.replace('-', '_')}")
+    return COMMANDS[name]

@@ -1,0 +1,199 @@
+"""A question is declared once, by the Python function that users call; its command is made from that function.
+
+A parameter's annotation says which option it is, the docstring is the help:
+
+    def load(
+        name: Annotated[str | Cell, Names("FRAGMENT")], *, ld: Annotated[int | None, Option("--ld", "Stride.")] = None
+    ) -> StraightLoad:
+        \"\"\"Load FRAGMENT straight from global memory.\"\"\"
+
+    @command(load, short="Widest loads.")
+    def print_load(plan: StraightLoad, *, as_json: JsonOption = False) -> None: ...
+
+`command` gives a click command. It calls `load` with what was typed, and with the answer the decorated function, which
+prints it; options that printing alone needs are parameters of that function. Modules with questions have no
+`from __future__ import annotations`, so that annotations are values.
+
+What excludes what is checked by the function alone. Its errors name parameters in backticks; the command line says the
+options instead, which it knows by the same names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import click
+
+from tcprobe.cli import naming
+from tcprobe.cli.options import Given, Number, fragment_names
+from tcprobe.text import message
+
+Answering = Callable[..., Any]
+COMMANDS: dict[str, click.Command] = {}  # of the questions that were imported, by name
+QUESTIONS: dict[str, Answering] = {}
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("_LISTENER", default=None)
+
+
+class Option(NamedTuple):
+    """The option of a parameter: its name, its help, what stands for its value, and how its text is read.
+
+    Without `reads` the annotation decides: bool is a flag, Literal a choice, int a number from 0 up, and str a text
+    that is not empty. `default` is what the help states where the function itself decides.
+    """
+
+    flag: str
+    help: str
+    metavar: str | None = None
+    reads: click.ParamType[Any] | None = None
+    multiple: bool = False
+    shown: bool = False  # the default, in the help
+    default: str = ""
+    letter: str = ""  # as in -o
+
+
+class Names(NamedTuple):
+    """The parameter that takes the words beside options: names of fragments, instructions, opcodes; GPUs among them.
+
+    `number`: one name, pairs, or many. `archs`: with several, the question is asked for each, refused (one), or
+    asked once with all, separated by commas (list).
+    """
+
+    metavar: str
+    number: Literal["one", "pairs", "many"] = "one"
+    archs: Literal["each", "one", "list"] = "each"
+    required: bool = True
+    completes: bool = True
+
+
+def note(*texts: str | None) -> None:
+    """Say something beside an answer, such as what a name was taken for: on stderr at the command line."""
+    listener = _LISTENER.get()
+    for text in texts:
+        if text and listener:
+            listener(text)
+
+
+@contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Give what `note` says inside to a listener."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
+def command(
+    question: Answering, *, short: str, name: str = "", cls: type[click.Command] = click.Command
+) -> Callable[[Answering], click.Command]:
+    """The command of a question: options from its signature and from that of the decorated function, which prints."""
+
+    def from_printer(printer: Answering) -> click.Command:
+        asked, printed = _declared(question), _declared(printer)
+        words = next((each for each in asked if isinstance(each[1], Names)), None)
+        parameters = [_click_parameter(*each) for each in (*asked, *printed) if each[1] is not None]
+
+        def run(**values: Any) -> None:
+            with listening(lambda text: click.echo(message(text), err=True)):
+                answer = question(**{each[0].name: values[each[0].name] for each in asked if each[0].name in values})
+                printer(answer, **{each[0].name: values[each[0].name] for each in printed})
+
+        if words is not None:
+            parameter, declared = words[0].name, words[1]
+            run = naming.named(parameter, declared.archs, declared.number)(run)
+        made = cls(
+            name or question.__name__.rstrip("_").replace("_", "-"),
+            params=sorted(parameters, key=_is_common),
+            callback=run,
+            help=inspect.getdoc(question),
+            short_help=short,
+        )
+        COMMANDS[str(made.name)], QUESTIONS[str(made.name)] = made, question
+        return made
+
+    return from_printer
+
+
+COMMON = ("arch", "results", "only", "as_json")  # options that every question has come last
+
+
+def _is_common(parameter: click.Parameter) -> int:
+    return COMMON.index(parameter.name) + 1 if parameter.name in COMMON else 0
+
+
+def _declared(function: Answering) -> list[tuple[inspect.Parameter, Any, Any]]:
+    """(parameter, its Option or Names, its type) of those that are asked for at the command line."""
+    rows = []
+    for parameter in inspect.signature(function).parameters.values():
+        hint, *extras = get_args(parameter.annotation) if hasattr(parameter.annotation, "__metadata__") else (None,)
+        option = next((extra for extra in extras if isinstance(extra, Option | Names)), None)
+        if option is not None:
+            rows.append((parameter, option, hint))
+    return rows
+
+
+def _click_parameter(parameter: inspect.Parameter, declared: Option | Names, hint: Any) -> click.Parameter:
+    if isinstance(declared, Names):
+        completes = fragment_names if declared.completes else None
+        return click.Argument(
+            [parameter.name], nargs=-1, required=declared.required, metavar=declared.metavar, shell_complete=completes
+        )
+    reads, is_flag = declared.reads or _reader(hint), bool in _kinds(hint)
+    return click.Option(
+        [parameter.name, *([declared.letter] if declared.letter else []), declared.flag],
+        help=declared.help + (f"  [default: {declared.default}]" if declared.default else ""),
+        show_default=declared.shown,
+        metavar=declared.metavar,
+        type=None if is_flag else reads,
+        is_flag=is_flag,
+        multiple=declared.multiple,
+        default=parameter.default if parameter.default is not parameter.empty else None,
+        required=parameter.default is parameter.empty,
+    )
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """The types that a hint allows, Literal as it is."""
+    return (hint,) if get_origin(hint) is Literal or not get_args(hint) else get_args(hint)
+
+
+def _reader(hint: Any) -> click.ParamType[Any]:
+    for kind in _kinds(hint):
+        if get_origin(kind) is Literal:
+            return click.Choice(get_args(kind))
+        if kind is int:
+            return Number()
+    return Given()
+
+
+def request_schema(question: Answering) -> dict[str, Any]:
+    """The JSON Schema of what a question takes, by the names of its parameters; texts as at the command line."""
+    rows = [row for row in _declared(question) if isinstance(row[1], Option | Names)]
+    return {
+        "type": "object",
+        "description": (inspect.getdoc(question) or "").partition("\n\n")[0].replace("\n", " "),
+        "properties": {parameter.name: _value_schema(*row) for parameter, *row in rows},
+        "required": [parameter.name for parameter, *_ in rows if parameter.default is parameter.empty],
+        "additionalProperties": False,
+    }
+
+
+def _value_schema(declared: Option | Names, hint: Any) -> dict[str, Any]:
+    if isinstance(declared, Names):
+        return {"type": "string", "minLength": 1, "description": declared.metavar}
+    kinds, described = _kinds(hint), {"description": declared.help}
+    choices = next((list(get_args(kind)) for kind in kinds if get_origin(kind) is Literal), None)
+    if choices:
+        return {"enum": choices, **described}
+    if bool in kinds:
+        return {"type": "boolean", **described}
+    reads = declared.reads or _reader(hint)
+    if isinstance(reads, Number):
+        bounds = {"minimum": reads.min, "maximum": reads.max}
+        return {"type": "integer", **{name: bound for name, bound in bounds.items() if bound is not None}, **described}
+    plain: dict[str, Any] = {"type": "string", "minLength": 1}
+    return ({"type": "array", "items": plain} if declared.multiple else plain) | described

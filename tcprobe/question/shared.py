@@ -1,0 +1,84 @@
+"""Options that several questions have, and how answers are found and printed: the same everywhere."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+
+from tcprobe.api.arguments import ArchName, arch_name, word
+from tcprobe.cli import options, wrapping
+from tcprobe.cli.options import Given, Named
+from tcprobe.errors import UsageError
+from tcprobe.question.declare import Option, note
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import Layers
+from tcprobe.text import escaped
+
+ArchOption = Annotated[
+    ArchName | None, Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", Given())
+]
+OneArch = Annotated[ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", Given())]
+ResultsOption = Annotated[
+    Path | None,
+    Option(
+        "--results",
+        "Folder of measurements that take precedence over the published ones. Default: ./results, if it has any.",
+        reads=Named(file_okay=False),
+    ),
+]
+OnlyOption = Annotated[bool, Option("--only", "Read that folder alone, not the published tables.")]
+JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
+NameOption = Annotated[str | None, Option("--name", "Name of the struct or function in the code.", "NAME")]
+NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the code: a name, or a::b.", "NS")]
+OutputOption = Annotated[
+    Path | None,
+    Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),
+]
+
+
+def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
+    """The table that a name means on an arch, or the table itself; what the name was taken for is noted."""
+    from tcprobe.store import names
+
+    if isinstance(name, Cell):
+        return name
+    cell, remark = names.find_cell(word("name", name), arch_name(arch), folders)
+    note(remark)
+    return cell
+
+
+def print_answer(
+    answer: Any,
+    as_json: bool,
+    code: object = None,
+    output: Path | None = None,
+    function: str | None = None,
+    namespace: str | None = None,
+) -> None:
+    """Print an answer: its JSON, its code where that is asked for or has a file to go to, or else its words."""
+    if as_json and (code or output):
+        raise UsageError("`as_json` cannot be combined with `code` or `output`.")
+    if not (code or output) and (function or namespace):
+        raise UsageError("`function` and `namespace` are for code: give `code` or `output` too.")
+    if code or output:
+        print_code(answer.code, output, function, namespace)
+    elif as_json:
+        click.echo(json.dumps(answer.to_json()))
+    else:
+        wrapping.lines(answer.in_words)
+
+
+def print_code(text: str, output: Path | None, function: str | None = None, namespace: str | None = None) -> None:
+    """Code to a file, or to standard output; its struct by a name and in a namespace of the user's."""
+    from tcprobe.code.scope import in_namespace, rename
+    from tcprobe.system import files
+
+    struct = re.search(r"^struct (\w+)", text, re.MULTILINE)
+    text = in_namespace(rename(text, struct[1] if struct else "", function), namespace)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        files.write(output, text.encode())
+        wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
