@@ -21,6 +21,7 @@ import msgspec
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.peaks import peak
 from tcprobe.references.cost import Row, rows_about
 from tcprobe.store.evidence import how, whence
 from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
@@ -273,11 +274,15 @@ class Line(NamedTuple):
 
 
 def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
-    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch."""
+    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch.
+
+    A form above the stated peak, by what a measurement may be off, is not the best one: it has all of it.
+    """
     rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in instruction_costs]
     best: dict[str, float] = {}
-    for _, row, macs in rows:
+    for cost, row, macs in rows:
         if row and macs:
-            best[row.type("a")] = max(best.get(row.type("a"), 0.0), macs)
-    lines = [Line(cost, macs / best[row.type("a")]) for cost, row, macs in rows if row and macs]
+            most = peak(arch.arch(cost.arch), row.type("a")) or macs
+            best[row.type("a")] = max(best.get(row.type("a"), 0.0), min(macs, most))
+    lines = [Line(cost, min(1.0, macs / best[row.type("a")])) for cost, row, macs in rows if row and macs]
     return sorted(lines, key=lambda line: (line.cost.row.type("a") if line.cost.row else "", -line.share, line.cost.id))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -19,7 +19,9 @@ from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 from tcprobe.values import Json
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+MOST = 10**12  # more than a run can count
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+SwizzleBytes = Literal[0, 32, 64, 128]  # of a descriptor's mode; 0 for none
 NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
 

@@ -30,7 +30,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, rename={"same": "as"})
 
     outcome: Literal["refused", "fault", "hangs", "unsound", "runs"]
     words: Annotated[str, msgspec.Meta(max_length=200)]
-    same: int | None = None
+    same: Annotated[int, msgspec.Meta(ge=0, lt=MOST_SELECTORS)] | None = None
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
