@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -80,6 +80,18 @@ class UnknownNameError(UsageError):
 
 class VariableError(UsageError, ValueError):
     """A formula called with a variable that it does not have, or without one that it needs."""
+
+
+class ContradictedError(TcprobeError):
+    """As many devices found one thing as another: `about` says of what, `runs` what each found. Exit code 1."""
+
+    def __init__(self, message: str = "", about: Mapping[str, str] | None = None, runs: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.about, self.runs = dict(about or {}), list(runs)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data, instead of the answer."""
+        return {**self.about, "status": "contradicted", "runs": self.runs}
 
 
 class EnvironmentUnfitError(TcprobeError):

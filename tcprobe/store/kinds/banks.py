@@ -81,7 +81,7 @@ def check(finding: Finding) -> None:
 
 def essence(body: Body) -> object:
     """The rule and the tags."""
-    return body.rule, body.tags
+    return {"rule": body.rule, "tags": body.tags}
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -32,6 +32,7 @@ from tcprobe.store.finding import Finding
 from tcprobe.store.kinds import SwizzleBytes
 
 METHODS = ("live",)
+WITHIN = 0.05  # of one another are the cycles of two devices that agree
 WHAT = "times every instruction: latency by operand, interval, and what overlaps"
 MOST_SPREAD = 0.1  # above this the device is shared, or not steady
 TOLERANCE = 0.01  # of a number against another: two loop counts differ by whole rounds, and begin unlike each other
@@ -238,8 +239,27 @@ def _intervals(body: Body) -> Iterator[float]:
 
 
 def essence(body: Body) -> object:
-    """What stands in the loop: cycles may differ between devices of one arch, by their memory and clocks."""
-    return body.opcodes, body.emulated
+    """What stands in the loop, and every number of cycles by what it is of; clocks are a device's own."""
+    fixed = {"opcodes": {opcode: f"{n:g}" for opcode, n in body.opcodes.items()}, "emulated": body.emulated}
+    return {**fixed, **{part: float(cycles) for part, cycles in numbers(body).items()}}
+
+
+def numbers(body: Body) -> dict[str, float]:
+    """What is measured of an instruction, but for its curve, by name."""
+    latency = body.latency if isinstance(body.latency, dict) else {"": body.latency}
+    one_each: dict[str, float | None] = {f"latency {operand}".strip(): cycles for operand, cycles in latency.items()}
+    if not isinstance(body.interval, list):
+        one_each["interval"] = body.interval and body.interval.cycles
+    one_each |= {"one_warp": body.one_warp, "macs_per_cycle": body.macs_per_cycle, "random": body.random}
+    named = {"interval": body.interval if isinstance(body.interval, list) else []}
+    named |= {"round_trip": body.round_trip, "form": body.forms, "passes": body.passes}
+    for name, points in named.items():
+        for point in points:
+            of = {key: value for key, value in msgspec.structs.asdict(point).items() if key != "cycles" and value}
+            one_each[f"{name} {' '.join(f'{key} {value}' for key, value in of.items())}"] = point.cycles
+    one_each |= {f"with {partner}": pair.together for partner, pair in body.overlap.items()}
+    one_each |= {f"all SMs, {clock.data}": clock.cycles for clock in body.clocks}
+    return {name: cycles for name, cycles in one_each.items() if cycles is not None}
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -92,8 +92,17 @@ def _is_case(case: CaseCounts) -> bool:
 def essence(body: Body) -> object:
     """Whether all is where the formula says."""
     if body.case:
-        return body.case.agree == body.case.elements, body.case.ignored
-    return body.products.wrong == 0 if body.products else None
+        return {"where the formula says": body.case.agree == body.case.elements, "ignored": body.case.ignored}
+    return {"every product right": body.products is not None and body.products.wrong == 0}
+
+
+def doubt(body: Body) -> str | None:
+    """How much is elsewhere than the formula says."""
+    if body.case and body.case.agree < body.case.elements:
+        return f"{body.case.elements - body.case.agree} of {body.case.elements} elements are not where the formula says"
+    if body.products and body.products.wrong:
+        return f"{body.products.wrong} of {body.products.products} products are wrong"
+    return None
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -12,8 +12,8 @@ import msgspec
 
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
-from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.acceptance import MOST_OPCODES
+from tcprobe.store.finding import Finding, from_code
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 
@@ -39,7 +39,7 @@ def check(finding: Finding) -> None:
 
 def essence(body: Body) -> object:
     """All but the words of a refusal."""
-    return body.opcodes, body.refused is not None
+    return {"opcodes": body.opcodes, "refused": body.refused is not None}
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -130,7 +130,17 @@ def _check_mode(name: str, mode: ModeRule) -> None:
 
 def essence(body: Body) -> object:
     """The rule of a mode, and what the driver says."""
-    return body.mode and (body.mode.pitch, body.mode.swizzle), body.calls
+    mode = body.mode and {"pitch": body.mode.pitch, "swizzle": body.mode.swizzle, "follows": body.mode.misfits == 0}
+    return {"mode": mode, "calls": body.calls, "fault": body.fault and body.fault.result}
+
+
+def doubt(body: Body) -> str | None:
+    """How many boxes, and maps, are not as the rules say."""
+    if body.mode and body.mode.misfits:
+        return f"{body.mode.misfits} of {body.mode.loads + body.mode.stores} boxes are not where the rule says"
+    if body.maps and body.maps.unlike_rules:
+        return f"the driver takes or refuses {len(body.maps.unlike_rules)} maps unlike the rules"
+    return None
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -79,7 +79,8 @@ def _is_outcome(instruction: Instruction, found: Outcome, selector: int | None) 
 
 def essence(body: Body) -> object:
     """All but the words."""
-    return body.nibbles, body.selector and (body.selector.outcome, body.selector.same)
+    selector = body.selector and {"outcome": body.selector.outcome, "as": body.selector.same}
+    return {"nibbles": body.nibbles, "selector": selector}
 
 
 def words(findings: Sequence[Finding]) -> str:
