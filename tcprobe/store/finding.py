@@ -9,7 +9,7 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 ('live', 8, 0)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -98,14 +98,13 @@ class Sourced(NamedTuple):
         """The finding; ContradictedError where as many devices found something else."""
         if self.rivals:
             about = {"id": self.finding.subject, "arch": self.finding.arch}
-            raise ContradictedError(self.contradiction, about, self.runs)
+            raise ContradictedError(self.contradiction, about, self.runs(lambda finding: finding.plain))
         return self.finding
 
-    @property
-    def runs(self) -> list[dict[str, Any]]:
-        """What each device found, as plain data; empty where nothing is contradicted."""
+    def runs(self, value: Callable[[Finding], object]) -> list[dict[str, object]]:
+        """What each device found, its `value` plain data; empty where nothing is contradicted."""
         shown = self.rivals or ((self.finding, *self.otherwise) if self.otherwise else ())
-        return [{"device": witness(one), "value": one.plain} for one in shown]
+        return [{"device": witness(one), "value": value(one)} for one in shown]
 
     @property
     def contradiction(self) -> str:
