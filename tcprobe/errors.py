@@ -82,7 +82,7 @@ class VariableError(UsageError, ValueError):
     """A formula called with a variable that it does not have, or without one that it needs."""
 
 
-class ContradictedError(TcprobeError):
+class NoMajorityError(TcprobeError):
     """As many devices found one thing as another: `about` says of what, `runs` what each found. Exit code 1."""
 
     def __init__(self, message: str = "", about: Mapping[str, str] | None = None, runs: Sequence[object] = ()) -> None:

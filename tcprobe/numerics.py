@@ -19,7 +19,7 @@ from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import dot as dot_of_bits
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
-from tcprobe.errors import ContradictedError, TcprobeError, UsageError
+from tcprobe.errors import NoMajorityError, TcprobeError, UsageError
 from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
@@ -43,7 +43,7 @@ def measured(instruction: Instruction, arch: str, layers: Layers | None = None) 
 def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
     """The parameters of a form; UsageError where it has no model that gives every bit.
 
-    ContradictedError where as many devices found one arithmetic as another.
+    NoMajorityError where as many devices found one arithmetic as another.
     """
     rule = _rule_for(instruction, arch, layers)
     if isinstance(rule, TcprobeError):
@@ -75,7 +75,7 @@ def _rule_for(
         )
     try:
         body = sourced.settled.body
-    except ContradictedError as error:
+    except NoMajorityError as error:
         return error
     if body.unfit:
         return UsageError(f"{instruction.id} has no model on {name}: no parameters describe it: {body.unfit}")

@@ -42,7 +42,7 @@ class BankRules:
     def rule(self, access: SharedAccess) -> BankRule:
         """Of one access; UsageError where the arch does not have it, and where no rule is known of it.
 
-        ContradictedError where as many devices found one rule as another.
+        NoMajorityError where as many devices found one rule as another.
         """
         access.check_on(arch(self.for_arch))
         if access.name not in self.rules:

@@ -46,7 +46,7 @@ def _archs(instruction: Instruction, name: str | None) -> Sequence[str]:
 
 
 def statement_of(sourced: Sourced) -> CellStatement:
-    """What a finding says; ContradictedError where as many devices found something else."""
+    """What a finding says; NoMajorityError where as many devices found something else."""
     finding = sourced.settled
     body = finding.body
     places: dict[tuple[int, int], list[TensorCell]] = {}

@@ -12,7 +12,7 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, read_results
-from tcprobe.errors import ContradictedError, UsageError
+from tcprobe.errors import NoMajorityError, UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -67,7 +67,7 @@ def cost(
         for text in words(instruction_cost, partner):
             wrapping.line(text)
     if any(one.status == "contradicted" for one in measured):
-        sys.exit(ContradictedError.exit_code)
+        sys.exit(NoMajorityError.exit_code)
 
 
 def _print_table(lines: Sequence[Line], as_json: bool) -> None:

@@ -12,7 +12,7 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, print_notes, read_results
-from tcprobe.errors import AmbiguousError, ContradictedError, UsageError
+from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: 
     else:
         wrapping.lines(arithmetic.in_words)
     if arithmetic.status == "contradicted":
-        sys.exit(ContradictedError.exit_code)
+        sys.exit(NoMajorityError.exit_code)
 
 
 def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import click
 
-from tcprobe.errors import ContradictedError, InternalError, UnknownNameError, UsageError, debugging, understood
+from tcprobe.errors import InternalError, NoMajorityError, UnknownNameError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message, quoted
 
@@ -184,7 +184,7 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
             _discard_output()
         from tcprobe.cli.hints import hint, in_options
 
-        if isinstance(failure, ContradictedError) and ctx is not None and "--json" in ctx.meta.get("args", ()):
+        if isinstance(failure, NoMajorityError) and ctx is not None and "--json" in ctx.meta.get("args", ()):
             click.echo(json.dumps(failure.to_json()))
         _say(f"Error: {in_options(str(failure), ctx)} {hint(failure)}".rstrip())
         for line in getattr(failure, "commands", ()):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from tcprobe.errors import ContradictedError
+from tcprobe.errors import NoMajorityError
 from tcprobe.store.evidence import PROVENANCE, how, witness
 from tcprobe.text import one_line
 
@@ -95,10 +95,10 @@ class Sourced(NamedTuple):
 
     @property
     def settled(self) -> Finding:
-        """The finding; ContradictedError where as many devices found something else."""
+        """The finding; NoMajorityError where as many devices found something else."""
         if self.rivals:
             about = {"id": self.finding.subject, "arch": self.finding.arch}
-            raise ContradictedError(self.contradiction, about, self.runs(lambda finding: finding.plain))
+            raise NoMajorityError(self.contradiction, about, self.runs(lambda finding: finding.plain))
         return self.finding
 
     def runs(self, value: Callable[[Finding], object]) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
 def newest(layers: Layers, arch: str) -> dict[str, Finding]:
     """What was measured of an arch, by subject; empty where nothing was.
 
-    ContradictedError where as many devices found one rule of a mode as another.
+    NoMajorityError where as many devices found one rule of a mode as another.
     """
     return {subject: one.settled for subject, one in layers.findings(KIND, arch).items()}
 

@@ -24,18 +24,18 @@ METHODS = ("live",)
 FIRST = 90  # arch with tensor maps
 ENCODINGS, MISALIGNED = "encodings", "misaligned."
 Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0, le=1 << 18)]
-Bits = Annotated[int, msgspec.Meta(ge=0, le=64)]
-Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]  # of a box, in elements
+SwizzleBits = Annotated[int, msgspec.Meta(ge=0, le=64)]
+BoxSide = Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]  # of a box, in elements
 SharedAddress = Annotated[int, msgspec.Meta(ge=0, lt=1 << 18)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=5)]
-Argument = Annotated[int, msgspec.Meta(ge=-(1 << 48), le=1 << 48)]  # refused ones are tried too
+EncodedValue = Annotated[int, msgspec.Meta(ge=-(1 << 48), le=1 << 48)]  # refused ones are tried too
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True):
     """Bytes from row to row, or "row"; then the swizzle of the absolute address; how many boxes lie elsewhere."""
 
     pitch: Pitch
-    swizzle: tuple[Bits, Bits, Bits]
+    swizzle: tuple[SwizzleBits, SwizzleBits, SwizzleBits]
     misfits: Count
 
 
@@ -43,7 +43,7 @@ class BoxRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A box, where it lies in shared memory, and what went wrong with it."""
 
     type: str
-    box: list[Side]
+    box: list[BoxSide]
     swizzle: str
     base: SharedAddress
     words: str = ""
@@ -58,7 +58,7 @@ class ModeRule(Rule, forbid_unknown_fields=True, omit_defaults=True):
     loads: Count
     stores: Count
     types: list[str]
-    widths: list[Side]
+    widths: list[BoxSide]
     bases: list[SharedAddress]
     ranks: list[Rank]
     second: Rule
@@ -69,7 +69,7 @@ class EncodeCall(msgspec.Struct, forbid_unknown_fields=True):
     """A call of cuTensorMapEncodeTiled: what was varied, the result, the rules that it breaks, whether it fits them."""
 
     argument: str
-    value: Argument | list[Argument]
+    value: EncodedValue | list[EncodedValue]
     result: str
     rules: list[str]
     fits: bool
