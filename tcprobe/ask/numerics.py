@@ -18,7 +18,7 @@ from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MATRICES
 from tcprobe.isa.sparsity import emulated
-from tcprobe.references.numerics import Published, promise_of_ptx, published_row
+from tcprobe.references.numerics import BOTH, Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers
@@ -30,7 +30,10 @@ from tcprobe.values import Json
 
 @dataclass(frozen=True, repr=False)
 class FormNumerics(Described):
-    """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it."""
+    """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it.
+
+    Without either it is what is stated of every arch that has the form (`stated_of_all`).
+    """
 
     form: Instruction
     arch: str
@@ -83,7 +86,9 @@ class FormNumerics(Described):
         """What the answer rests on."""
         if self.sourced is None:
             row = self.published
-            assert row is not None
+            if row is None:
+                by = stated_of_all(self.form)
+                return f"stated of every arch, not measured on {self.arch}, and nobody has published more: {by}"
             about = f" ({words})" if (words := row.about(self.form.family)) else ""
             return f"published for {row.chip}, not measured: {row.source}{about}"
         if self.sourced.rivals:
@@ -104,7 +109,9 @@ class FormNumerics(Described):
         if self.sourced and self.sourced.otherwise:
             tail["runs"] = self.sourced.runs(lambda finding: _plain(_rule(finding)))
         if self.sourced or self.published is None:
-            return {**head, **_plain(self.rule), **tail}
+            integers = self.sourced is None and not self.types.is_float
+            stated = Integers("wraps", "clamps" if _clamps(self.types) else None) if integers else None
+            return {**head, **_plain(self.rule or stated), **tail}
         return {
             **head,
             **NOTHING,
@@ -160,6 +167,11 @@ class FormNumerics(Described):
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
             yield from _published_words(self.published)
+        elif not self.types.is_float:
+            clamped = ", with .satfinite they are clamped" if _clamps(self.types) else ""
+            yield f"sums are integers of 32 bits; beyond that they wrap{clamped}"
+        elif self.types.d == "f64":
+            yield "a chain of fused multiply-adds"
 
     @property
     def _others(self) -> Iterator[str]:
@@ -301,6 +313,8 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
         raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
     if form := find(instruction, device, layers):
         return form
+    if stated_of_all(instruction):
+        return FormNumerics(instruction, device.name, None, None, _lowering(instruction, device.name, layers))
     raise UsageError(
         f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
@@ -317,6 +331,28 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if sourced is None and published is None:
         return None
     return FormNumerics(instruction, device.name, sourced, published, _lowering(instruction, device.name, layers))
+
+
+PTX_INTEGERS = "PTX ISA, mma, wmma and wgmma, integer operations"
+
+
+def _clamps(kinds: ElementTypes) -> bool:
+    """Whether a form may have .satfinite."""
+    return not kinds.is_float and kinds.a != "b1"
+
+
+def stated_of_all(instruction: Instruction) -> str:
+    """Who states of every arch what a form computes, in few words; "" where nobody does.
+
+    PTX ISA: integers accumulate in 32 bits, limited to their range with .satfinite, wrapped without. The sources of
+    `references.numerics` state for all chips that f64 is a chain of fused multiply-adds.
+    """
+    kinds = types(instruction)
+    if not instruction.multiplies or instruction.family.startswith("tcgen05"):
+        return ""
+    if not kinds.is_float:
+        return PTX_INTEGERS
+    return f"{BOTH}, of all chips that they model" if kinds.d == "f64" else promise_of_ptx(kinds.a, instruction.family)
 
 
 def _lowering(instruction: Instruction, name: str, layers: Layers) -> Lowering | None:
