@@ -176,6 +176,14 @@ def test_costs_agree_within_five_percent(tmp_path):
     assert kinds.differences(of("cost", MMA), other_cost(of("cost", MMA), 25.5))
 
 
+def test_copies_at_another_clock_are_another_number():
+    """L2 has its own clock: 319 cycles at 1,980 MHz are 299 at 1,695."""
+    finding = of("cost", "cp.async.bulk.shared.global")
+    slower = [msgspec.structs.replace(trip, cycles=trip.cycles * 0.93) for trip in finding.body.round_trip]
+    assert kinds.differences(finding, changed(finding, round_trip=slower))
+    assert not kinds.differences(finding, changed(finding, round_trip=slower, mhz=finding.body.mhz * 0.85))
+
+
 def test_other_questions_have_no_answer_without_a_majority(tmp_path):
     """Of banks, tensor maps and metadata: the answer names both devices, exit 1."""
     whole = [of("banks", one.subject) for one in findings.every(published(), "banks", "sm_90")]

@@ -14,6 +14,7 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import names
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.pages import numerics as numerics_page
 from tcprobe.store import findings
 from tcprobe.store.results import Results

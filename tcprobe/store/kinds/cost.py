@@ -245,7 +245,10 @@ def essence(body: Body) -> object:
 
 
 def numbers(body: Body) -> dict[str, float]:
-    """What is measured of an instruction, but for its curve, by name."""
+    """What is measured of an instruction, but for its curve, by name.
+
+    Of copies the name has the SM's clock: L2 has its own, so cycles at another clock are another number.
+    """
     latency = body.latency if isinstance(body.latency, dict) else {"": body.latency}
     one_each: dict[str, float | None] = {f"latency {operand}".strip(): cycles for operand, cycles in latency.items()}
     if not isinstance(body.interval, list):
@@ -256,7 +259,8 @@ def numbers(body: Body) -> dict[str, float]:
     for name, points in named.items():
         for point in points:
             of = {key: value for key, value in msgspec.structs.asdict(point).items() if key != "cycles" and value}
-            one_each[f"{name} {' '.join(f'{key} {value}' for key, value in of.items())}"] = point.cycles
+            clock = f" at {body.mhz:.2g} MHz" if "bytes" in of and body.mhz else ""
+            one_each[f"{name} {' '.join(f'{key} {value}' for key, value in of.items())}{clock}"] = point.cycles
     one_each |= {f"with {partner}": pair.together for partner, pair in body.overlap.items()}
     one_each |= {f"all SMs, {clock.data}": clock.cycles for clock in body.clocks}
     return {name: cycles for name, cycles in one_each.items() if cycles is not None}
