@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from bench import TensorMemoryCore, run
 from choose_findings import tcprobe
 
 from tcprobe import numerics as library
@@ -57,7 +58,9 @@ def other_nibbles(finding):
     return changed(finding, nibbles=[finding.body.nibbles[1], *finding.body.nibbles[1:]])
 
 
+CASE = "wgmma.mma_async.m64n128k16.f32.f16.f16.b_smem.k.128"
 OTHERS = {
+    "descriptors": (CASE, other_case),
     "numerics": (MMA, other_numerics),
     "cost": (MMA, other_cost),
     "banks": ("ldmatrix.x4", other_rule),
@@ -174,6 +177,28 @@ def test_costs_agree_within_five_percent(tmp_path):
     assert (plain["confidence"]["devices"], plain["confidence"]["otherwise"]) == (2, 0)
     assert "runs" not in plain
     assert kinds.differences(of("cost", MMA), other_cost(of("cost", MMA), 25.5))
+
+
+def test_descriptors_and_tensor_memory_have_no_answer_without_a_majority(tmp_path):
+    both = tmp_path / "both"
+    merge(both, of("descriptors", CASE), other_case(of("descriptors", CASE, "NVIDIA H100")), code=1)
+    shown = ("show", CASE.removesuffix(".k.128"), "--swizzle", "128", "--results", both)
+    assert "NVIDIA H100" in tcprobe(*shown, code=1).stderr
+    merge(both, of("descriptors", CASE, "NVIDIA GH200"), code=1)
+    told = " ".join(tcprobe(*shown).stdout.split())
+    assert "NVIDIA H100" in told
+    assert "CONTRADICTED" in told
+    subject = "tcgen05.cp.128x128b.memory"
+    run("tensor_memory", TensorMemoryCore(), tmp_path / "made", (subject,))
+    (made,) = findings.every(Results(tmp_path / "made"), "tensor_memory", "sm_103")
+    here, there = (replace(made, provenance={**made.provenance, "device": name}) for name in ("NVIDIA B300", "GB300"))
+    first, second = here.body.runs[0], here.body.runs[1]
+    swapped = [(*first[:3], *second[3:]), (*second[:3], *first[3:]), *here.body.runs[2:]]
+    assert swapped != here.body.runs
+    memory = tmp_path / "memory"
+    merge(memory, here, changed(there, runs=swapped), code=1)
+    asked = ("where", "tcgen05.cp.128x128b.memory", "--row", "0", "--col", "0", "--results", memory)
+    assert "GB300" in tcprobe(*asked, code=1).stderr
 
 
 def test_copies_at_another_clock_are_another_number():

@@ -105,7 +105,7 @@ class FormNumerics(Described):
     def to_json(self) -> Json:
         """Plain data."""
         head = {"id": self.form.id, "arch": self.arch, "status": self.status}
-        tail = {"emulated": self.emulated, "evidence": self.evidence, "confidence": self.confidence.to_json()}
+        tail: Json = {"emulated": self.emulated, "evidence": self.evidence, "confidence": self.confidence.to_json()}
         if self.sourced and self.sourced.otherwise:
             tail["runs"] = self.sourced.runs(lambda finding: _plain(_rule(finding)))
         if self.sourced or self.published is None:

@@ -142,8 +142,8 @@ def together(moves: Sequence[PlanCycles]) -> PlanCycles:
     """What parts cost together if none waits for another."""
     intervals = [part.interval for part in moves if part.interval is not None]
     whole = round(sum(intervals), 1) if intervals and len(intervals) == len(moves) else None
-    said = {name: tuple(what for part in moves for what in getattr(part, name)) for name in ("missing", "stated")}
-    return PlanCycles(whole, **said)
+    missing, stated = (tuple(what for part in moves for what in getattr(part, n)) for n in ("missing", "stated"))
+    return PlanCycles(whole, missing=missing, stated=stated)
 
 
 def cycle_lines(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:

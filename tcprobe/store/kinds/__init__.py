@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import cache
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -22,7 +22,7 @@ from tcprobe.values import Json
 
 MOST = 10**12  # more than a run can count
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-SwizzleBytes = Literal[0, 32, 64, 128]  # of a descriptor's mode; 0 for none
+SwizzleBytes = Annotated[int, msgspec.Meta(ge=0, le=128, multiple_of=32)]  # of a descriptor's mode; 0 for none
 NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
 
@@ -74,7 +74,7 @@ def differences(first: Finding, other: Finding) -> list[tuple[str, object, objec
     """
     sides = [_leaves("", essence(finding)) for finding in (first, other)]
     within = getattr(kind(first.kind), "WITHIN", 0.0)
-    pairs = [(part, *(side.get(part) for side in sides)) for part in dict.fromkeys((*sides[0], *sides[1]))]
+    pairs = [(part, sides[0].get(part), sides[1].get(part)) for part in dict.fromkeys((*sides[0], *sides[1]))]
     return [(part, a, b) for part, a, b in pairs if not _alike(a, b, within)]
 
 

@@ -27,6 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.peaks import peak
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.isa.target import Target
+from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding
 from tcprobe.store.kinds import SwizzleBytes
@@ -158,6 +159,8 @@ def check(finding: Finding) -> None:
         )
     if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
         raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
+    if any(form.swizzle not in SWIZZLES for form in body.forms):
+        raise DataError(f"{finding.subject}: swizzles are {', '.join(map(str, SWIZZLES))}.")
     _check_rate(finding)
     if row and row.multiplies:
         _check_peak(finding, row)
@@ -251,10 +254,11 @@ def numbers(body: Body) -> dict[str, float]:
     """
     latency = body.latency if isinstance(body.latency, dict) else {"": body.latency}
     one_each: dict[str, float | None] = {f"latency {operand}".strip(): cycles for operand, cycles in latency.items()}
-    if not isinstance(body.interval, list):
-        one_each["interval"] = body.interval and body.interval.cycles
+    if isinstance(body.interval, Point):
+        one_each["interval"] = body.interval.cycles
     one_each |= {"one_warp": body.one_warp, "macs_per_cycle": body.macs_per_cycle, "random": body.random}
-    named = {"interval": body.interval if isinstance(body.interval, list) else []}
+    named: dict[str, Sequence[Flight | Trip | ByLayout | Passes]] = {}
+    named |= {"interval": body.interval if isinstance(body.interval, list) else []}
     named |= {"round_trip": body.round_trip, "form": body.forms, "passes": body.passes}
     for name, points in named.items():
         for point in points:
