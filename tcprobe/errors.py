@@ -1,9 +1,9 @@
 """The errors that a user can cause or meet. Each message says what, which value, and what to do next.
 
-Exit codes of the command line: 0 done; 1 something differs that is not a stated erratum, or a probe
-failed; 2 a mistake in the call (click's own code too); 3 the machine lacks something (CuPy, driver,
-GPU, room on the disk, a standard output that takes what is written); 4 a file that is damaged, too new or not ours;
-70 an error of tcprobe itself (EX_SOFTWARE of sysexits.h); 128 + n ended by signal n: 130 Ctrl-C, 143 SIGTERM,
+Exit codes of the command line: 0 done; 1 something differs that is not a stated erratum, a probe failed, or devices
+disagree without a majority; 2 a mistake in the call (click's own code too); 3 the machine lacks something (CuPy,
+driver, GPU, room on the disk, a standard output that takes what is written); 4 a file that is damaged, too new or not
+ours; 70 an error of tcprobe itself (EX_SOFTWARE of sysexits.h); 128 + n ended by signal n: 130 Ctrl-C, 143 SIGTERM,
 141 where the reader of a pipe has gone.
 """
 

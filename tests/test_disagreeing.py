@@ -3,10 +3,12 @@
 import json
 from dataclasses import replace
 
+import jsonschema
 import msgspec
 import pytest
 from bench import TensorMemoryCore, run
 from choose_findings import tcprobe
+from json_samples import SCHEMA
 
 from tcprobe import numerics as library
 from tcprobe.ask.bank_rules import rules_for
@@ -74,6 +76,12 @@ def save(folder, *made):
     return folder
 
 
+def fits(command, plain):
+    """Whether an answer follows the schema of its command."""
+    schema = json.loads(SCHEMA.read_text())["$defs"][command]
+    return not [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(plain)]
+
+
 def merge(into, *made, code=0):
     """Each finding from a folder of its own, in turn; what the last merge says."""
     for number, one in enumerate(made):
@@ -118,6 +126,7 @@ def test_numerics_says_who_disagrees(tmp_path, published_too):
     options = ("--results", both, *([] if published_too else ["--only"]))
     plain = json.loads(tcprobe("numerics", MMA, *options, "--json", code=1).stdout)
     assert (plain["status"], plain["fraction_bits"], plain["groups"]) == ("contradicted", None, None)
+    assert fits("numerics", plain)
     assert {run["device"]: run["value"]["fraction_bits"] for run in plain["runs"]} == {
         "NVIDIA H200": 25,
         "NVIDIA H100": 24,
@@ -154,6 +163,7 @@ def test_cost_says_who_disagrees(tmp_path):
     nothing = {"latency": None, "interval": None, "one_warp": None, "macs_per_cycle": None, "curve": []}
     assert nothing.items() <= plain.items()
     assert (plain["status"], plain["confidence"]["word"]) == ("contradicted", "contradicted")
+    assert fits("cost", plain)
     found = {run["device"]: run["value"]["latency"]["c"] for run in plain["runs"]}
     assert found == {"NVIDIA H200": 24.0, "NVIDIA H100": 240.0}
     words = tcprobe("cost", MMA, "--results", both, code=1).stdout
@@ -167,6 +177,7 @@ def test_cost_says_who_disagrees(tmp_path):
     merge(both, of("cost", MMA, "NVIDIA GH200"), code=1)
     plain = json.loads(tcprobe("cost", MMA, "--results", both, "--json").stdout)
     assert (plain["latency"]["c"], plain["status"], plain["confidence"]["otherwise"]) == (24.0, "measured", 1)
+    assert fits("cost", plain)
     assert "CONTRADICTED" in tcprobe("cost", MMA, "--results", both).stdout
 
 

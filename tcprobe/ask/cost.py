@@ -25,7 +25,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.peaks import peak
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.store.evidence import how, whence
-from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
+from tcprobe.store.kinds.cost import TOLERANCE, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
@@ -194,7 +194,7 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
         return
     opcodes = ", ".join(f"{opcode} x {n:g}" if n != 1 else opcode for opcode, n in body.opcodes.items())
     yield f"{cost.id} on {cost.arch}: {'emulated, ' if body.emulated else ''}{opcodes}"
-    yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_others(body)))
+    yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_above_peak(cost), *_others(body)))
     if partner:
         overlap = cost.overlap(partner)
         yield (
@@ -235,6 +235,12 @@ def _intervals(body: Body) -> Iterator[str]:
     for trip in body.round_trip:
         what = f"{trip.bytes} bytes" if trip.bytes else _flight(trip)
         yield f"from issue to the end of the wait {trip.cycles:g} cycles, {what}"
+
+
+def _above_peak(cost: InstructionCost) -> Iterator[str]:
+    most = peak(arch.arch(cost.arch), cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
+    if most and (cost.body.macs_per_cycle or 0) > most:
+        yield f"above the stated peak of {most}: two loop counts may be off by {TOLERANCE:.0%}"
 
 
 def _flight(flight: Flight | Trip) -> str:
