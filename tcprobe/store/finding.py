@@ -115,12 +115,12 @@ class Sourced(NamedTuple):
         others = [one for one in self.otherwise if not self.rivals or one in self.rivals]
         if not others:
             return ""
-        told = [f"{how(one)}: {parts(differences(finding, one), 2)}" for one in others]
+        told = dict.fromkeys(f"{how(one)}: {parts(differences(finding, one), 2)}" for one in others)
         own = f"{how(finding)}: {parts(differences(finding, others[0]), 1)}"
         if not self.rivals:
             return f"CONTRADICTED: {own}; {'; '.join(told)}"
         return (
-            f"{finding.kind} of {finding.subject} on {finding.arch} is contradicted, and no majority decides: "
+            f"{finding.subject} on {finding.arch}: findings ({finding.kind}) are contradicted, no majority decides: "
             f"{own}; {'; '.join(told)}. Measure it on another device and merge that."
         )
 
