@@ -1,9 +1,9 @@
 """The errors that a user can cause or meet. Each message says what, which value, and what to do next.
 
-Exit codes of the command line: 0 done; 1 something differs that is not a stated erratum, or a probe
-failed; 2 a mistake in the call (click's own code too); 3 the machine lacks something (CuPy, driver,
-GPU, room on the disk, a standard output that takes what is written); 4 a file that is damaged, too new or not ours;
-70 an error of tcprobe itself (EX_SOFTWARE of sysexits.h); 128 + n ended by signal n: 130 Ctrl-C, 143 SIGTERM,
+Exit codes of the command line: 0 done; 1 something differs that is not a stated erratum, a probe failed, or devices
+disagree without a majority; 2 a mistake in the call (click's own code too); 3 the machine lacks something (CuPy,
+driver, GPU, room on the disk, a standard output that takes what is written); 4 a file that is damaged, too new or not
+ours; 70 an error of tcprobe itself (EX_SOFTWARE of sysexits.h); 128 + n ended by signal n: 130 Ctrl-C, 143 SIGTERM,
 141 where the reader of a pipe has gone.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -80,6 +80,18 @@ class UnknownNameError(UsageError):
 
 class VariableError(UsageError, ValueError):
     """A formula called with a variable that it does not have, or without one that it needs."""
+
+
+class NoMajorityError(TcprobeError):
+    """As many devices found one thing as another: `about` says of what, `runs` what each found. Exit code 1."""
+
+    def __init__(self, message: str = "", about: Mapping[str, str] | None = None, runs: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.about, self.runs = dict(about or {}), list(runs)
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data, instead of the answer."""
+        return {**self.about, "status": "contradicted", "runs": self.runs}
 
 
 class EnvironmentUnfitError(TcprobeError):

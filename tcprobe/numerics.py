@@ -19,7 +19,7 @@ from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.model import dot as dot_of_bits
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
-from tcprobe.errors import UsageError
+from tcprobe.errors import NoMajorityError, TcprobeError, UsageError
 from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
@@ -41,9 +41,12 @@ def measured(instruction: Instruction, arch: str, layers: Layers | None = None) 
 
 
 def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
-    """The parameters of a form; UsageError where it has no model that gives every bit."""
+    """The parameters of a form; UsageError where it has no model that gives every bit.
+
+    NoMajorityError where as many devices found one arithmetic as another.
+    """
     rule = _rule_for(instruction, arch, layers)
-    if isinstance(rule, UsageError):
+    if isinstance(rule, TcprobeError):
         raise rule
     return rule
 
@@ -51,10 +54,12 @@ def model(instruction: Instruction, arch: str | None = None, layers: Layers | No
 def find_model(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | Integers | None:
     """As `model`, None where it has none."""
     rule = _rule_for(instruction, arch, layers)
-    return None if isinstance(rule, UsageError) else rule
+    return None if isinstance(rule, TcprobeError) else rule
 
 
-def _rule_for(instruction: Instruction, arch: str | None, layers: Layers | None) -> Arithmetic | Integers | UsageError:
+def _rule_for(
+    instruction: Instruction, arch: str | None, layers: Layers | None
+) -> Arithmetic | Integers | TcprobeError:
     """The parameters, or why there are none."""
     name = arch_row(arch or MEASURED).name
     sourced = measured(instruction, name, layers)
@@ -68,7 +73,10 @@ def _rule_for(instruction: Instruction, arch: str | None, layers: Layers | None)
         return UsageError(
             f"{instruction.id} has scales: its parameters are known, products of it are not computed here."
         )
-    body = sourced.finding.body
+    try:
+        body = sourced.settled.body
+    except NoMajorityError as error:
+        return error
     if body.unfit:
         return UsageError(f"{instruction.id} has no model on {name}: no parameters describe it: {body.unfit}")
     if body.wrong:

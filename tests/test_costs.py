@@ -11,12 +11,16 @@ import pytest
 from click.testing import CliRunner
 from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
-from tcprobe.ask.cost import InstructionCost, beside
+from tcprobe.ask.cost import InstructionCost, beside, table
+from tcprobe.ask.cost import costs as costs_of
 from tcprobe.ask.cost import words as said
+from tcprobe.ask.cost_names import stated_on
+from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, together
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import WARP, WARPGROUP
+from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
+from tcprobe.isa.peaks import peak
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
@@ -29,6 +33,7 @@ from tcprobe.run.conclude import conclude
 from tcprobe.sass.loops import timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
+from tcprobe.store.folders import layers
 from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.store.results import Results
 
@@ -54,6 +59,63 @@ FORMS = [
     "wgmma.mma_async.sp.m64n64k64.s32.u8.u8",
     "mma.m8n8k128.row.col.s32.b1.b1.s32.xor.popc",
 ]
+
+
+@pytest.mark.parametrize("row", ARCHS, ids=lambda row: row.name)
+def test_what_is_stated_of_an_arch_is_said_of_it_and_an_error_only_where_nothing_is(row):
+    """Of every arch without a cost, every form that it has: rows of papers, or the peak of its maker."""
+    folders, stated = layers(None), [one for one in rows() if one.arch == row.name]
+    if folders.findings("cost", row.name):
+        return
+    known = stated_on(row.name, folders)
+    forms = [form for form in inventory.instructions().values() if form.target.on(row)]
+    for form in forms:
+        there = any(fnmatch.fnmatchcase(form.id, one.forms) for one in stated)
+        assert (form.id in known) == (there or (form.multiplies and bool(peak(row, form.type("a"))))), form.id
+    for id_ in known[:: max(1, len(known) // 4)]:
+        done = CliRunner().invoke(main, ["cost", id_, "--arch", row.name, "--json"])
+        assert done.exit_code == 0, done.output
+        (found,) = [json.loads(line) for line in done.stdout.splitlines()]
+        nothing = {"interval": None, "latency": None, "one_warp": None, "macs_per_cycle": None, "curve": []}
+        assert nothing.items() <= found.items()
+        assert (found["status"], found["confidence"]["word"]) == ("published", "documented only")
+        assert row.name in {one["arch"] for one in found["stated"]}
+        words = " ".join(CliRunner().invoke(main, ["cost", id_, "--arch", row.name]).stdout.split())
+        assert f"{id_} on {row.name}: not measured" in words
+        assert f"stated for {row.name}: " in words
+    listed = CliRunner().invoke(main, ["cost", "--table", "--arch", row.name, "--json"])
+    assert listed.exit_code == (0 if known else 2)
+    assert [json.loads(line)["id"] for line in listed.stdout.splitlines()] == known
+    silent = next((form.id for form in forms if form.id not in known), None)
+    if silent:
+        assert CliRunner().invoke(main, ["cost", silent, "--arch", row.name]).exit_code == 2
+
+
+def test_a_form_above_the_stated_peak_is_not_the_best(tmp_path):
+    """Published intervals may beat the peak by what a measurement may be off; shares are of what a chip can have."""
+    costs_there = costs_of([], "sm_90", layers(None))
+    listed = table(costs_there)
+    above = [one for one in costs_there if any("above the stated peak" in line for line in said(one))]
+    rated = [one for one in costs_there if one.row and one.body.macs_per_cycle]
+    peaks = {one.id: peak(arch("sm_90"), one.row.type("a")) for one in rated}
+    assert {o.id for o in above} == {o.id for o in rated if peaks[o.id] and o.body.macs_per_cycle > peaks[o.id]}
+    assert max(line.share for line in listed) == 1
+    best = {}
+    for line in listed:
+        kind = line.cost.row.type("a")
+        best.setdefault(kind, set()).add(line.cost.body.macs_per_cycle / line.share if line.share < 1 else None)
+    for kind, wholes in best.items():
+        most = peak(arch("sm_90"), kind)
+        assert all(whole <= most + 0.1 for whole in wholes - {None} if most), (kind, wholes)
+
+
+def test_plans_say_what_is_stated_of_their_accesses():
+    found = accesses_cost("ld.shared.b32", 4, 4, MeasuredCosts("sm_80", layers(None)))
+    assert found.missing == ("ld.shared.b32 on sm_80",)
+    assert "A100: shared memory load 29 cycles" in str(found)
+    assert found.to_json()["stated"] == list(found.stated)
+    assert together([found, found]).stated == found.stated * 2
+    assert not accesses_cost("ldmatrix.x4", 4, 4, MeasuredCosts("sm_80", layers(None))).stated
 
 
 def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():

@@ -14,6 +14,7 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import names
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.pages import numerics as numerics_page
 from tcprobe.store import findings
 from tcprobe.store.results import Results
@@ -86,7 +87,29 @@ def test_an_arch_without_a_measurement_is_answered_from_what_is_published(folder
     assert found["nan"] is None
     blackwell = json.loads(call(folder, core.MMA_FP8, "--arch", "sm_100", "--json").output)
     assert "of tcgen05" in blackwell["evidence"]
-    assert call(folder, core.F64, "--arch", "sm_80").exit_code == 2
+
+
+@pytest.mark.parametrize("arch", ["sm_70", "sm_75", "sm_80", "sm_86", "sm_87", "sm_100", "sm_110", "sm_121"])
+def test_what_is_stated_of_every_arch_is_said_of_each(folder, arch):
+    """Integers wrap or are clamped, f64 is a chain, and PTX promises a precision; all marked as not measured."""
+    for name, words, overflow in (
+        (core.S8, "beyond that they wrap, with .satfinite they are clamped", "wraps"),
+        (core.F64, "a chain of fused multiply-adds", None),
+        (core.MMA, "", None),
+    ):
+        row = names.resolve(name).instruction
+        done = call(folder, name, "--arch", arch)
+        if not row.target.on(arch_row(arch)):
+            assert done.exit_code == 2
+            continue
+        assert done.exit_code == 0, done.output
+        said = " ".join(done.output.split())
+        assert words in said
+        assert "not measured" in said
+        found = json.loads(call(folder, name, "--arch", arch, "--json").output)
+        assert (found["status"], found["overflow"]) == ("published", overflow)
+        assert found["confidence"]["word"] == "documented only"
+        assert call(folder, name, "--arch", arch, "--bound", "64").exit_code == 2  # which needs every parameter
 
 
 def test_words_and_steps(folder):

@@ -12,6 +12,7 @@ import msgspec
 
 BitCount = Annotated[int, msgspec.Meta(ge=0, le=64)]
 ProductNumber = Annotated[int, msgspec.Meta(ge=0, lt=4096)]
+LeastExponent = Annotated[int, msgspec.Meta(ge=-4096, le=4096)]
 Rounding = Literal["toward zero", "nearest even"]
 PlaceOfC = Literal["in the group", "after", "before"]
 IN_GROUP: PlaceOfC = "in the group"
@@ -50,7 +51,7 @@ class Arithmetic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     result_bits: BitCount
     rounding: Rounding
     c: PlaceOfC = "in the group"
-    exponent_floor: int | None = None
+    exponent_floor: LeastExponent | None = None
     alignment: Literal["truncate"] = "truncate"
     subnormals: Subnormals = Subnormals()
     nan: str | None = None

@@ -16,6 +16,7 @@ from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.banks import BankRule, Judge, designed_rules
 from tcprobe.layout.source_tags import SourceTags
 from tcprobe.store.choose import Layers, layers_of
+from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.banks import words
 from tcprobe.store.results import Results
 
@@ -27,6 +28,7 @@ class BankRules:
     """The rules by access that answer for arch `for_arch`; they are `arch`'s. `measured`: how, if it is published.
 
     `tags` of the sources of accesses that look them up. `layers`: the findings that were asked, None for none.
+    `contradicted`: what devices found of accesses of which no majority says which rule is right.
     """
 
     for_arch: str
@@ -35,12 +37,18 @@ class BankRules:
     measured: str | None
     tags: Mapping[str, SourceTags] = field(default_factory=dict)
     layers: Layers | None = field(default=None, repr=False, compare=False)
+    contradicted: Mapping[str, Sourced] = field(default_factory=dict, repr=False, compare=False)
 
     def rule(self, access: SharedAccess) -> BankRule:
-        """Of one access; UsageError where the arch does not have it, and where no rule is known of it."""
+        """Of one access; UsageError where the arch does not have it, and where no rule is known of it.
+
+        NoMajorityError where as many devices found one rule as another.
+        """
         access.check_on(arch(self.for_arch))
         if access.name not in self.rules:
             raise UsageError(f"{access.name}: how its lanes collide in banks is not measured.")
+        if access.name in self.contradicted:
+            return self.contradicted[access.name].settled.body.rule  # type: ignore[no-any-return]  # raises
         return self.rules[access.name]
 
     def judge(self, access: SharedAccess) -> Judge:
@@ -60,7 +68,7 @@ class BankRules:
         """In the rules, of the arch that was asked; the design that they are held against is a reference."""
         if self.layers is None or self.measured is None or self.for_arch != self.arch:
             return UNMEASURED
-        findings = [sourced.finding for sourced in self.layers.findings(KIND, self.arch).values()]
+        findings = list(self.layers.findings(KIND, self.arch).values())
         alike = sum(rule == designed_rules().get(name) for name, rule in self.rules.items())
         return in_rules(findings, alike, len(self.rules))
 
@@ -81,9 +89,14 @@ def rules_for(name: str | None, results: Results | Layers) -> BankRules:
     """The rules for arch `name`, sm_90 without one; UsageError for an unknown arch, DataError for a damaged file."""
     arch_name, layers = arch(name or MEASURED).name, layers_of(results)
     for source in dict.fromkeys((arch_name, MEASURED)):
-        findings = {n: sourced.finding for n, sourced in layers.findings(KIND, source).items()}
+        saved = layers.findings(KIND, source)
+        findings = {n: sourced.finding for n, sourced in saved.items()}
         if findings.keys() == {row.name for row in accesses().values() if row.target.on(arch(source))}:
             rules = {n: finding.body.rule for n, finding in findings.items()}
             tags = {n: finding.body.tags for n, finding in findings.items() if finding.body.tags}
-            return BankRules(arch_name, source, rules, words(list(findings.values())), tags, layers)
+            rivals = {n: sourced for n, sourced in saved.items() if sourced.rivals}
+            made = "; ".join(
+                (words(list(findings.values())), *(o.contradiction for o in saved.values() if o.otherwise))
+            )
+            return BankRules(arch_name, source, rules, made, tags, layers, rivals)
     return BankRules(arch_name, MEASURED, designed_rules(), None, layers=layers)

@@ -25,8 +25,7 @@ from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.choose import Layers
 from tcprobe.store.evidence import whence
-from tcprobe.store.finding import Finding
-from tcprobe.store.findings import every
+from tcprobe.store.finding import Finding, Sourced
 from tcprobe.values import Json
 
 ARCH, KIND = "sm_90", "descriptors"
@@ -122,12 +121,15 @@ class Behind:
         counted = f"{case['agree']} of {case['elements']} elements behind {case['descriptors']} descriptors"
         counted += "" if case["instruction"] == self.operand.instruction.id else f" of {case['instruction']}"
         made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
-        return f"measured: {made}: {counted} are where the formula says, {whence(self.source)}"
+        covering = _covering(self.operand, self.major, self.descriptor.swizzle, self.layers)
+        contradicted = "".join(f"; {sourced.contradiction}" for sourced in covering if sourced.otherwise)
+        return f"measured: {made}: {counted} are where the formula says, {whence(self.source)}{contradicted}"
 
     @property
     def confidence(self) -> Confidence:
         """In the map: counted over all findings of descriptors that cover it; what is STATED is the formula."""
-        found = [finding for finding, _ in _covering(self.operand, self.major, self.descriptor.swizzle, self.layers)]
+        covering = _covering(self.operand, self.major, self.descriptor.swizzle, self.layers)
+        found = [finding for sourced in covering for finding in (*sourced.alike, *sourced.otherwise)]
         alike = [finding for finding in found if _agrees(finding)]
         devices, compilers = witnesses(alike, live=True), witnesses(alike, live=False)
         said = (len(STATED), 0) if alike else (0, len(STATED))
@@ -220,11 +222,15 @@ def packed_atoms(operand: SharedOperand, major: str, swizzle: int) -> Descriptor
 
 
 def evidence(operand: SharedOperand, major: str, swizzle: int, layers: Layers) -> tuple[Json | None, str]:
-    """The measured case that covers an operand, with method and provenance, and where it is saved."""
-    for finding, source in _covering(operand, major, swizzle, layers):
+    """The measured case that covers an operand, with method and provenance, and where it is saved.
+
+    NoMajorityError where as many devices found its elements elsewhere.
+    """
+    for sourced in _covering(operand, major, swizzle, layers):
+        finding = sourced.settled
         if _agrees(finding):
             case = finding.plain["case"]
-            return {"case": case, "method": finding.method, "provenance": finding.provenance}, source
+            return {"case": case, "method": finding.method, "provenance": finding.provenance}, sourced.source
     return None, "published"
 
 
@@ -234,13 +240,12 @@ def _agrees(finding: Finding) -> bool:
     return bool(case["agree"] == case["elements"])
 
 
-def _covering(operand: SharedOperand, major: str, swizzle: int, layers: Layers) -> Iterator[tuple[Finding, str]]:
+def _covering(operand: SharedOperand, major: str, swizzle: int, layers: Layers) -> Iterator[Sourced]:
     """Findings of descriptors of a family's operands of one width, major and swizzle, the nearest layer's first."""
     wanted = {"operand": operand.held.name, "bits": operand.held.slot_bits, "major": major, "swizzle": swizzle}
-    for found, source in layers.documents(ARCH, KIND, lambda results: list(every(results, KIND, ARCH))):
-        for finding in (one for one in found if one.status == "measured"):
-            case = finding.plain.get("case")
-            if case is None or not wanted.items() <= case.items():
-                continue
-            if inventory.instructions()[case["instruction"]].family == operand.instruction.family:
-                yield finding, source
+    for sourced in layers.findings(KIND, ARCH).values():
+        case = sourced.finding.plain.get("case")
+        if case is None or not wanted.items() <= case.items():
+            continue
+        if inventory.instructions()[case["instruction"]].family == operand.instruction.family:
+            yield sourced

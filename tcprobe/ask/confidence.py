@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tcprobe.store.evidence import FROM_CODE, witness
-from tcprobe.store.finding import AnyFinding, Finding
+from tcprobe.store.finding import AnyFinding, Sourced
 from tcprobe.values import Json
 
 ORDER = ("contradicted", "documented only", "single", "good", "strong")  # words, the least sure first
@@ -52,15 +52,24 @@ class Confidence(NamedTuple):
 UNMEASURED = Confidence(0, 0, 0, 0, 0, 0)
 
 
-def in_rules(of_arch: Sequence[Finding], alike: int, of_all: int) -> Confidence:
+def in_rules(sourced: Sequence[Sourced], alike: int, of_all: int) -> Confidence:
     """In rules that follow from findings of an arch; `alike` of `of_all` rules are as a reference states them."""
+    of_arch = [finding for one in sourced for finding in one.alike or (one.finding,)]
+    otherwise = sum(len(one.otherwise) for one in sourced)
     said = (1, 0) if alike == of_all else (0, 1)
     makers = (
         len({one.method for one in of_arch}),
         len(witnesses(of_arch, live=True)),
         len(witnesses(of_arch, live=False)),
     )
-    return Confidence(*makers, 0, *said) if of_arch else UNMEASURED
+    return Confidence(*makers, otherwise, *said) if of_arch else UNMEASURED
+
+
+def in_finding(sourced: Sourced, confirmed: int = 0, differing: int = 0) -> Confidence:
+    """In a finding that counts; so many references state the same, and so many something else."""
+    alike = sourced.alike or (sourced.finding,)
+    makers = (len({one.method for one in alike}), len(witnesses(alike, live=True)), len(witnesses(alike, live=False)))
+    return Confidence(*makers, len(sourced.otherwise), confirmed, differing)
 
 
 def line(sure: Confidence) -> str:

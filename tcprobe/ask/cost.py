@@ -14,34 +14,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.references.cost import Row, rows_about
+from tcprobe.isa.peaks import peak
+from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.store.evidence import how, whence
-from tcprobe.store.kinds.cost import Body, Flight, Overlap, Point, Trip
+from tcprobe.store.kinds.cost import TOLERANCE, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
-    from tcprobe.store.finding import Sourced
+    from tcprobe.store.finding import Finding, Sourced
 
 AGREES = 0.05  # relative
 
 
 @dataclass(frozen=True, repr=False)
 class InstructionCost(Described):
-    """The cost of an instruction on an arch."""
+    """The cost of an instruction on an arch: measured; or without numbers, only stated by others, or contradicted.
+
+    `sourced` is the finding that counts, with those that disagree with it; None where nothing was measured.
+    """
 
     id: str
     arch: str
     body: Body
     evidence: str
+    status: Literal["measured", "published", "contradicted"] = "measured"
+    sourced: Sourced | None = None
 
     @property
     def row(self) -> Instruction | None:
@@ -55,6 +62,7 @@ class InstructionCost(Described):
 
     def to_json(self, partner: str | None = None) -> Json:
         """Plain data; with a partner what their overlap is."""
+        known = self.status == "measured"
         body = msgspec.to_builtins(self.body)
         points = [point for point in (body.get("interval"), *body.get("curve", [])) if isinstance(point, dict)]
         for point in points if isinstance(self.body.latency, dict) else []:
@@ -69,20 +77,39 @@ class InstructionCost(Described):
             "macs_per_cycle": body.get("macs_per_cycle"),
             "opcodes": body["opcodes"],
             "round_trip": body.get("round_trip", []),
-            "emulated": self.body.emulated,
+            "emulated": self.body.emulated if known else None,
             "at_most": self.body.at_most,
-            "spread": self.body.spread,
+            "spread": self.body.spread if known else None,
             "evidence": self.evidence,
+            "status": self.status,
+            "confidence": self.confidence.to_json(),
         }
         more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
-        return {**facts, **more, **together, "stated": [row._asdict() for row in rows_about(self.id)]}
+        runs = {"runs": self.sourced.runs(_values)} if self.sourced and self.sourced.otherwise else {}
+        return {**facts, **more, **together, "stated": [row._asdict() for row in self.stated], **runs}
+
+    @property
+    def stated(self) -> list[Row]:
+        """What others state of it, on any arch; where nothing is measured with the peak of its arch."""
+        most = peak_row(self.row, self.arch) if self.status == "published" else None
+        return [*rows_about(self.id), *([most] if most else [])]
+
+    @property
+    def confidence(self) -> Confidence:
+        """In the numbers: counted over all runs, and what is stated of the same numbers on the arch."""
+        if self.sourced is None:
+            return UNMEASURED
+        agreeing = [pair.agrees for pair in beside([self])]
+        return in_finding(self.sourced, sum(agreeing), len(agreeing) - sum(agreeing))
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
         from tcprobe.isa.names.search import shortens
 
         partners = [name for name in self.body.overlap if partner == name or shortens(partner, name)]
+        if self.status == "contradicted" and self.sourced:
+            self.sourced.settled  # noqa: B018  # raises
         if len(partners) != 1:
             timed = ", ".join(self.body.overlap) or "nothing"
             raise UsageError(f"{self.id} was not timed with {quoted(partner)} on {self.arch}, but with {timed}.")
@@ -95,8 +122,11 @@ def overlap_json(partner: str, overlap: Overlap) -> Json:
 
 
 def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[InstructionCost]:
-    """The costs that names, patterns or opcodes mean on an arch, by default the newest with any; UsageError if none."""
-    from tcprobe.ask.cost_names import KIND, archs, subjects
+    """The costs that names, patterns or opcodes mean on an arch, by default the newest with any; UsageError if none.
+
+    Of what nobody measured there, but others state, what they state.
+    """
+    from tcprobe.ask.cost_names import KIND, archs, stated_on, subjects
     from tcprobe.isa.names.search import short as id_named
 
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
@@ -106,10 +136,11 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     if patterns and all(exact):
         return [_cost(sourced) for sourced in exact if sourced]
     saved = layers.findings(KIND, place)
-    ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else list(saved)
+    everything = list(saved) or stated_on(place, layers)
+    ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else everything
     if not ids:
-        raise UsageError(f"no cost is measured on {place} in {layers.words}.", "no cost")
-    return [_cost(saved[id_]) for id_ in dict.fromkeys(ids)]
+        raise UsageError(f"no cost is measured on {place} in {layers.words}, and none is stated.", "no cost")
+    return [_cost(saved[id_]) if id_ in saved else _stated(id_, place) for id_ in dict.fromkeys(ids)]
 
 
 def find_cost(id_: str, name: str, layers: Layers) -> InstructionCost | None:
@@ -122,7 +153,30 @@ def find_cost(id_: str, name: str, layers: Layers) -> InstructionCost | None:
 
 def _cost(sourced: Sourced) -> InstructionCost:
     finding = sourced.finding
-    return InstructionCost(finding.subject, finding.arch, finding.body, f"{how(finding)} ({whence(sourced.source)})")
+    if sourced.rivals:
+        return InstructionCost(finding.subject, finding.arch, NOTHING, sourced.contradiction, "contradicted", sourced)
+    evidence = f"{how(finding)} ({whence(sourced.source)})"
+    return InstructionCost(finding.subject, finding.arch, finding.body, evidence, "measured", sourced)
+
+
+NOTHING = Body(opcodes={}, spread=0.0)  # where there are no numbers
+
+
+def _stated(id_: str, name: str) -> InstructionCost:
+    """What others state of an instruction that nobody measured on an arch."""
+    row = inventory.instructions().get(id_)
+    most = peak_row(row, name)
+    rows = [stated for stated in (*rows_about(id_), most) if stated and stated.arch == name]
+    sources = "; ".join(dict.fromkeys(stated.source for stated in rows))
+    devices = " and ".join(dict.fromkeys(stated.device for stated in rows))
+    return InstructionCost(id_, name, NOTHING, f"published for {devices}, not measured: {sources}", "published")
+
+
+def _values(finding: Finding) -> Json:
+    """What a run found, as the answer's numbers are called."""
+    body = msgspec.to_builtins(finding.body)
+    named = ("latency", "interval", "one_warp", "macs_per_cycle", "opcodes", "round_trip")
+    return {name: body[name] for name in named if name in body}
 
 
 # in words
@@ -131,17 +185,30 @@ def _cost(sourced: Sourced) -> InstructionCost:
 def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
     """Lines on one instruction."""
     body = cost.body
+    if cost.status != "measured":
+        if partner:
+            cost.overlap(partner)  # which says why there is none
+        yield f"{cost.id} on {cost.arch}: {'not measured' if cost.sourced is None else 'contradicted, so no numbers'}"
+        yield from (f"  stated{_of_arch(row, cost)}: {row.words}" for row in cost.stated)
+        yield f"  {cost.evidence}"
+        return
     opcodes = ", ".join(f"{opcode} x {n:g}" if n != 1 else opcode for opcode, n in body.opcodes.items())
     yield f"{cost.id} on {cost.arch}: {'emulated, ' if body.emulated else ''}{opcodes}"
-    yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_others(body)))
+    yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_above_peak(cost), *_others(body)))
     if partner:
         overlap = cost.overlap(partner)
         yield (
             f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
             f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
         )
-    yield from (f"  stated: {row.words}" for row in rows_about(cost.id))
+    yield from (f"  stated: {row.words}" for row in cost.stated)
+    if cost.sourced and cost.sourced.otherwise:
+        yield f"  {cost.sourced.contradiction}"
     yield f"  {cost.evidence}; the median of the runs and the nearest run differ by at most {body.spread:.1%}"
+
+
+def _of_arch(row: Row, cost: InstructionCost) -> str:
+    return f" for {cost.arch}" if row.arch == cost.arch else ""
 
 
 def _latency(body: Body) -> Iterator[str]:
@@ -170,6 +237,12 @@ def _intervals(body: Body) -> Iterator[str]:
         yield f"from issue to the end of the wait {trip.cycles:g} cycles, {what}"
 
 
+def _above_peak(cost: InstructionCost) -> Iterator[str]:
+    most = peak(arch.arch(cost.arch), cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
+    if most and (cost.body.macs_per_cycle or 0) > most:
+        yield f"above the stated peak of {most}: two loop counts may be off by {TOLERANCE:.0%}"
+
+
 def _flight(flight: Flight | Trip) -> str:
     place = "A in registers" if flight.a == "registers" else f"A in {flight.a} memory"
     groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
@@ -194,6 +267,8 @@ def _others(body: Body) -> Iterator[str]:
 
 def short(cost: InstructionCost) -> str:
     """The cost on one line of other commands."""
+    if cost.status != "measured":
+        return cost.status
     best = cost.body.interval
     cycles = min((f.cycles for f in best), default=None) if isinstance(best, list) else best.cycles if best else None
     latency = cost.body.latency
@@ -273,11 +348,15 @@ class Line(NamedTuple):
 
 
 def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
-    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch."""
+    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch.
+
+    A form above the stated peak, by what a measurement may be off, is not the best one: it has all of it.
+    """
     rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in instruction_costs]
     best: dict[str, float] = {}
-    for _, row, macs in rows:
+    for cost, row, macs in rows:
         if row and macs:
-            best[row.type("a")] = max(best.get(row.type("a"), 0.0), macs)
-    lines = [Line(cost, macs / best[row.type("a")]) for cost, row, macs in rows if row and macs]
+            most = peak(arch.arch(cost.arch), row.type("a")) or macs
+            best[row.type("a")] = max(best.get(row.type("a"), 0.0), min(macs, most))
+    lines = [Line(cost, min(1.0, macs / best[row.type("a")])) for cost, row, macs in rows if row and macs]
     return sorted(lines, key=lambda line: (line.cost.row.type("a") if line.cost.row else "", -line.share, line.cost.id))

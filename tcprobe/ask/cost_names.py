@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, names
+from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import IMPLIED
 from tcprobe.isa.names import search
 from tcprobe.isa.names.words import read
+from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
+from tcprobe.references.cost import peak_row
+from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.text import quoted
 
@@ -27,13 +31,32 @@ def archs(layers: Layers) -> list[str]:
 
 
 def subjects(pattern: str, place: str, costs: dict[str, Sourced], layers: Layers) -> list[str]:
-    """Subjects that a name, a pattern, words or an opcode mean; UsageError where they mean none."""
+    """Subjects, measured, else stated, that a name, a pattern, words or an opcode mean; UsageError where none is."""
     if not search.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
         costs = {id_: sourced for id_, sourced in costs.items() if not id_.startswith(FULL_LOAD)}
     ids = _by_name(pattern, costs) or _by_opcode(pattern, costs) or _by_words(pattern, costs)
     if not ids:
+        stated = stated_on(place, layers)
+        ids = _by_name(pattern, stated) or _by_words(pattern, stated)
+    if not ids:
         raise _no_cost(pattern, place, layers)
     return ids
+
+
+def stated_on(place: str, layers: Layers) -> list[str]:
+    """What the arch has and of which others state a cost there; nothing where only a folder is asked."""
+    if not layers.with_published:
+        return []
+    device, rows = arch.arch(place), inventory.instructions()
+    targets = {**exchanges_and_copies(), **{name: access.target for name, access in accesses().items()}}
+    targets |= {id_: row.target for id_, row in rows.items()}
+    patterns = [row.forms for row in stated_costs() if row.arch == place]
+    return [
+        id_
+        for id_, target in targets.items()
+        if target.on(device)
+        and (peak_row(rows.get(id_), place) or any(fnmatch.fnmatchcase(id_, pattern) for pattern in patterns))
+    ]
 
 
 def _by_name(pattern: str, ids: Iterable[str]) -> list[str]:

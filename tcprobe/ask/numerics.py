@@ -12,24 +12,28 @@ from numpy.typing import ArrayLike
 from tcprobe import numerics
 from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arithmetic, ElementTypes, Integers
+from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MATRICES
 from tcprobe.isa.sparsity import emulated
-from tcprobe.references.numerics import Published, promise_of_ptx, published_row
+from tcprobe.references.numerics import BOTH, Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store.choose import Layers
 from tcprobe.store.evidence import how, whence
-from tcprobe.store.finding import Sourced
+from tcprobe.store.finding import Finding, Sourced
 from tcprobe.text import Described
 from tcprobe.values import Json
 
 
 @dataclass(frozen=True, repr=False)
 class FormNumerics(Described):
-    """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it."""
+    """What is known of a form on an arch: `sourced` where it was measured, else what is `published` of it.
+
+    Without either it is what is stated of every arch that has the form (`stated_of_all`).
+    """
 
     form: Instruction
     arch: str
@@ -44,12 +48,8 @@ class FormNumerics(Described):
 
     @property
     def rule(self) -> Arithmetic | Integers | None:
-        """The measured parameters."""
-        if self.sourced is None:
-            return None
-        body = self.sourced.finding.body
-        rule: Arithmetic | Integers | None = body.floats or body.integers
-        return rule
+        """The measured parameters; None where nothing was measured, or measurements contradict each other."""
+        return None if self.sourced is None or self.sourced.rivals else _rule(self.sourced.finding)
 
     @cached_property
     def emulated(self) -> bool | None:
@@ -62,17 +62,37 @@ class FormNumerics(Described):
 
     @property
     def status(self) -> str:
-        """measured, or published: by others, of that chip."""
-        return "measured" if self.sourced else "published"
+        """measured; contradicted, where no majority decides; or published: by others, of that chip."""
+        if self.sourced is None:
+            return "published"
+        return "contradicted" if self.sourced.rivals else "measured"
+
+    @property
+    def confidence(self) -> Confidence:
+        """In the parameters: counted over all runs, and what is published of instructions of the family."""
+        if self.sourced is None:
+            return UNMEASURED
+        rule, row = self.rule, self.published
+        if not isinstance(rule, Arithmetic) or row is None or self.form.family not in row.families:
+            return in_finding(self.sourced)
+        own = (max(map(len, rule.groups)), rule.fraction_bits, rule.exponent_floor)
+        both = [
+            pair for pair in zip(own, (row.products, row.fraction_bits, row.floor), strict=True) if None not in pair
+        ]
+        return in_finding(self.sourced, *((1, 0) if all(a == b for a, b in both) else (0, 1)))
 
     @property
     def evidence(self) -> str:
         """What the answer rests on."""
         if self.sourced is None:
             row = self.published
-            assert row is not None
+            if row is None:
+                by = stated_of_all(self.form)
+                return f"stated of every arch, not measured on {self.arch}, and nobody has published more: {by}"
             about = f" ({words})" if (words := row.about(self.form.family)) else ""
             return f"published for {row.chip}, not measured: {row.source}{about}"
+        if self.sourced.rivals:
+            return self.sourced.contradiction
         body = self.sourced.finding.body
         if body.unfit:
             return f"measured: {how(self.sourced.finding)}, no parameters of the model describe it: {body.unfit}"
@@ -85,13 +105,13 @@ class FormNumerics(Described):
     def to_json(self) -> Json:
         """Plain data."""
         head = {"id": self.form.id, "arch": self.arch, "status": self.status}
-        tail = {"emulated": self.emulated, "evidence": self.evidence}
-        if isinstance(self.rule, Arithmetic):
-            return {**head, **_floats(self.rule), **tail}
-        if isinstance(self.rule, Integers):
-            return {**head, **NOTHING, "overflow": self.rule.overflow, "satfinite": self.rule.satfinite, **tail}
+        tail: Json = {"emulated": self.emulated, "evidence": self.evidence, "confidence": self.confidence.to_json()}
+        if self.sourced and self.sourced.otherwise:
+            tail["runs"] = self.sourced.runs(lambda finding: _plain(_rule(finding)))
         if self.sourced or self.published is None:
-            return {**head, **NOTHING, **tail}
+            integers = self.sourced is None and not self.types.is_float
+            stated = Integers("wraps", "clamps" if _clamps(self.types) else None) if integers else None
+            return {**head, **_plain(self.rule or stated), **tail}
         return {
             **head,
             **NOTHING,
@@ -128,6 +148,8 @@ class FormNumerics(Described):
         if self.emulated:
             yield lowering_words(self.lowering, self.form) if self.lowering else "emulated"
         yield from self._others
+        if self.sourced and self.sourced.otherwise and not self.sourced.rivals:
+            yield self.sourced.contradiction
         yield self.evidence
 
     @property
@@ -139,10 +161,17 @@ class FormNumerics(Described):
             yield f"sums are exact; beyond 32 bits they {_verb(self.rule.overflow)}" + (
                 f", with .satfinite they {_verb(self.rule.satfinite)}" if self.rule.satfinite else ""
             )
+        elif self.sourced and self.sourced.rivals:
+            yield "contradicted: no parameters are given"
         elif self.sourced:
             yield "no parameters of the model describe it; `tcprobe run` saved cases of what it gives"
         elif self.published:
             yield from _published_words(self.published)
+        elif not self.types.is_float:
+            clamped = ", with .satfinite they are clamped" if _clamps(self.types) else ""
+            yield f"sums are integers of 32 bits; beyond that they wrap{clamped}"
+        elif self.types.d == "f64":
+            yield "a chain of fused multiply-adds"
 
     @property
     def _others(self) -> Iterator[str]:
@@ -173,6 +202,19 @@ FACTS = (  # what JSON says of an arithmetic, in order
     "summed_first",
 )
 NOTHING = dict.fromkeys(FACTS)
+
+
+def _rule(finding: Finding) -> Arithmetic | Integers | None:
+    """The parameters that a finding has."""
+    rule: Arithmetic | Integers | None = finding.body.floats or finding.body.integers
+    return rule
+
+
+def _plain(rule: Arithmetic | Integers | None) -> Json:
+    """The facts of an arithmetic, all of them null where there is none."""
+    if isinstance(rule, Arithmetic):
+        return _floats(rule)
+    return {**NOTHING, "overflow": rule.overflow, "satfinite": rule.satfinite} if rule else dict(NOTHING)
 
 
 def _floats(arithmetic: Arithmetic) -> Json:
@@ -271,6 +313,8 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
         raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
     if form := find(instruction, device, layers):
         return form
+    if stated_of_all(instruction):
+        return FormNumerics(instruction, device.name, None, None, _lowering(instruction, device.name, layers))
     raise UsageError(
         f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
@@ -287,3 +331,25 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if sourced is None and published is None:
         return None
     return FormNumerics(instruction, device.name, sourced, published, saved(instruction, device, layers))
+
+
+PTX_INTEGERS = "PTX ISA, mma, wmma and wgmma, integer operations"
+
+
+def _clamps(kinds: ElementTypes) -> bool:
+    """Whether a form may have .satfinite."""
+    return not kinds.is_float and kinds.a != "b1"
+
+
+def stated_of_all(instruction: Instruction) -> str:
+    """Who states of every arch what a form computes, in few words; "" where nobody does.
+
+    PTX ISA: integers accumulate in 32 bits, limited to their range with .satfinite, wrapped without. The sources of
+    `references.numerics` state for all chips that f64 is a chain of fused multiply-adds.
+    """
+    kinds = types(instruction)
+    if not instruction.multiplies or instruction.family.startswith("tcgen05"):
+        return ""
+    if not kinds.is_float:
+        return PTX_INTEGERS
+    return f"{BOTH}, of all chips that they model" if kinds.d == "f64" else promise_of_ptx(kinds.a, instruction.family)

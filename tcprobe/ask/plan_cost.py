@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tcprobe.ask import cost
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
+from tcprobe.references.cost import rows_about
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
 from tcprobe.values import Json
@@ -46,17 +47,26 @@ class MeasuredCosts(NamedTuple):
         """The cost of an instruction, None if it was not measured there."""
         return cost.find_cost(id_, self.arch, self.layers) if self.layers else None
 
+    def without(self, name: str, id_: str) -> PlanCycles:
+        """That a number of `id_`, which a plan calls `name`, is missing, and what others state of it."""
+        measured = self.cost(id_)
+        contradicted = ": devices disagree" if measured and measured.status == "contradicted" else ""
+        rows = rows_about(id_) if measured is None and self.layers and self.layers.with_published else []
+        stated = tuple(f"{name} on {self.arch}: {row.words}" for row in rows if row.arch == self.arch)
+        return PlanCycles(missing=(f"{name} on {self.arch}{contradicted}",), stated=stated)
+
 
 class PlanCycles(NamedTuple):
     """Cycles of a step: an SM's with enough warps, from the last address to its data, a copy's round trip.
 
-    None where there is no such number; `missing` says what is not measured.
+    None where there is no such number; `missing` says what is not measured, `stated` what others state of it.
     """
 
     interval: float | None = None
     latency: float | None = None
     round_trip: float | None = None
     missing: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -65,6 +75,7 @@ class PlanCycles(NamedTuple):
             "latency": self.latency,
             "round_trip": self.round_trip,
             "not_measured": list(self.missing),
+            **({"stated": list(self.stated)} if self.stated else {}),
         }
 
     def lacking(self, *what: str) -> PlanCycles:
@@ -77,6 +88,7 @@ class PlanCycles(NamedTuple):
             f"{self.latency:.0f} from address to data" if self.latency is not None else "",
             f"{self.round_trip:.0f} cycles from issue to the end of the wait" if self.round_trip is not None else "",
             f"not measured: {', '.join(self.missing)}" if self.missing else "",
+            f"stated of {'; '.join(self.stated)}" if self.stated else "",
         ]
         return ", ".join(part for part in parts if part)
 
@@ -85,7 +97,7 @@ def accesses_cost(name: str, issues: int, wavefronts: int | None, costs_on: Meas
     """What so many issues of an access to shared memory cost, named as `tcprobe banks` or a path names it."""
     measured = costs_on.cost(measured_name(name))
     if measured is None or wavefronts is None or not isinstance(measured.body.interval, Point):
-        return PlanCycles(missing=(f"{name} on {costs_on.arch}",))
+        return costs_on.without(name, measured_name(name))
     body, each = measured.body, free_wavefronts(name)
     if name.startswith("cp.async") and wavefronts > issues * each:
         return PlanCycles(missing=(f"what bank conflicts add to {name}",))
@@ -112,7 +124,7 @@ def copy_cost(name: str, size: int, costs_on: MeasuredCosts) -> PlanCycles:
     measured = costs_on.cost(name)
     round_trips = {trip.bytes: trip.cycles for trip in measured.body.round_trip} if measured else {}
     if size not in round_trips:
-        return PlanCycles(missing=(f"{name} of {size} bytes on {costs_on.arch}",))
+        return costs_on.without(f"{name} of {size} bytes", name)
     return PlanCycles(round_trip=round_trips[size])
 
 
@@ -120,7 +132,7 @@ def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
     """What so many independent moves between lanes cost, such as shfl.sync.idx.b32."""
     measured = costs_on.cost(id_)
     if measured is None or not isinstance(measured.body.interval, Point):
-        return PlanCycles(missing=(f"{id_} on {costs_on.arch}",))
+        return costs_on.without(id_, id_)
     body = measured.body
     latency = body.latency if isinstance(body.latency, float) else None
     return PlanCycles(round(count * measured.body.interval.cycles, 1), latency)
@@ -130,7 +142,8 @@ def together(moves: Sequence[PlanCycles]) -> PlanCycles:
     """What parts cost together if none waits for another."""
     intervals = [part.interval for part in moves if part.interval is not None]
     whole = round(sum(intervals), 1) if intervals and len(intervals) == len(moves) else None
-    return PlanCycles(whole, missing=tuple(what for part in moves for what in part.missing))
+    missing, stated = (tuple(what for part in moves for what in getattr(part, n)) for n in ("missing", "stated"))
+    return PlanCycles(whole, missing=missing, stated=stated)
 
 
 def cycle_lines(cycles: Mapping[str, PlanCycles]) -> Iterator[str]:

@@ -46,12 +46,14 @@ def _archs(instruction: Instruction, name: str | None) -> Sequence[str]:
 
 
 def statement_of(sourced: Sourced) -> CellStatement:
-    """What a finding says."""
-    finding, body = sourced.finding, sourced.finding.body
+    """What a finding says; NoMajorityError where as many devices found something else."""
+    finding = sourced.settled
+    body = finding.body
     places: dict[tuple[int, int], list[TensorCell]] = {}
     for row, col, cta, lane, bit in body.held:
         places.setdefault((row, col), []).append(TensorCell(cta, lane, *divmod(bit, CELL)))
     source = f"measured on {finding.arch}: {how(finding)}, {whence(sourced.source)}"
+    source += f"; {sourced.contradiction}" if sourced.otherwise else ""
     return CellStatement(source, body.bits, body.rows, body.cols, lambda row, col: tuple(places[row, col]))
 
 

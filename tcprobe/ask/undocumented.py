@@ -96,8 +96,8 @@ def everything(name: str, layers: Layers) -> list[Undocumented]:
 
 
 def _of_metadata(metadata: Fragment, nibbles: Sourced, tried: Mapping[int, Sourced]) -> Undocumented:
-    selectors = {number: one.finding.plain["selector"] for number, one in sorted(tried.items())}
-    finding = nibbles.finding
+    selectors = {number: one.settled.plain["selector"] for number, one in sorted(tried.items())}
+    finding = nibbles.settled
     return Undocumented(metadata, finding.arch, finding.plain["nibbles"], selectors, finding.provenance, nibbles.source)
 
 

@@ -81,7 +81,12 @@ def _compare_costs(names: Sequence[str], name: str | None, layers: Layers, as_js
     """Compare costs with what others state; whether all agree."""
     from tcprobe.ask.cost import AGREES, beside, costs
 
-    pairs = beside(costs(names, name, layers))
+    found = costs(names, name, layers)
+    pairs = beside(found)
+    if not any(one.status == "measured" for one in found):
+        raise UsageError(
+            f"no cost of these is measured on {found[0].arch}, to compare with what others state.", "no cost"
+        )
     if not pairs:
         raise UsageError("nobody has published these costs for this arch.")
     for pair in pairs:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,11 +12,12 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, read_results
-from tcprobe.errors import UsageError
+from tcprobe.errors import NoMajorityError, UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from tcprobe.ask.cost import Line
     from tcprobe.cli.requests import CostRequest
     from tcprobe.store.choose import Layers
 
@@ -43,8 +46,8 @@ def cost(
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
-    it. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such as HMMA.16816.F32. Without one,
-    --table shows all multiplies. --json prints one object per line.
+    it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such
+    as HMMA.16816.F32. Without one, --table shows all multiplies. --json prints one object per line.
     """
     from tcprobe.ask.cost import costs, table, words
 
@@ -55,22 +58,29 @@ def cost(
         raise UsageError("--with needs an INSTRUCTION and cannot be combined with --table.")
     measured = costs(patterns, name, layers)
     if as_table:
-        columns = wrapping.stated_width()
-        if not as_json:
-            wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
-        for line in table(measured):
-            if as_json:
-                click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
-            else:
-                name, _, rest = str(line).partition(" ")
-                click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
-        return
+        _print_table(table(measured), as_json)
+        measured = [one for one in measured if one.status != "measured"]
     for instruction_cost in measured:
         if as_json:
             click.echo(json.dumps(instruction_cost.to_json(partner)))
             continue
         for text in words(instruction_cost, partner):
             wrapping.line(text)
+    if any(one.status == "contradicted" for one in measured):
+        sys.exit(NoMajorityError.exit_code)
+
+
+def _print_table(lines: Sequence[Line], as_json: bool) -> None:
+    """Multiplies that were measured, by rate."""
+    columns = wrapping.stated_width()
+    if lines and not as_json:
+        wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
+    for line in lines:
+        if as_json:
+            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+        else:
+            name, _, rest = str(line).partition(" ")
+            click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
 
 
 COMMANDS = (cost,)

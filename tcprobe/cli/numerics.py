@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import click
 from tcprobe.cli import wrapping
 from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, print_notes, read_results
-from tcprobe.errors import AmbiguousError, UsageError
+from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:
@@ -135,8 +136,10 @@ def _facts(instruction: Instruction, name: str | None, layers: Layers, as_json: 
     arithmetic = answer(instruction, name, layers)
     if as_json:
         click.echo(json.dumps(arithmetic.to_json()))
-        return
-    wrapping.lines(arithmetic.in_words)
+    else:
+        wrapping.lines(arithmetic.in_words)
+    if arithmetic.status == "contradicted":
+        sys.exit(NoMajorityError.exit_code)
 
 
 def _cases(instruction: Instruction, rule: Arithmetic | Integers, file: Path) -> None:

@@ -7,6 +7,7 @@ messages. TCPROBE_DEBUG=1 prints tracebacks of internal errors.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 import click
 
 from tcprobe import question
-from tcprobe.errors import InternalError, UnknownNameError, UsageError, debugging, understood
+from tcprobe.errors import InternalError, NoMajorityError, UnknownNameError, UsageError, debugging, understood
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message, quoted
 
@@ -196,6 +197,8 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
             _discard_output()
         from tcprobe.cli.hints import hint, in_options
 
+        if isinstance(failure, NoMajorityError) and ctx is not None and "--json" in ctx.meta.get("args", ()):
+            click.echo(json.dumps(failure.to_json()))
         _say(f"Error: {in_options(str(failure), ctx)} {hint(failure)}".rstrip())
         for line in getattr(failure, "commands", ()):
             _say(f"  {line}")

@@ -171,14 +171,14 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     compiler.
 
     No file is trusted: each is checked, and structure tensors are compared with their tables. If one file is
-    refused, nothing is written. Merging twice does no harm. Tables that contradict existing ones are kept beside them,
-    named with their devices, and make the exit code 1.
+    refused, nothing is written. Merging twice does no harm. Findings that contradict existing ones, or the model of
+    their kind, are kept beside them, named with their devices, and make the exit code 1.
     """
     from tcprobe.run.merge import merge as merged
     from tcprobe.store.results import Results
 
     union = merged(paths, Results(folder), contributor or "")
-    conflicts = [str(conflict) for conflict in union.conflicts]
+    conflicts = [*map(str, union.conflicts), *union.doubts]
     if as_json:
         click.echo(
             json.dumps({"added": union.added, "known": union.known, "conflicts": conflicts, "results": str(folder)})

@@ -32,7 +32,7 @@ def page(results: Results) -> Iterator[str]:
     yield "to a multiple of 2^(top - F), and the result rounded once. Forms that differ in m, n and layout are one row."
     layers = alone(results)
     for name in results.archs():
-        findings = [sourced.finding for sourced in layers.findings(KIND, name).values()]
+        findings = [sourced.finding for sourced in layers.findings(KIND, name).values() if not sourced.rivals]
         if findings:
             yield from ("", f"## {name}", "", markdown(words(findings)) + ".", "")
             yield from _table([finding for finding in findings if finding.body.floats])

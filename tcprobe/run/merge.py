@@ -20,7 +20,8 @@ from tcprobe.run.report import AnySaved
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.evidence import FROM_CODE, MAKER, how, made_by
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Finding, parts
+from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.text import one_line
@@ -52,12 +53,16 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Merged:
-    """The numbers of findings added, by run, and known before; the contradictions; the new findings."""
+    """The numbers of findings added, by run, and known before; the contradictions; the new findings.
+
+    `doubts` are those that, as they say themselves, contradict the model of their kind.
+    """
 
     added: dict[str, int]
     known: int
     conflicts: list[Conflict]
     new: list[AnySaved]
+    doubts: list[str]
 
 
 def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged:
@@ -83,7 +88,14 @@ def take(accepted_findings: Sequence[AnySaved], into: Results, contributor: str 
         findings.save_all(folder, findings_of_run)
     added = {name: len(findings_of_run) for name, findings_of_run in runs.items()}
     already_there = sum(_identity(finding) in identities for finding in accepted_findings)
-    return Merged(added, already_there, list(_conflicts(before, accepted_findings)), list(new.values()))
+    conflicts = list(_conflicts(before, accepted_findings))
+    return Merged(added, already_there, conflicts, list(new.values()), list(_doubts(accepted_findings)))
+
+
+def _doubts(accepted_findings: Iterable[AnySaved]) -> Iterator[str]:
+    for finding in accepted_findings:
+        if isinstance(finding, Finding) and (why := kinds.doubt(finding)):
+            yield f"{finding.subject} on {finding.arch}: {why}, {how(finding)}"
 
 
 def run_id(finding: AnySaved, contributor: str = "") -> str:
@@ -164,25 +176,35 @@ def _describe(path: Path, finding: AnySaved, contributor: str) -> None:
 
 def _conflicts(before: Iterable[AnySaved], merged_findings: Iterable[AnySaved]) -> Iterator[Conflict]:
     """Each merged finding that differs from an earlier one of its subject."""
-    seen: dict[FactKey, tuple[AnySaved, Hashable, str]] = {}
+    seen: dict[FactKey, list[AnySaved]] = {}
     for finding in before:
-        for fact, content, words in _says(finding):
-            seen.setdefault(fact, (finding, content, words))
+        for fact in _facts(finding):
+            seen.setdefault(fact, []).append(finding)
     for finding in merged_findings:
-        for fact, content, words in _says(finding):
-            first, other, first_words = seen.setdefault(fact, (finding, content, words))
-            if other != content:
-                yield Conflict(fact[2], finding.arch, first, finding, (first_words, words))
+        for fact in _facts(finding):
+            words = ((earlier, _differ(fact, earlier, finding)) for earlier in seen.get(fact, ()))
+            first, what = next(((one, what) for one, what in words if what), (None, None))
+            if first and what:
+                yield Conflict(fact[2], finding.arch, first, finding, what)
+            seen.setdefault(fact, []).append(finding)
 
 
-def _says(finding: AnySaved) -> Iterator[tuple[FactKey, Hashable, str]]:
-    """The facts of a finding: (fact, content that two findings must agree in, words)."""
+def _facts(finding: AnySaved) -> Iterator[FactKey]:
+    """What a finding says something of."""
     if isinstance(finding, Measurement):
         for fragment in inventory.of_experiment(finding.experiment):
             if fragment.operand in finding.tables and fragment.experiment == finding.experiment:
-                id_ = finding.tables[fragment.operand].id
-                yield (finding.arch, "table", fragment.id), id_, f"layout {id_}"
+                yield finding.arch, TABLE, fragment.id
         return
-    essence = documents.canonical(kinds.essence(finding))
-    digest = hashlib.sha256(essence.encode()).hexdigest()[:12]
-    yield (finding.arch, finding.kind, finding.subject), essence, f"{finding.kind} {digest}"
+    yield finding.arch, finding.kind, finding.subject
+
+
+def _differ(fact: FactKey, first: AnySaved, other: AnySaved) -> tuple[str, str] | None:
+    """What two findings say of a fact, in words; None where they agree."""
+    if isinstance(first, Finding) and isinstance(other, Finding):
+        differing = kinds.differences(first, other)
+        return (parts(differing, 1), parts(differing, 2)) if differing else None
+    assert isinstance(first, Measurement)
+    assert isinstance(other, Measurement)
+    layouts = [one.tables[inventory.fragment(fact[2]).operand].id for one in (first, other)]
+    return (f"layout {layouts[0]}", f"layout {layouts[1]}") if layouts[0] != layouts[1] else None

@@ -23,6 +23,7 @@ from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
 
+MOST_OPCODES = 1 << 20  # of the code of one instruction
 WITH_STRUCTURE = ("live", "emulated")  # methods that run a multiply, and so see its structure tensor
 _KEYS = {
     "experiment",
@@ -197,9 +198,13 @@ def lowering(body: Json) -> None:
         if not isinstance(saved.get("routines", []), list) or not _all(_ROUTINE, saved.get("routines", [])):
             raise DataError(f"{id_}: routines are names.")
         counts, refused = saved["opcodes"], saved["refused"]
-        if not _all(_OPCODE, counts) or not all(type(n) is int and n > 0 for n in counts.values()):
-            raise DataError(f"{id_}: opcodes need names and counts above 0.")
-        if type(saved["others"]) is not int or saved["others"] < 0 or not isinstance(refused, str | None):
+        if not _all(_OPCODE, counts) or not all(type(n) is int and 0 < n <= MOST_OPCODES for n in counts.values()):
+            raise DataError(f"{id_}: opcodes need names, and counts from 1 to {MOST_OPCODES}.")
+        if (
+            type(saved["others"]) is not int
+            or not 0 <= saved["others"] <= MOST_OPCODES
+            or not isinstance(refused, str | None)
+        ):
             raise DataError(f"{id_}: others is not a count, or refused is not a text.")
         if refused is not None and (counts or saved["others"]):
             raise DataError(f"{id_}: refused, but it has opcodes.")

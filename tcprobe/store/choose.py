@@ -35,7 +35,7 @@ from tcprobe.store.results import Results, published
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.store.finding import Sourced
+    from tcprobe.store.finding import Finding, Sourced
 
 HERE = "results"  # the folder that is read where none is named
 MANY = 32  # files looked for in a folder, from which on it is listed
@@ -229,30 +229,63 @@ class Layers:
         return nearest[0] if nearest else {}
 
     def findings(self, kind: str, arch: str) -> "dict[str, Sourced]":
-        """What was measured of a kind on an arch, by subject: of each the finding of the nearest layer that has one."""
-        from tcprobe.store.finding import Sourced
+        """What was measured of a kind on an arch, by subject: of each what counts (`_counting`)."""
         from tcprobe.store.findings import every
 
         if (kind, arch) not in self._findings:
-            by_subject: dict[str, Sourced] = {}
+            by_subject: dict[str, list[tuple[Finding, str]]] = {}
             for found, name in self.documents(arch, kind, lambda results: list(every(results, kind, arch))):
                 for finding in (one for one in found if one.status == "measured"):
-                    by_subject.setdefault(finding.subject, Sourced(finding, name))
-            self._findings[kind, arch] = by_subject
+                    by_subject.setdefault(finding.subject, []).append((finding, name))
+            self._findings[kind, arch] = {subject: self._counting(found) for subject, found in by_subject.items()}
         return self._findings[kind, arch]
 
     def finding(self, kind: str, arch: str, subject: str) -> "Sourced | None":
-        """What was measured of one subject, from the nearest layer that has it; None if no layer does."""
-        from tcprobe.store.finding import Finding, Key, Sourced
+        """What was measured of one subject and counts (`_counting`); None if no layer has it."""
+        from tcprobe.store.finding import Key
         from tcprobe.store.findings import read as read_finding
 
+        if (kind, arch) in self._findings:
+            return self._findings[kind, arch].get(subject)
         keys = [Key(kind, arch, method, subject) for method in METHODS]
 
-        def read(results: Results) -> Finding | None:
-            return next((f for key in keys if (f := read_finding(results, key)) and f.status == "measured"), None)
+        def read(results: Results) -> "list[Finding]":
+            return [found for key in keys if (found := read_finding(results, key)) and found.status == "measured"]
 
-        nearest = next(self.documents(arch, f"{kind} {subject}", read), None)
-        return Sourced(*nearest) if nearest else None
+        layered = self.documents(arch, f"{kind} {subject}", read)
+        found = [(finding, name) for findings_of_layer, name in layered for finding in findings_of_layer]
+        return self._counting(found) if found else None
+
+    def _counting(self, found: "Sequence[tuple[Finding, str]]") -> "Sourced":
+        """Of findings of one subject, the nearest layer's first, the one that counts, with what agrees and disagrees.
+
+        As with tables the nearest folder counts, in it the strongest method, and of its runs what most devices found.
+        If another thing was found by as many, both are rivals, and there is no answer.
+        """
+        from tcprobe.store.finding import Sourced
+        from tcprobe.store.kinds import differences
+
+        if len(found) == 1:
+            return Sourced(*found[0], (found[0][0],))
+        group = {layer.name: layer.group for layer in self.layers}
+        nearest = [one for one in found if group[one[1]] == group[found[0][1]]]
+        method = min((one.method for one, _ in nearest), key=METHODS.index)
+        candidates = [one for one in nearest if one[0].method == method]
+
+        def agreeing(finding: "Finding") -> "tuple[Finding, ...]":
+            return tuple(other for other, _ in found if other is finding or not differences(finding, other))
+
+        def witnesses(finding: "Finding") -> int:
+            among = agreeing(finding)
+            return len({witness(other) for other, _ in candidates if any(other is one for one in among)})
+
+        most = max(witnesses(finding) for finding, _ in candidates)
+        best = [one for one in candidates if witnesses(one[0]) == most]
+        counting, source = best[0]
+        alike = agreeing(counting)
+        otherwise = tuple(other for other, _ in found if not any(other is one for one in alike))
+        tied = any(other is one for other, _ in best for one in otherwise)
+        return Sourced(counting, source, alike, otherwise, tuple(one for one, _ in best) if tied else ())
 
     def _archs_of(self, layer: Layer, fragment: Fragment) -> list[str]:
         """The archs for which a layer has a table of a fragment, ascending."""

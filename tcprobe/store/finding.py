@@ -9,11 +9,12 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 ('live', 8, 0)
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from tcprobe.store.evidence import PROVENANCE
+from tcprobe.errors import NoMajorityError
+from tcprobe.store.evidence import PROVENANCE, how, witness
 from tcprobe.text import one_line
 
 Status = Literal["measured", "refused", "failed"]
@@ -80,10 +81,66 @@ class Finding:
 
 
 class Sourced(NamedTuple):
-    """A finding, and the name of the layer that holds it."""
+    """A finding, and the name of the layer that holds it.
+
+    `alike` are all findings of its subject and arch that agree with it, itself among them, `otherwise` those that
+    disagree. Where as many devices of its folder found something else, `rivals` are the findings of both, else empty.
+    """
 
     finding: Finding
     source: str
+    alike: tuple[Finding, ...] = ()
+    otherwise: tuple[Finding, ...] = ()
+    rivals: tuple[Finding, ...] = ()
+
+    @property
+    def settled(self) -> Finding:
+        """The finding; NoMajorityError where as many devices found something else."""
+        if self.rivals:
+            about = {"id": self.finding.subject, "arch": self.finding.arch}
+            raise NoMajorityError(self.contradiction, about, self.runs(lambda finding: finding.plain))
+        return self.finding
+
+    def runs(self, value: Callable[[Finding], object]) -> list[dict[str, object]]:
+        """What each device found, its `value` plain data; empty where nothing is contradicted."""
+        shown = self.rivals or ((self.finding, *self.otherwise) if self.otherwise else ())
+        return [{"device": witness(one), "value": value(one)} for one in shown]
+
+    @property
+    def contradiction(self) -> str:
+        """Who found what, in one sentence; "" where nothing is contradicted."""
+        from tcprobe.store.kinds import differences
+
+        finding = self.rivals[0] if self.rivals else self.finding
+        others = [one for one in self.otherwise if not self.rivals or one in self.rivals]
+        if not others:
+            return ""
+        told = dict.fromkeys(f"{how(one)}: {parts(differences(finding, one), 2)}" for one in others)
+        own = f"{how(finding)}: {parts(differences(finding, others[0]), 1)}"
+        if not self.rivals:
+            return f"CONTRADICTED: {own}; {'; '.join(told)}"
+        return (
+            f"{finding.subject} on {finding.arch}: findings ({finding.kind}) are contradicted, no majority decides: "
+            f"{own}; {'; '.join(told)}. Measure it on another device and merge that."
+        )
+
+
+MOST_PARTS = 3  # that a sentence names
+
+
+def parts(differing: Sequence[tuple[str, object, object]], side: int) -> str:
+    """The parts in which findings disagree, as one of them has them."""
+    named = [f"{row[0] or 'all'} {plain_value(row[side])}" for row in differing[:MOST_PARTS]]
+    more = f" and {len(differing) - MOST_PARTS} more" if len(differing) > MOST_PARTS else ""
+    return ", ".join(named) + more
+
+
+def plain_value(value: object) -> str:
+    """A value on few columns."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def from_code(kind: str, subject: str, arch: str, compiler: str, body: Any) -> Finding:

@@ -53,6 +53,8 @@ def _in_file(results: Results, key: Key) -> Finding | None:
 
 def write(results: Results, finding: Finding) -> None:
     """Save a finding, checked; a refusal or failure is recorded beside what was found before."""
+    if finding.status == "measured":
+        kinds.to_body(finding.kind, finding.plain)  # its numbers are in their bounds
     kinds.check(finding)
     settle(results, finding.kind, finding.arch)
     if finding.status != "measured" and _is_measured(results, finding.key):

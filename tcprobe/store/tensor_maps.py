@@ -11,14 +11,18 @@ BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
 
 
 def newest(layers: Layers, arch: str) -> dict[str, Finding]:
-    """What was measured of an arch, by subject; empty where nothing was."""
-    return {subject: one.finding for subject, one in layers.findings(KIND, arch).items()}
+    """What was measured of an arch, by subject; empty where nothing was.
+
+    NoMajorityError where as many devices found one rule of a mode as another.
+    """
+    return {subject: one.settled for subject, one in layers.findings(KIND, arch).items()}
 
 
 def rests_on(layers: Layers, arch: str) -> str:
     """What is known of the boxes of an arch, in words: measured there, or on sm_90, or stated."""
     own = newest(layers, arch)
     if own:
-        return words(list(own.values()))
+        told = [one.contradiction for one in layers.findings(KIND, arch).values() if one.otherwise]
+        return "; ".join((words(list(own.values())), *told))
     other = newest(layers, BORROWED)
     return f"{words(list(other.values())) if other else STATED}; nobody measured {arch}"

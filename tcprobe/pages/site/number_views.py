@@ -249,7 +249,7 @@ def _copy(cost: InstructionCost) -> list[Links]:
 def _numeric_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in facts.archs:
-        findings = [sourced.finding for sourced in facts.layers.findings(KIND, arch).values()]
+        findings = [sourced.finding for sourced in facts.layers.findings(KIND, arch).values() if not sourced.rivals]
         floats = [
             [
                 _instruction_link(facts, finding.subject),

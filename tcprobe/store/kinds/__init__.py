@@ -2,8 +2,9 @@
 
 A module has `METHODS`, which can find it; `Body`, the shape of what is found (its JSON Schema follows); `check`,
 which raises DataError for a body that has the shape and cannot be true of its subject and arch; `essence`, what of a
-body two devices of one arch must agree on; and `words`, which says of all findings of an arch what was found. The
-module's name is the kind's. A kind whose findings of an arch are one document has `read` and `save` of its own.
+body two devices of one arch must agree on; and `words`, which says of all findings of an arch what was found. It may
+have `WITHIN`, how far numbers of the essence may differ, and `doubt`, which says of a body that contradicts the model.
+The module's name is the kind's. A kind whose findings of an arch are one document has its own `read` and `save`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tcprobe.errors import DataError
 from tcprobe.store.finding import Finding
 from tcprobe.values import Json
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+MOST = 10**12  # more than a run can count
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+SwizzleBytes = Annotated[int, msgspec.Meta(ge=0, le=128, multiple_of=32)]  # of a descriptor's mode; 0 for none
 NEEDS = ("METHODS", "Body", "check", "essence", "words")
 
 
@@ -62,6 +65,39 @@ def documented(name: str) -> bool:
 def essence(finding: Finding) -> Any:
     """What of a finding two devices must agree on, as plain data: no counts, no timings."""
     return msgspec.to_builtins(kind(finding.kind).essence(finding.body))
+
+
+def differences(first: Finding, other: Finding) -> list[tuple[str, object, object]]:
+    """In what two findings of a subject disagree: (part, the first's, the other's), by name of the part.
+
+    Measured numbers of a kind with `WITHIN` may differ by that, relative, and only one may have them.
+    """
+    sides = [_leaves("", essence(finding)) for finding in (first, other)]
+    within = getattr(kind(first.kind), "WITHIN", 0.0)
+    pairs = [(part, sides[0].get(part), sides[1].get(part)) for part in dict.fromkeys((*sides[0], *sides[1]))]
+    return [(part, a, b) for part, a, b in pairs if not _alike(a, b, within)]
+
+
+def doubt(finding: Finding) -> str | None:
+    """Why a finding, as it says itself, contradicts the model of its kind; None where it does not."""
+    judge = getattr(kind(finding.kind), "doubt", None)
+    words: str | None = judge(finding.body) if judge else None
+    return words
+
+
+def _leaves(part: str, content: object) -> dict[str, object]:
+    """The plain values of an essence by the way to them."""
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    leaves = {k: v for key, value in inner for k, v in _leaves(f"{part} {key}".strip(), value).items()}
+    return leaves or {part: content}
+
+
+def _alike(a: object, b: object, within: float) -> bool:
+    if a == b or not within:
+        return a == b
+    if a is None or b is None:
+        return isinstance(a or b, float)
+    return isinstance(a, float) and isinstance(b, float) and abs(a - b) <= within * max(abs(a), abs(b))
 
 
 def schema(name: str) -> Json:

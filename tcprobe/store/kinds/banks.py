@@ -8,28 +8,32 @@ second. `tags`: how the lines of cp.async's sources are looked up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.layout.banks import BankRule
+from tcprobe.layout.banks import IDLE, BankRule
 from tcprobe.layout.source_tags import SourceTags, from_json
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding
 from tcprobe.store.kinds import Count
 
 METHODS = ("live",)
+SharedByte = Annotated[int, msgspec.Meta(ge=IDLE, lt=1 << 18)]  # of an SM's shared memory, or IDLE
+GlobalByte = Annotated[int, msgspec.Meta(ge=IDLE, lt=1 << 48)]  # from the beginning of the sources, or IDLE
+LaneNumber = Annotated[int, msgspec.Meta(ge=0, lt=WARP)]
 
 
 class Misfit(msgspec.Struct, forbid_unknown_fields=True):
     """A pattern that the rule does not explain."""
 
-    address: list[int]
-    source: list[int]
-    cycles: float
-    rule: int
+    address: list[SharedByte]
+    source: list[GlobalByte]
+    cycles: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+    rule: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
 class Second(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,9 +49,9 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     rule: BankRule
     patterns: Count
     misfits: Count
-    r2: float
+    r2: Annotated[float, msgspec.Meta(ge=0, le=1)]
     ambiguous: Count = 0
-    phases: list[list[int]] = []
+    phases: list[list[LaneNumber]] = []
     shown: list[Misfit] = []
     second: Second | None = None
     tags: SourceTags | None = None
@@ -77,7 +81,7 @@ def check(finding: Finding) -> None:
 
 def essence(body: Body) -> object:
     """The rule and the tags."""
-    return body.rule, body.tags
+    return {"rule": body.rule, "tags": body.tags}
 
 
 def words(findings: Sequence[Finding]) -> str:

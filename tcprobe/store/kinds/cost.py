@@ -13,6 +13,7 @@ cycles went by, `clocks` what it settles at where all SMs run the form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Literal
@@ -26,18 +27,28 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.peaks import peak
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.isa.target import Target
+from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding
+from tcprobe.store.kinds import SwizzleBytes
 
 METHODS = ("live",)
+WITHIN = 0.05  # of one another are the cycles of two devices that agree
 WHAT = "times every instruction: latency by operand, interval, and what overlaps"
 MOST_SPREAD = 0.1  # above this the device is shared, or not steady
-ABOVE_PEAK = 1.01
+TOLERANCE = 0.01  # of a number against another: two loop counts differ by whole rounds, and begin unlike each other
+ROUNDED = 0.1  # of multiply-adds per cycle, which have one digit after the point
 Cycles = Annotated[float, msgspec.Meta(gt=0, le=1e7)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+PerCopy = Annotated[float, msgspec.Meta(gt=0, le=1e5)]  # instructions of the loop for each copy of what is timed
+MHz = Annotated[float, msgspec.Meta(gt=0, le=1e5)]
+Warps = Annotated[int, msgspec.Meta(ge=1, le=64)]  # of an SM, or warpgroups of it
+AtOnce = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # independent of one another: chains, or multiplies in flight
+CopiedBytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+PassCount = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # of the banks
 CostPlace = Literal["shared", "registers"]
 Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
 Data = Literal["zeros", "random"]
+_SIZED = re.compile(r"\.m\d{1,3}n(?P<n>\d{1,3})k\d{1,3}\.")  # of a form of tcgen05
 FULL_LOAD = "full-load"  # what the subject of a finding on the clock begins with
 
 
@@ -49,8 +60,8 @@ class Point(Base):
     """Cycles an SM needs for one, with so many warps and independent chains in each."""
 
     cycles: Cycles
-    warps: Positive
-    chains: Positive = 1
+    warps: Warps
+    chains: AtOnce = 1
 
 
 class Flight(Base):
@@ -58,8 +69,8 @@ class Flight(Base):
 
     cycles: Cycles
     a: Held
-    warpgroups: Positive
-    in_flight: Positive
+    warpgroups: Warps
+    in_flight: AtOnce
 
 
 class ByLayout(Base):
@@ -67,7 +78,7 @@ class ByLayout(Base):
 
     cycles: Cycles
     a: CostPlace
-    swizzle: int
+    swizzle: SwizzleBytes
     major: Literal["k", "mn"]
 
 
@@ -75,25 +86,25 @@ class Trip(Base):
     """Cycles from issue to the end of waiting: of `in_flight` warpgroup multiplies, or of a copy of `bytes`."""
 
     cycles: Cycles
-    bytes: Positive | None = None
+    bytes: CopiedBytes | None = None
     a: Held | None = None
-    warpgroups: Positive | None = None
-    in_flight: Positive | None = None
+    warpgroups: Warps | None = None
+    in_flight: AtOnce | None = None
 
 
 class Passes(Base):
     """Cycles an SM needs for one access whose addresses take so many passes of the banks."""
 
-    passes: Positive
+    passes: PassCount
     cycles: Cycles
 
 
 class Overlap(Base):
     """Cycles for one of each in every warp, `alone` and `together`; `hidden` is how much of the shorter is hidden."""
 
-    alone: list[Cycles]
+    alone: Annotated[list[Cycles], msgspec.Meta(min_length=2, max_length=2)]
     together: Cycles
-    warps: Positive
+    warps: Warps
 
     @property
     def hidden(self) -> float:
@@ -105,29 +116,29 @@ class Clock(Base):
     """The clock while all SMs run one form with such factors, and the cycles per SM needs for one meanwhile."""
 
     data: Data
-    mhz: Annotated[float, msgspec.Meta(gt=0, le=1e5)]
+    mhz: MHz
     cycles: Cycles
 
 
 class Body(Base):
     """What was found of an instruction."""
 
-    opcodes: dict[str, float]
-    spread: float
+    opcodes: dict[str, PerCopy]
+    spread: Annotated[float, msgspec.Meta(ge=0)]
     emulated: bool = False
-    others: dict[str, float] = {}
+    others: dict[str, PerCopy] = {}
     latency: dict[str, Cycles] | Cycles | None = None
     at_most: list[str] = []
     interval: Point | list[Flight] | None = None
     one_warp: Cycles | None = None
     curve: list[Point] = []
-    macs_per_cycle: float | None = None
+    macs_per_cycle: Annotated[float, msgspec.Meta(gt=0, le=1e7)] | None = None
     round_trip: list[Trip] = []
     forms: list[ByLayout] = []
     passes: list[Passes] = []
     overlap: dict[str, Overlap] = {}
-    random: float | None = None
-    mhz: float | None = None
+    random: Annotated[float, msgspec.Meta(gt=0, le=1e3)] | None = None
+    mhz: MHz | None = None
     clocks: list[Clock] = []
     refused: dict[str, str] = {}
 
@@ -138,7 +149,7 @@ def check(finding: Finding) -> None:
     """
     body, row = finding.body, inventory.instructions().get(finding.subject)
     _check_subject(finding)
-    if not body.opcodes or not all(n > 0 for n in body.opcodes.values()):
+    if not body.opcodes:
         raise DataError(f"{finding.subject}: no opcode of it was seen in the loop.")
     if not 0 <= body.spread <= MOST_SPREAD:
         raise DataError(
@@ -148,6 +159,9 @@ def check(finding: Finding) -> None:
         )
     if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
         raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
+    if any(form.swizzle not in SWIZZLES for form in body.forms):
+        raise DataError(f"{finding.subject}: swizzles are {', '.join(map(str, SWIZZLES))}.")
+    _check_rate(finding)
     if row and row.multiplies:
         _check_peak(finding, row)
 
@@ -170,20 +184,55 @@ def _targets(name: str) -> list[Target]:
         return [moves[name]]
     if name in rows or not name.startswith("tcgen05."):
         return [rows[name].target] if name in rows else []
-    form = max((one for one in rows if name.startswith(f"{one}.")), key=len, default=None)
+    form = _form_of(name)
     opcode = ".".join(name.split(".")[:2])
-    return [rows[form].target] if form else [row.target for one, row in rows.items() if one.startswith(f"{opcode}.")]
+    return [form.target] if form else [row.target for one, row in rows.items() if one.startswith(f"{opcode}.")]
+
+
+def _check_rate(finding: Finding) -> None:
+    """Multiply-adds per cycle are the products of the form over its shortest interval."""
+    rate, interval = finding.body.macs_per_cycle, finding.body.interval
+    if rate is None:
+        return
+    shortest = min(
+        (point.cycles for point in (interval if isinstance(interval, list) else [interval]) if point), default=0
+    )
+    made = products(finding.subject)
+    if not made or not shortest or abs(rate - made / shortest) > ROUNDED:
+        follows = f"{made / shortest:.1f} follow from {made} in {shortest:g}" if shortest else "it has no interval"
+        raise DataError(f"{finding.subject}: {rate:g} multiply-adds per cycle, but {follows}.")
+
+
+def products(subject: str) -> int:
+    """Multiply-adds that an SM does for one instruction; 0 where a name is no multiply.
+
+    A multiply of tcgen05 has N in its name, and two SMs share one of cta_group::2.
+    """
+    row = inventory.instructions().get(subject)
+    if row is not None:
+        return row.triples if row.multiplies else 0
+    sized = _SIZED.search(subject)
+    form = _form_of(subject) if sized else None
+    if form is None or not sized or not form.multiplies:
+        return 0
+    return form.shape.m * int(sized["n"]) * form.shape.k // (2 if "cta_group::2" in subject else 1)
+
+
+def _form_of(name: str) -> Instruction | None:
+    """The form of tcgen05 whose name begins one that has sizes and types at its end."""
+    rows = inventory.instructions()
+    form = max((one for one in rows if name.startswith(f"{one}.")), key=len, default=None)
+    return rows[form] if form else None
 
 
 def _check_peak(finding: Finding, instruction: Instruction) -> None:
-    """No number above what the chip can do, as its maker states it."""
+    """No number above what the chip can do, as its maker states it, by more than a measurement may be off."""
     most = peak(arch(finding.arch), instruction.type("a"))
     for cycles in _intervals(finding.body):
-        if most and instruction.triples / cycles > most * ABOVE_PEAK:
+        if most and instruction.triples / cycles > most * (1 + TOLERANCE):
             raise DataError(
-                f"{finding.subject}: {instruction.triples / cycles:.0f} multiply-adds per cycle, more than the "
-                f"{most} that "
-                f"{finding.arch} has of {instruction.type('a')}."
+                f"{finding.subject}: {instruction.triples / cycles:.0f} multiply-adds per cycle, more than the {most} "
+                f"that {finding.arch} has of {instruction.type('a')}, and the {TOLERANCE:.0%} that it may be off."
             )
 
 
@@ -193,8 +242,32 @@ def _intervals(body: Body) -> Iterator[float]:
 
 
 def essence(body: Body) -> object:
-    """What stands in the loop: cycles may differ between devices of one arch, by their memory and clocks."""
-    return body.opcodes, body.emulated
+    """What stands in the loop, and every number of cycles by what it is of; clocks are a device's own."""
+    fixed = {"opcodes": {opcode: f"{n:g}" for opcode, n in body.opcodes.items()}, "emulated": body.emulated}
+    return {**fixed, **{part: float(cycles) for part, cycles in numbers(body).items()}}
+
+
+def numbers(body: Body) -> dict[str, float]:
+    """What is measured of an instruction, but for its curve, by name.
+
+    Of copies the name has the SM's clock: L2 has its own, so cycles at another clock are another number.
+    """
+    latency = body.latency if isinstance(body.latency, dict) else {"": body.latency}
+    one_each: dict[str, float | None] = {f"latency {operand}".strip(): cycles for operand, cycles in latency.items()}
+    if isinstance(body.interval, Point):
+        one_each["interval"] = body.interval.cycles
+    one_each |= {"one_warp": body.one_warp, "macs_per_cycle": body.macs_per_cycle, "random": body.random}
+    named: dict[str, Sequence[Flight | Trip | ByLayout | Passes]] = {}
+    named |= {"interval": body.interval if isinstance(body.interval, list) else []}
+    named |= {"round_trip": body.round_trip, "form": body.forms, "passes": body.passes}
+    for name, points in named.items():
+        for point in points:
+            of = {key: value for key, value in msgspec.structs.asdict(point).items() if key != "cycles" and value}
+            clock = f" at {body.mhz:.2g} MHz" if "bytes" in of and body.mhz else ""
+            one_each[f"{name} {' '.join(f'{key} {value}' for key, value in of.items())}{clock}"] = point.cycles
+    one_each |= {f"with {partner}": pair.together for partner, pair in body.overlap.items()}
+    one_each |= {f"all SMs, {clock.data}": clock.cycles for clock in body.clocks}
+    return {name: cycles for name, cycles in one_each.items() if cycles is not None}
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -8,6 +8,7 @@ A subject ID.products counts random matrices through random descriptors, and tho
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -17,7 +18,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding
-from tcprobe.store.kinds import Count
+from tcprobe.store.kinds import Count, SwizzleBytes
 
 METHODS = ("live",)
 FIELDS, READINGS = {"lbo", "sbo", "base_offset", "start"}, {"subtracted", "added", "ignored"}
@@ -29,9 +30,9 @@ class CaseCounts(msgspec.Struct, forbid_unknown_fields=True):
     """Descriptors of an operand with one swizzle and one major."""
 
     operand: str
-    bits: Count
+    bits: Annotated[int, msgspec.Meta(ge=1, le=64)]
     major: str
-    swizzle: int
+    swizzle: SwizzleBytes
     instruction: str
     descriptors: Count
     elements: Count
@@ -91,8 +92,17 @@ def _is_case(case: CaseCounts) -> bool:
 def essence(body: Body) -> object:
     """Whether all is where the formula says."""
     if body.case:
-        return body.case.agree == body.case.elements, body.case.ignored
-    return body.products.wrong == 0 if body.products else None
+        return {"where the formula says": body.case.agree == body.case.elements, "ignored": body.case.ignored}
+    return {"every product right": body.products is not None and body.products.wrong == 0}
+
+
+def doubt(body: Body) -> str | None:
+    """How much is elsewhere than the formula says."""
+    if body.case and body.case.agree < body.case.elements:
+        return f"{body.case.elements - body.case.agree} of {body.case.elements} elements are not where the formula says"
+    if body.products and body.products.wrong:
+        return f"{body.products.wrong} of {body.products.products} products are wrong"
+    return None
 
 
 def words(findings: Sequence[Finding]) -> str:

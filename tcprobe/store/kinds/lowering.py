@@ -12,8 +12,8 @@ import msgspec
 
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
+from tcprobe.store.acceptance import MOST_OPCODES
 from tcprobe.store.finding import Finding, from_code
-from tcprobe.store.kinds import Count
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 
@@ -23,8 +23,8 @@ METHODS = ("sass",)
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """`opcodes` of the matrix instructions, `others` beside them, `routines` linked; or why ptxas refuses the form."""
 
-    opcodes: dict[str, Annotated[int, msgspec.Meta(gt=0)]]
-    others: Count
+    opcodes: dict[str, Annotated[int, msgspec.Meta(gt=0, le=MOST_OPCODES)]]
+    others: Annotated[int, msgspec.Meta(ge=0, le=MOST_OPCODES)]
     refused: str | None = None
     routines: list[str] = []
 
@@ -39,7 +39,7 @@ def check(finding: Finding) -> None:
 
 def essence(body: Body) -> object:
     """All but the words of a refusal."""
-    return body.opcodes, body.refused is not None
+    return {"opcodes": body.opcodes, "refused": body.refused is not None}
 
 
 def words(findings: Sequence[Finding]) -> str:

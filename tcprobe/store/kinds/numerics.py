@@ -78,8 +78,17 @@ def check(finding: Finding) -> None:
 
 
 def essence(body: Body) -> object:
-    """The parameters."""
-    return {"floats": body.floats, "integers": body.integers, "unfit": body.unfit}
+    """The parameters, and whether every case follows them."""
+    rule: Arithmetic | Integers | None = body.floats or body.integers
+    unfit = "no parameters" if body.unfit is not None else None
+    return {**(msgspec.structs.asdict(rule) if rule else {"parameters": unfit}), "every case": body.wrong == 0}
+
+
+def doubt(body: Body) -> str | None:
+    """How many cases do not follow the parameters."""
+    if body.unfit is not None:
+        return f"no parameters describe it: {body.unfit}"
+    return f"{body.wrong} of {body.random} cases do not follow its parameters" if body.wrong else None
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -23,14 +23,19 @@ from tcprobe.store.kinds import Count
 METHODS = ("live",)
 FIRST = 90  # arch with tensor maps
 ENCODINGS, MISALIGNED = "encodings", "misaligned."
-Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0)]
+Pitch = Literal["row"] | Annotated[int, msgspec.Meta(gt=0, le=1 << 18)]
+SwizzleBits = Annotated[int, msgspec.Meta(ge=0, le=64)]
+BoxSide = Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]  # of a box, in elements
+SharedAddress = Annotated[int, msgspec.Meta(ge=0, lt=1 << 18)]
+Rank = Annotated[int, msgspec.Meta(ge=1, le=5)]
+EncodedValue = Annotated[int, msgspec.Meta(ge=-(1 << 48), le=1 << 48)]  # refused ones are tried too
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True):
     """Bytes from row to row, or "row"; then the swizzle of the absolute address; how many boxes lie elsewhere."""
 
     pitch: Pitch
-    swizzle: tuple[int, int, int]
+    swizzle: tuple[SwizzleBits, SwizzleBits, SwizzleBits]
     misfits: Count
 
 
@@ -38,9 +43,9 @@ class BoxRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A box, where it lies in shared memory, and what went wrong with it."""
 
     type: str
-    box: list[Count]
+    box: list[BoxSide]
     swizzle: str
-    base: Count
+    base: SharedAddress
     words: str = ""
     direction: Literal["", "load", "store"] = ""
     result: str = ""
@@ -53,9 +58,9 @@ class ModeRule(Rule, forbid_unknown_fields=True, omit_defaults=True):
     loads: Count
     stores: Count
     types: list[str]
-    widths: list[Count]
-    bases: list[Count]
-    ranks: list[Count]
+    widths: list[BoxSide]
+    bases: list[SharedAddress]
+    ranks: list[Rank]
     second: Rule
     lost: list[BoxRecord] = []
 
@@ -64,7 +69,7 @@ class EncodeCall(msgspec.Struct, forbid_unknown_fields=True):
     """A call of cuTensorMapEncodeTiled: what was varied, the result, the rules that it breaks, whether it fits them."""
 
     argument: str
-    value: int | list[int]
+    value: EncodedValue | list[EncodedValue]
     result: str
     rules: list[str]
     fits: bool
@@ -125,7 +130,17 @@ def _check_mode(name: str, mode: ModeRule) -> None:
 
 def essence(body: Body) -> object:
     """The rule of a mode, and what the driver says."""
-    return body.mode and (body.mode.pitch, body.mode.swizzle), body.calls
+    mode = body.mode and {"pitch": body.mode.pitch, "swizzle": body.mode.swizzle, "follows": body.mode.misfits == 0}
+    return {"mode": mode, "calls": body.calls, "fault": body.fault and body.fault.result}
+
+
+def doubt(body: Body) -> str | None:
+    """How many boxes, and maps, are not as the rules say."""
+    if body.mode and body.mode.misfits:
+        return f"{body.mode.misfits} of {body.mode.loads + body.mode.stores} boxes are not where the rule says"
+    if body.maps and body.maps.unlike_rules:
+        return f"the driver takes or refuses {len(body.maps.unlike_rules)} maps unlike the rules"
+    return None
 
 
 def words(findings: Sequence[Finding]) -> str:

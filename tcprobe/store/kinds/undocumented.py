@@ -30,7 +30,7 @@ class Outcome(msgspec.Struct, forbid_unknown_fields=True, rename={"same": "as"})
 
     outcome: Literal["refused", "fault", "hangs", "unsound", "runs"]
     words: Annotated[str, msgspec.Meta(max_length=200)]
-    same: int | None = None
+    same: Annotated[int, msgspec.Meta(ge=0, lt=MOST_SELECTORS)] | None = None
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -79,7 +79,8 @@ def _is_outcome(instruction: Instruction, found: Outcome, selector: int | None) 
 
 def essence(body: Body) -> object:
     """All but the words."""
-    return body.nibbles, body.selector and (body.selector.outcome, body.selector.same)
+    selector = body.selector and {"outcome": body.selector.outcome, "as": body.selector.same}
+    return {"nibbles": body.nibbles, "selector": selector}
 
 
 def words(findings: Sequence[Finding]) -> str:
