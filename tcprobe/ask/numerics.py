@@ -314,7 +314,7 @@ def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNu
     if form := find(instruction, device, layers):
         return form
     if stated_of_all(instruction):
-        return FormNumerics(instruction, device.name, None, None, _lowering(instruction, device.name, layers))
+        return FormNumerics(instruction, device.name, None, None, saved(instruction, device, layers))
     raise UsageError(
         f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
