@@ -71,7 +71,7 @@ class FormNumerics(Described):
         if self.sourced is None:
             row = self.published
             assert row is not None
-            about = f" ({words})" if (words := row.about(self.form.family)) else ""
+            about = f" ({words})" if (words := row.about(self.form)) else ""
             return f"published for {row.chip}, not measured: {row.source}{about}"
         body = self.sourced.finding.body
         if body.unfit:
@@ -150,7 +150,7 @@ class FormNumerics(Described):
             yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
             row, parameters = self.published, ", ".join(_published_words(self.published))
-            about = f", {words}" if (words := row.about(self.form.family)) else ""
+            about = f", {words}" if (words := row.about(self.form)) else ""
             yield f"published for {row.chip}{about}: {parameters}; {row.source}"
 
 
