@@ -335,7 +335,7 @@ LINK = ("mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.sp.m16n8k32.row.col.s32.s8.s
 
 
 def _stated_cycles(id_, chains):
-    """What the code states of a link: cycles of each of its instructions, the NOPs' among them, in the loop's middle."""
+    """What the code states of a link: cycles of each of its instructions and NOPs, in the loop's middle."""
     kernel = Chained(inventory.instructions()[id_], chains=chains).loop().kernel()
     codes, refused = assemble(machine_code.TOOLS, [kernel], arch("sm_90"))
     assert not refused
