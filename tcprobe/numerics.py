@@ -37,6 +37,8 @@ __all__ = ["dot", "measured", "model", "multiply"]
 
 def measured(instruction: Instruction, arch: str, layers: Layers | None = None) -> Sourced | None:
     """What was measured of a form's arithmetic on an arch, None if nothing."""
+    if instruction.unprobed:
+        return None
     return (layers or default()).finding(KIND, arch, subject(instruction))
 
 

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import machine_code
 import ml_dtypes
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.peaks import peak
 from tcprobe.pages import costs
 from tcprobe.probes import cost_clock, dialogues
+from tcprobe.probes.cost_multiplies import Chained
 from tcprobe.probes.cost_overlap import BOX, FMA
 from tcprobe.probes.cost_warpgroups import COPIES, flown_loops
 from tcprobe.probes.experiment import Context, TimedCode
@@ -30,12 +32,13 @@ from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.conclude import conclude
+from tcprobe.sass.cubin import assemble
 from tcprobe.sass.loops import timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.folders import layers
 from tcprobe.store.kinds.cost import FULL_LOAD
-from tcprobe.store.results import Results
+from tcprobe.store.results import Results, published
 
 __all__ = ("codes",)
 SIMULATED = Path(__file__).parent / "data" / "costs"
@@ -388,3 +391,31 @@ def test_what_is_not_there_is_said():
         done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
         assert done.exit_code == 2
         assert words in done.output
+
+
+LINK = ("mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.sp.m16n8k32.row.col.s32.s8.s8.s32", MMA)
+
+
+def _stated_cycles(id_, chains):
+    """What the code states of a link: cycles of each of its instructions and NOPs, in the loop's middle."""
+    kernel = Chained(inventory.instructions()[id_], chains=chains).loop().kernel()
+    codes, refused = assemble(machine_code.TOOLS, [kernel], arch("sm_90"))
+    assert not refused
+    code = codes[kernel.name]
+    words = [int.from_bytes(code.raw[at : at + 16], "little") for at in range(0, len(code.raw), 16)]
+    multiplies = [at for at, text in enumerate(code.lines) if "MMA" in text]
+    first, last = multiplies[32], multiplies[32 + chains]
+    return [(code.lines[at].split()[0], words[at] >> 105 & 15) for at in range(first, last)]
+
+
+@machine_code.needs_tools
+@pytest.mark.parametrize("id_", LINK)
+def test_a_chain_states_the_same_cycles_alone_and_beside_another(id_):
+    """So two chains take what it states; alone it takes one more where a NOP states a single cycle (docs/cost.md)."""
+    body = json.loads((published().root / "sm_90/live/cost" / f"{id_}.json").read_text())["body"]
+    two = next(2 * p["cycles"] for p in body["curve"] if (p["warps"], p.get("chains", 1)) == (1, 2))
+    alone, beside_another = (_stated_cycles(id_, chains) for chains in (1, 2))
+    states = sum(cycles for _, cycles in alone)
+    assert states == sum(cycles for _, cycles in beside_another)
+    assert two == pytest.approx(states, abs=0.2)
+    assert body["latency"]["c"] == pytest.approx(states + (("NOP", 1) in alone), abs=0.1)

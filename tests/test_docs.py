@@ -1,6 +1,8 @@
 """Every block of the README and of docs/ is run: console blocks, Python sessions, CUDA code."""
 
 import doctest
+import functools
+import json
 import re
 import shlex
 import sys
@@ -58,6 +60,37 @@ def test_commands_print_what_the_page_says(page, text, monkeypatch, tmp_path):
         assert free or at == position, (page, line, printed[position])
         position, free = at + 1, False
     assert free or position == len(printed), printed[position:]
+
+
+def figures():
+    """(page, paragraph, a number of it, where it stands) of every `<!-- results: NUMBER = [HOW] FILES: PATH -->`.
+
+    FILES is below results/, PATH leads through a finding's body; `/ PATH` divides by another number of the same file.
+    HOW is of several files: min, max, sum, or their count, which needs no PATH.
+    """
+    for page in PAGES:
+        for block in page.read_text("utf-8").split("\n\n"):
+            paragraph, _, mark = block.partition("\n<!-- results: ")
+            for line in mark.removesuffix(" -->").splitlines():
+                yield page.name, paragraph, *line.strip().removesuffix(" -->").split(" = ")
+
+
+def _number_in(file, path):
+    return functools.reduce(lambda at, key: at[int(key) if key.isdigit() else key], path.split("."), file)
+
+
+@pytest.mark.parametrize(("page", "paragraph", "number", "place"), list(figures()))
+def test_numbers_that_stand_in_results_are_those_of_results(page, paragraph, number, place):
+    """To as many digits as the page has; a share in percent."""
+    assert re.search(rf"(?<![\d.,]){re.escape(number.removesuffix(' %'))}(?![\d]|[.,]\d)", paragraph), number
+    how, files, path, below = re.fullmatch(r"(?:(\w+) )?(\S+?)(?:: (\S+))?(?: / (\S+))?", place).groups()
+    bodies = [json.loads(file.read_text())["body"] for file in (ROOT / "results").glob(files)]
+    assert bodies if how else len(bodies) == 1, files
+    found = [_number_in(body, path) / (_number_in(body, below) if below else 1) for body in bodies if path]
+    value = {"min": min, "max": max, "sum": sum, "count": lambda _: len(bodies), None: max}[how](found)
+    value *= 100 if number.endswith("%") else 1
+    digits = len(number.removesuffix(" %").partition(".")[2])
+    assert f"{value:,.{digits}f}" == number.removesuffix(" %"), value
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("python"), ids=name)

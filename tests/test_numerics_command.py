@@ -85,8 +85,8 @@ def test_an_arch_without_a_measurement_is_answered_from_what_is_published(folder
         -132,
     )
     assert found["nan"] is None
-    blackwell = json.loads(call(folder, core.MMA_FP8, "--arch", "sm_100", "--json").output)
-    assert "of tcgen05" in blackwell["evidence"]
+    sparse = json.loads(call(folder, "mma.sp.m16n8k32.row.col.f32.f16.f16.f32", "--arch", "sm_80", "--json").output)
+    assert "of dense forms" in sparse["evidence"]
 
 
 @pytest.mark.parametrize("arch", ["sm_70", "sm_75", "sm_80", "sm_86", "sm_87", "sm_100", "sm_110", "sm_121"])
@@ -110,6 +110,54 @@ def test_what_is_stated_of_every_arch_is_said_of_each(folder, arch):
         assert (found["status"], found["overflow"]) == ("published", overflow)
         assert found["confidence"]["word"] == "documented only"
         assert call(folder, name, "--arch", arch, "--bound", "64").exit_code == 2  # which needs every parameter
+
+
+TCGEN05 = "tcgen05.mma.cta_group::1.kind::"
+
+
+@pytest.mark.parametrize(
+    ("form", "arch", "group", "fraction_bits", "floor", "sources"),
+    [
+        (core.MMA, "a40", 8, 24, -132, ["MATLAB-tensor-core"]),
+        (core.MMA, "sm_120", 16, 25, -133, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (core.MMA_FP8, "sm_120", 32, 25, -133, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (core.TF32, "a100", 4, 24, -132, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (core.TF32, "l40s", 4, 24, -132, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (core.TF32, "b200", 8, 25, -133, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (f"{TCGEN05}f16", "b200", 16, 25, -133, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (f"{TCGEN05}tf32", "b200", 8, 25, -133, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (f"{TCGEN05}f8f6f4", "b200", 32, 25, -133, ["MMA-Sim", "MATLAB-tensor-core"]),
+        (f"{TCGEN05}mxf8f6f4", "b200", 32, 25, None, ["MMA-Sim"]),
+        (f"{TCGEN05}mxf4nvf4", "b200", 64, 35, None, ["MMA-Sim"]),
+        ("mma.m8n8k4.row.col.f32.f16.f16.f32", "t4", 4, 24, None, ["MMA-Sim"]),
+        ("mma.m16n8k16.row.col.f16.f16.f16.f16", "a100", 8, 24, None, ["MMA-Sim", "MATLAB-tensor-core"]),
+    ],
+)
+def test_what_sources_state_is_answered_and_credited_to_those_that_state_it(
+    folder, form, arch, group, fraction_bits, floor, sources
+):
+    """Read in MMA-Sim's `nv_mma.py`, `nv_tcgen05mma.py` and `sim.py`, and in MATLAB-tensor-core's `models`."""
+    done = call(folder, form, "--arch", arch, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert (found["status"], found["group"], found["fraction_bits"]) == ("published", group, fraction_bits)
+    assert found["exponent_floor"] == floor
+    assert [name for name in ("MMA-Sim (", "MATLAB-tensor-core v0.5") if name in found["evidence"]] == [
+        {"MMA-Sim": "MMA-Sim ("}.get(name, f"{name} v0.5") for name in sources
+    ]
+    alone = "the least exponent is MATLAB-tensor-core's alone" in found["evidence"]
+    assert alone == (floor is not None and len(sources) == 2)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_100", "sm_120"])
+@pytest.mark.parametrize("form", ["mma.m8n8k4.row.col.f32.f16.f16.f32", core.MMA_FP8])
+def test_what_a_source_does_not_list_is_not_credited_to_it(folder, form, arch):
+    """m8n8k4 after Turing and fp8 of mma.sync on sm_100 are emulated: another family's number is not theirs."""
+    listed = form == core.MMA_FP8 and arch in ("sm_89", "sm_120")
+    exists = form != core.MMA_FP8 or arch not in ("sm_80", "sm_86")
+    done = call(folder, form, "--arch", arch)
+    assert done.exit_code == (0 if exists else 2), done.output
+    assert ("nobody has published more" in " ".join(done.output.split())) == (exists and not listed)
 
 
 def test_words_and_steps(folder):

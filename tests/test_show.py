@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tcprobe.cli import main
 from tcprobe.isa import inventory
+from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.glance import glance
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import load, selections
@@ -152,3 +153,19 @@ def test_bases_say_every_slot():
                     for bit, image in enumerate(bits):
                         at = [a ^ b for a, b in zip(at, image, strict=True)] if number >> bit & 1 else at
                 assert tuple(at) == cell.table.cells[thread * cell.table.elements + i]
+
+
+E2M1 = "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a"
+LOADED = "ldmatrix.m8n16.x4.shared.b8x16.b4x16_p64.d"
+
+
+def test_where_in_a_byte_four_bits_are_is_said():
+    """As CUTLASS's fp4_shift_A has it: ldmatrix leaves them low, mma has e2m1 two higher; others stay."""
+    place = ["--row", "3", "--col", "4"]
+    for words in (["show", E2M1], ["where", E2M1, *place], ["load", E2M1], ["show", LOADED], ["where", LOADED, *place]):
+        assert "shift left by 2" in " ".join(said(*words).split()), words
+    for fragment in inventory.fragments().values():
+        own = fragment.type == "e2m1" and fragment.slot_bits > dtype("e2m1").bits
+        assert bool(fragment.container) == (own or ("b4x16_p64.d" in fragment.id)), fragment.id
+    ones = {name: dtype(name).one_in(8) // dtype(name).one for name in ("e2m1", "e3m2", "e2m3")}
+    assert ones == {"e2m1": 1 << 2, "e3m2": 1, "e2m3": 1}

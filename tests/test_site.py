@@ -178,6 +178,27 @@ def test_all_data_has_every_id_that_list_has():
     assert sized <= named == set(found["layouts"]) == set(facts().tables)
 
 
+def test_all_data_says_what_show_says(sample):
+    """Every field that both have is equal, on every arch; `evidence` is the method, or that it is documented."""
+    for entry in sample(json.loads(pages()["json/all.json"])["fragments"], 150):
+        for arch, known in entry["archs"].items():
+            _compare_with_show(entry, arch, known)
+
+
+def _compare_with_show(entry, arch, known):
+    done = CliRunner().invoke(main, ["show", entry["id"], "--arch", arch, "--json"])
+    assert done.exit_code == (2 if known["evidence"] == "unknown" else 0), (entry["id"], arch, done.output)
+    for found in map(json.loads, done.stdout.splitlines()):
+        remote = entry["operand"] is None  # an object for each operand of the form
+        both = {"instruction"} if remote else entry.keys() & found.keys()
+        assert {key: entry[key] for key in both} == {key: found[key] for key in both}, (entry["id"], arch)
+        if remote and "why" in found:  # no source states this one
+            continue
+        method = found["status"] if remote else found["provenance"]["method"] or "documented"
+        assert known["evidence"] == {"measured": "live"}.get(method, method), (entry["id"], arch)
+        assert "selector" in found or known["layout"] == found.get("layout_id"), (entry["id"], arch)
+
+
 @pytest.mark.full
 def test_pages_count_the_same():
     """The first page and those of archs say what `list` says."""

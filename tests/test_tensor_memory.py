@@ -1,11 +1,14 @@
 """tcgen05: registers and lanes as references state them, and every form's least target, sampled, by ptxas."""
 
 import importlib.util
+import json
 from pathlib import Path
 
 import machine_code
 import pytest
+from click.testing import CliRunner
 
+from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.operand import Place
@@ -170,3 +173,24 @@ def test_the_opcodes_of_an_arch():
         "UTCSHIFT.DOWN",
     ]
     assert all(found[row.id].native(row) for row in rows)
+
+
+@pytest.mark.parametrize(("row", "differs"), [(3, False), (40, True)])
+def test_a_of_m_64_names_every_source_that_has_it_elsewhere(row, differs):
+    """Apache TVM has A in lanes 0 to 63, PTX in 16 lanes of each warp; of .ws its two banks are all that is stated."""
+    asked = ["where", "tcgen05.mma.cta_group::1.kind::f16.a", "--m", "64", "--row", str(row), "--col", "5", "--json"]
+    found = json.loads(CliRunner().invoke(main, asked).stdout)
+    others = [place for other in found.get("differs", ()) for place in other["tmem"] if "Apache TVM" in other["source"]]
+    assert others == ([{"cta": 0, "lane": row, "column": 2, "bit": 16}] if differs else [])
+    banks = json.loads(
+        CliRunner().invoke(main, [asked[0], "tcgen05.mma.ws.cta_group::1.kind::f16.a", *asked[2:]]).stdout
+    )
+    assert "Apache TVM" in banks["source"]
+    assert [banks["tmem"]["lane"], *(copy["lane"] for copy in banks["copies"])] == [row, row + 64]
+    for form, m in (
+        ("tcgen05.mma.ws.sp.cta_group::1.kind::f16.a", "64"),
+        ("tcgen05.mma.ws.cta_group::1.kind::f16.a", "32"),
+    ):
+        refused = CliRunner().invoke(main, ["where", form, "--m", m, *asked[4:]])
+        assert refused.exit_code == 2
+        assert "no source states a layout of A" in refused.output

@@ -106,7 +106,7 @@ def test_a_layout_that_nobody_states_is_answered_once_it_is_measured(tmp_path):
     id_ = "tcgen05.mma.ws.cta_group::1.kind::tf32.a.m32n64"
     core = Scattered({}, name="sm_103", seed=1)
     asked = OperandVariant(m=32, layers=layers(tmp_path))
-    with pytest.raises(Exception, match="state no layout of A"):
+    with pytest.raises(Exception, match="no source states a layout of A"):
         placement(operand(id_.removesuffix(".m32n64")), asked)
     run(KIND, core, tmp_path, [id_])
     answer = placement(operand(id_.removesuffix(".m32n64")), OperandVariant(m=32, layers=layers(tmp_path)))

@@ -56,12 +56,12 @@ def test_every_operand_of_every_form_is_probed():
 @pytest.mark.parametrize("id_", SMALL)
 @pytest.mark.sampled(211)
 def test_what_is_documented_is_measured_back(id_):
-    """As `placed` says it, but for what nobody states: A of .ws with M below 128, six scales of K = 96."""
+    """As `placed` says it, but for what nobody states: A of .ws with M = 32, six scales of K = 96."""
     experiment = ALL[id_]
     try:
         there = held_by(machine(experiment), experiment)
     except AssertionError as error:
-        assert "state no layout" in str(error) or "beyond a cell" in str(error)  # noqa: PT017
+        assert "no source states a layout" in str(error) or "beyond a cell" in str(error)  # noqa: PT017
         return
     body = concluded(experiment, machine(experiment))
     assert body.held == there

@@ -219,6 +219,7 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same, most)}" if same else "")]
+    lines += [fragment.container] if fragment.container else []
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")

@@ -90,6 +90,8 @@ class StraightLoad(Described):
             f"{name}: {tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous, "
             f"{self.ld_bytes} bytes apart"
         )
+        if self.cell.fragment.container:
+            yield self.cell.fragment.container
         yield from columns([("issue", "instruction", "slots i", "sectors", "least"), *self._counts()], 2)
         yield from (f"cycles, {text}" for text in cycle_lines(self.cycles))
         for where, text in zip(("line", "byte in it"), self.formulas, strict=True):

@@ -89,7 +89,7 @@ class FormNumerics(Described):
             if row is None:
                 by = stated_of_all(self.form)
                 return f"stated of every arch, not measured on {self.arch}, and nobody has published more: {by}"
-            about = f" ({words})" if (words := row.about(self.form.family)) else ""
+            about = f" ({words})" if (words := row.about(self.form)) else ""
             return f"published for {row.chip}, not measured: {row.source}{about}"
         if self.sourced.rivals:
             return self.sourced.contradiction
@@ -179,7 +179,7 @@ class FormNumerics(Described):
             yield f"promised: {promise_of_ptx(self.types.a, self.form.family)}"
         if self.sourced and self.published:
             row, parameters = self.published, ", ".join(_published_words(self.published))
-            about = f", {words}" if (words := row.about(self.form.family)) else ""
+            about = f", {words}" if (words := row.about(self.form)) else ""
             yield f"published for {row.chip}{about}: {parameters}; {row.source}"
 
 

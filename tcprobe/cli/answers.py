@@ -32,6 +32,8 @@ def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
             lines.setdefault(holder.element, []).append(str(holder))
         for element, texts in lines.items():
             click.echo(f"{name}{element}: {'; '.join(texts)}")
+    if cell.fragment.container:
+        wrapping.line(cell.fragment.container)
     selector_text = "" if cell.selector is None else f" under selector {cell.selector}"
     wrapping.line(f"{cell.fragment.id}{selector_text} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
     sure([cell])

@@ -233,7 +233,7 @@ def _tail(placement: Placement, element: tuple[int, int] | None = None) -> Json:
     differs = [
         {"source": other.source, "tmem": [place._asdict() for place in other.holding(*element)]}
         for other in placement.statements[1:]
-        if element
+        if element and other.holding(*element) != placement.places(*element)
     ]
     others = {"differs": differs} if differs else {}
     return {"status": placement.status, "source": placement.statement.source, **placement.agreement, **others}

@@ -7,6 +7,9 @@ from tcprobe.errors import RowError
 from tcprobe.isa.operand import WHOLE, Operand, Role
 from tcprobe.isa.target import Target
 
+BYTE = 8
+PADDED_FOUR = "b4x16_p64"  # of ldmatrix: rows of 16 elements of 4 bits, and 64 bits of padding
+
 
 class Shape(NamedTuple):
     """m x n x k of one product: A is m x k, B is k x n, C and D are m x n; k is 0 where a matrix is only moved."""
@@ -71,6 +74,19 @@ class Fragment:
     def slot_bits(self) -> int:
         """Width of one element's place in a register."""
         return self.held.slot_bits
+
+    @property
+    def container(self) -> str | None:
+        """Where in its byte an element of 4 bits is, and who has it elsewhere; None if it fills its slot.
+
+        Source: PTX ISA, section 9.7.14.5.10 (e2m1); CUTLASS, mma_traits_sm120.hpp, fp4_shift_A, which shifts what
+        ldmatrix loaded. 6-bit types are the low bits of a byte everywhere.
+        """
+        if PADDED_FOUR in self.id and self.role is not Role.ADDRESS:
+            return "4 bits are the low ones of a byte; mma has e2m1 two higher: shift left by 2"
+        if self.type == "e2m1" and self.slot_bits == BYTE:
+            return f"e2m1 is in bits 2 to 5 of a byte; ldmatrix {PADDED_FOUR} leaves it two lower: shift left by 2"
+        return None
 
     @property
     def registers(self) -> int:

@@ -134,7 +134,7 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
     for in_memory in (each for each in operands(form) if each.name in names):
         for m in form.stated["m_values"]:
             operand_placement = answer_or_none(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
-            if operand_placement is None:  # nobody states it: A of .ws with M below 128
+            if operand_placement is None:  # nobody states it: A of .ws with M = 32, of .ws.sp with 64 too
                 yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
                 continue
             row, col = row_and_col(operand_placement.table)

@@ -10,7 +10,8 @@
 A cell has 32 bits; it holds several narrower elements, from its low bits on. Lanes and columns count from the operand's
 address. If sources contradict each other, there is a statement of each, PTX's first. Sources: PTX ISA 9.1, sections
 9.7.16.10.4 (packing), 9.7.16.10.5 (A), 9.7.16.10.7 (scales) and 9.7.16.10.8 (metadata); CUTLASS
-include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg, tmem_e_frg, tmem_e_frg_ws and tmem_sf_frg.
+include/cute/atom/mma_traits_sm100_frag.hpp, tmem_frg, tmem_e_frg, tmem_e_frg_ws and tmem_sf_frg; Apache TVM,
+python/tvm/tirx/layout.py.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ FRAG = "CUTLASS, mma_traits_sm100_frag.hpp"
 PACKING = "PTX ISA 9.1, sections 9.7.16.10.4 and 9.7.16.10.5"
 METADATA = "PTX ISA 9.1, section 9.7.16.10.8.4 (figures)"
 SCALES = "PTX ISA 9.1, section 9.7.16.10.7 (figures)"
-NO_LAYOUT = "PTX ISA and CUTLASS state no layout of A in tensor memory for .ws with M below 128."
+TVM = "Apache TVM, tirx/layout.py, tmem_mma_operand_layout (as FlashMLA's kernels have it)"
+NO_LAYOUT = "no source states a layout of A in tensor memory for .ws with M = 32, or for .ws.sp with M below 128."
 OVER = (
     "PTX ISA 9.1 shows the scales of K = 96 in figures 234 to 258 only; from this ID on they go beyond a cell, and no "
     "text says where the rest of them is."
@@ -120,9 +122,14 @@ def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:
 
 
 def _factor(instruction: Instruction, m: int) -> Stated | str:
-    """A; the K elements of a row are in consecutive columns."""
+    """A; the K elements of a row are in consecutive columns.
+
+    TVM has no sparse A and no M = 32. Of layout E it has two banks of 64 lanes, each multiplied with half
+    of the columns of B; of layout F the lanes 0 to 63.
+    """
     letter, bits = accumulator.layout(instruction.id, m), WIDTHS.get(instruction.kind or "", BYTE)
-    if letter in "EG":
+    sparse = any(o.name == "e" for o in instruction.operands)
+    if letter == "G" or (letter == "E" and sparse):
         return NO_LAYOUT
     stored = next(o.cols for o in instruction.operands if o.name == "a")
 
@@ -133,7 +140,11 @@ def _factor(instruction: Instruction, m: int) -> Stated | str:
 
     if letter == "B":  # PTX's figure shows only D's rows; CUTLASS states that A is there twice
         return (CellStatement(f"{FRAG}, tmem_frg, Duplicated", bits, m, stored, cells),)
+    if letter == "E":
+        return (CellStatement(f"{TVM}, two banks", bits, m, stored, cells),)
     statement = CellStatement(PACKING, bits, m, stored, cells)
+    if letter == "F" and not sparse:
+        return statement, CellStatement(f"{TVM}, lanes 0 to 63", bits, m, stored, lambda r, k: cells(r, k, "D"))
     if letter != "C":
         return (statement,)
     return statement, CellStatement("CuTe DSL, as layout B", bits, m, stored, lambda r, k: cells(r, k, "B"))

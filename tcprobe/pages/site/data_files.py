@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from tcprobe import __version__
 from tcprobe.ask import behind
 from tcprobe.ask.describe import cell_entry, form_entry, fragment_entry
+from tcprobe.ask.tensor_memory import OperandVariant, operands, placement
+from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.pages.site import addresses, markup, payload
 from tcprobe.pages.site.facts import Fact, Facts, is_allowed
 from tcprobe.values import Json
@@ -30,9 +33,9 @@ def fragments(fact: Fact) -> Iterator[tuple[str, str]]:
 def everything(facts: Facts) -> str:
     """Every id that `list` has, in its order, with its archs; each layout once, as bases."""
     fragments = [_in_registers(facts, fragment) for fragment in inventory.fragments().values()]
-    rows = inventory.instructions().values()
-    shared = [{**behind.entry(operand), **_elsewhere(facts, row)} for row in rows for operand in row.described]
-    forms = [{**form_entry(row), **_elsewhere(facts, row)} for row in rows if not row.fragments]
+    rows, cases = inventory.instructions().values(), dict[tuple[str, str, int], Json | None]()
+    shared = [{**behind.entry(each), **_behind(facts, each, cases)} for row in rows for each in row.described]
+    forms = [{**form_entry(row), **_remote(facts, row)} for row in rows if not row.fragments]
     return _json(
         {
             "schema": 1,
@@ -74,10 +77,35 @@ def page(fact: Fact, fragment: Fragment) -> str:
     return addresses.fact(fact.id) + query
 
 
-def _elsewhere(facts: Facts, instruction: Instruction) -> Json:
-    """What is in no register: the page of its instruction, and the archs that have it."""
+def _behind(facts: Facts, operand: SharedOperand, cases: dict[tuple[str, str, int], Json | None]) -> Json:
+    """An operand in shared memory, with the evidence of what `show` prints of it: K-major, without a swizzle.
+
+    `cases` keeps what was read: of a family, operands of one name and width share it.
+    """
+    key = operand.instruction.family, operand.held.name, operand.held.slot_bits
+    if key not in cases:
+        cases[key] = behind.evidence(operand, "k", 0, facts.layers)[0]
+    case = cases[key]
+    return _elsewhere(facts, operand.instruction, {behind.ARCH: case["method"] if case else "documented"})
+
+
+def _in_tensor_memory(facts: Facts, form: Instruction, arch: str) -> str:
+    """The evidence of what `show` prints of a form's operands in tensor memory: the least of them; unknown of none."""
+    variant = OperandVariant(layers=facts.layers, name=arch)
+    found = [answer_or_none(partial(placement, each, variant)) for each in operands(form) if form.multiplies]
+    stated = {one.status for one in found if one}
+    return "documented" if "documented" in stated else "live" if stated else "unknown"
+
+
+def _remote(facts: Facts, form: Instruction) -> Json:
+    """A form that holds nothing in registers."""
+    return _elsewhere(facts, form, {name: _in_tensor_memory(facts, form, name) for name in facts.archs})
+
+
+def _elsewhere(facts: Facts, instruction: Instruction, evidence: Mapping[str, str]) -> Json:
+    """What is in no register: the page of its instruction, and the archs that have it, with their `evidence`."""
     on = [name for name in facts.archs if is_allowed(instruction.target, name)]
-    archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
+    archs = {name: {"layout": None, "evidence": evidence.get(name, "unknown")} for name in on}
     name = facts.page_names.get(instruction.id) or (instruction.id if instruction.id in facts.bare else None)
     return {"page": addresses.instruction(name) if name else None, "json": None, "archs": archs}
 
